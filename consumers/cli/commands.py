@@ -28,6 +28,7 @@ from consumers.cli.conventions import (
     EXIT_DIFFERENT,
     EXIT_READER_GONE,
     ConfigOption,
+    DurationOption,
     FromOption,
     JsonOption,
     MaxMessagesOption,
@@ -43,7 +44,9 @@ from consumers.cli.conventions import (
     load_settings,
     print_json,
     recorded_file,
+    seconds_of,
     stream_range,
+    target_topic,
 )
 from consumers.config.addresses import SOURCE_FORMS
 from consumers.process import READER_GONE, hush, left_out, watch_signals
@@ -407,15 +410,7 @@ def record(  # noqa: PLR0913, PLR0917 -- each is an option
     max_messages: MaxMessagesOption = None,
     begin: FromOption = None,
     end: ToOption = None,
-    duration: Annotated[
-        str | None,
-        typer.Option(
-            "--for",
-            metavar="DURATION",
-            help="Stop after so long, such as 90s, 10m or 2h.",
-            show_default=False,
-        ),
-    ] = None,
+    duration: DurationOption = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop once all that is there now is recorded.")
     ] = False,
@@ -423,17 +418,14 @@ def record(  # noqa: PLR0913, PLR0917 -- each is an option
     as_json: JsonOption = False,
 ) -> None:
     """Record a stream."""
-    from consumers.cli.record import RecordLimits, duration_s
+    from consumers.cli.record import RecordLimits
     from consumers.cli.record import record as record_stream
     from consumers.sources.recording import SUFFIXES
 
     if file.suffix not in SUFFIXES:
         raise typer.BadParameter(f"must end with {' or '.join(SUFFIXES)}", param_hint="FILE")
     part = stream_range(begin, end)
-    try:
-        seconds_max = None if duration is None else duration_s(duration)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--for") from None
+    seconds_max = seconds_of(duration)
     settings = load_settings(config, source)
     limits = RecordLimits(until_end, max_messages, seconds_max, part)
     done = record_stream(settings, file, limits, watch_signals(), show=sys.stderr.isatty())
@@ -444,6 +436,69 @@ def record(  # noqa: PLR0913, PLR0917 -- each is an option
             f"{done.messages:,} messages recorded ({done.reason}); {file} has "
             f"{done.file_bytes:,} bytes"
         )
+
+
+@app.command(
+    help="Write a source into a Kafka topic as it comes, so that a live stream has a log.\n\n"
+    "Keys, values and times go along, with the headers streamnb-source and streamnb-cursor "
+    "(PARTITION:OFFSET). A message whose source knows no key gets its id as one (message.id), or "
+    "its author where the id begins with that, as on Bluesky; its partition follows from it.\n\n"
+    "What the brokers have acknowledged stands in the cursor file, and a bridge that is started "
+    "again goes on there: nothing is left out that the source still has; after a kill, up to a "
+    "second of messages comes twice. Brokers that are away are waited for. Runs until it is "
+    "stopped (Ctrl-C or SIGTERM) or a limit is reached.",
+    epilog="  streamnb bridge jetstream --to kafka://127.0.0.1:9092/posts\n"
+    "  streamnb bridge sse+https://stream.wikimedia.org/v2/stream/recentchange --to kafka:edits\n"
+    "  streamnb bridge file:tweets.csv.xz --to kafka:tweets --until-end --json\n"
+    "  streamnb run --source kafka://127.0.0.1:9092/posts",
+)
+def bridge(  # noqa: PLR0913, PLR0917 -- each is an option
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"{SOURCE_FORMS}.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="kafka:TOPIC",
+            help="Where to: a topic of kafka.servers, or kafka://HOST:PORT/TOPIC.",
+        ),
+    ],
+    cursor: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="How far the topic has got; without it TOPIC.cursor in this folder.",
+            show_default=False,
+        ),
+    ] = None,
+    max_messages: MaxMessagesOption = None,
+    begin: FromOption = None,
+    end: UntilOption = None,
+    duration: DurationOption = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop once all that is there now is written.")
+    ] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a source into a topic."""
+    from consumers.cli.record import RecordLimits, bridge_stream
+
+    part = stream_range(begin, end, "--until")
+    seconds_max = seconds_of(duration)
+    settings = load_settings(config, source)
+    servers, topic = target_topic(to, settings)
+    limits = RecordLimits(until_end, max_messages, seconds_max, part)
+    cursor = cursor or Path(f"{topic}.cursor")
+    stop, show = watch_signals(), sys.stderr.isatty()
+    done = bridge_stream(settings, servers, topic, cursor, limits, stop, show=show)
+    if as_json:
+        print_json(asdict(done))
+        return
+    said = f"{done.messages:,} messages written to {topic} ({done.reason}); cursor in {done.cursor}"
+    if done.refused:
+        said += f"; {done.refused:,} were left out as too large"
+    if done.unsafe:
+        said += "; the last of them are not acknowledged, and are sent again by the next run"
+    typer.echo(said)
 
 
 @app.command(

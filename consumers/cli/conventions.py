@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 from rich.console import Console
 
-from consumers.config.addresses import BOUND_FORMS, SOURCE_FORMS, Bound, StreamRange
+from consumers.config.addresses import (
+    BOUND_FORMS,
+    SOURCE_FORMS,
+    Bound,
+    OutputAddress,
+    SourceAddress,
+    StreamRange,
+)
 from consumers.errors import ConfigError, MovedError, SourceError
 
 if TYPE_CHECKING:
@@ -96,6 +103,15 @@ ToOption = Annotated[
 UntilOption = Annotated[  # of `replay`, whose --to is a topic
     str | None, typer.Option("--until", metavar="BOUND", help=_END, show_default=False)
 ]
+DurationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="DURATION",
+        help="Stop after so long, such as 90s, 10m or 2h.",
+        show_default=False,
+    ),
+]
 
 
 def stream_range(begin: str | None, end: str | None, end_name: str = "--to") -> StreamRange:
@@ -108,6 +124,35 @@ def stream_range(begin: str | None, end: str | None, end_name: str = "--to") -> 
         return StreamRange(*bounds)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=name) from None
+
+
+def seconds_of(duration: str | None) -> float | None:
+    """Return the seconds that `--for` asks for."""
+    from consumers.cli.record import duration_s  # noqa: PLC0415 -- heavy, as in `commands`
+
+    try:
+        return None if duration is None else duration_s(duration)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--for") from None
+
+
+def target_topic(to: str, settings: Settings) -> tuple[tuple[str, ...], str]:
+    """Return the brokers and the topic that `--to` names."""
+    try:
+        if to.startswith("kafka://"):
+            address = SourceAddress.parse(to)
+            return address.servers, address.topic or ""
+        topic = OutputAddress.parse(to).topic
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--to") from None
+    if topic is None:
+        what = "must be kafka:TOPIC or kafka://HOST:PORT/TOPIC"
+        raise typer.BadParameter(what, param_hint="--to")
+    if not settings.output_servers:
+        raise ConfigError(
+            f"--to {to}: needs brokers: set kafka.servers, or write kafka://HOST:PORT/{topic}"
+        )
+    return settings.output_servers, topic
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -156,7 +201,7 @@ EXIT_CODES = {
     74: "a checkpoint, model or output cannot be read or written",
     75: "run was told to end a third time, and gave up saving: the checkpoint before it stands",
     78: "the configuration is wrong, or the checkpoint is another configuration's or another log's",
-    130: "a command other than run and record was interrupted",
+    130: "a command other than run, record and bridge was interrupted",
     141: "nobody reads the output of a command other than run any more",
 }
 

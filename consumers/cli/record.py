@@ -1,37 +1,90 @@
-"""A live stream into a recording: messages as they come, with all that is needed to replay them.
+"""A live stream copied: into a recording, or into a Kafka topic, so that it has a log.
 
-A second run on the same file goes on behind the last whole message of each partition, so a
-recorder may be stopped, killed and started again: nothing is doubled, and nothing is left out that
-the source still has. `consumers.sources.recording` has the format, reads and writes it.
+`copy` reads any source into a `StreamWriter`, on behind what that has. A recorder or a bridge may
+be stopped, killed and started again: nothing is left out that the source still has.
+
+A recording goes on behind the last whole message of each partition, so nothing is doubled.
+`consumers.sources.recording` has the format, reads and writes it.
+
+Into a topic each message goes with its value byte for byte, unless it is a row of CSV, which
+becomes JSON; its key, if the source knows none, is the message's id, or its author where the id
+begins with that. Headers say where it comes from. A record is sent by an idempotent producer; once
+the brokers have acknowledged all up to a place, the cursor file says so. A bridge that was killed
+goes on there, and what is behind the cursor comes twice.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Protocol, Self
 
+import msgspec
+import structlog
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from consumers.cli.replay import RecordReader, reading, recorded
 from consumers.config.addresses import StreamRange
 from consumers.config.settings import Settings
 from consumers.decode.rows import RecordFormat
+from consumers.errors import ConfigError, SinkError
 from consumers.factories import build_source, stream_identity
-from consumers.messages import RawColumns
-from consumers.sources.base import Source
-from consumers.sources.recording import (
-    RecordingHead,
-    RecordingWriter,
-)
+from consumers.kafka.producers import KafkaSink
+from consumers.messages import Headers, Partition, RawColumns, part_name, partition_of
+from consumers.private_files import make_private_folder, open_private, sync_folder, write_at
+from consumers.sources.base import Backoff, LogFacts, Source
+from consumers.sources.recording import RecordingHead, RecordingWriter
 
 _POLL_TIMEOUT_S: Final = 0.2
 _DURATION: Final = re.compile(r"(?P<n>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|d)")
 _UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+BRIDGE_VERSION: Final = 1
+SOURCE_HEADER: Final = "streamnb-source"
+CURSOR_HEADER: Final = "streamnb-cursor"
+SAVE_S: Final = 1.0  # how long a message may be sent before the cursor lies behind it
+
+_TRY_S: Final = 0.5  # how long one attempt waits for the brokers, and a stop for it
+_LAST_S: Final = 5.0  # how long a bridge that is told to stop waits for what it has sent
+_TOPIC: Final = "topic"
+_HEADERS: Final = {SOURCE_HEADER, CURSOR_HEADER}
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class StreamWriter(Protocol):
+    """Where messages of a stream are kept, in order, and how far that has got.
+
+    `positions` has the next offset of each partition, `logs` where its copy began, `n_bytes` how
+    much was written.
+    """
+
+    positions: dict[Partition, int]
+    logs: dict[Partition, LogFacts]
+    n_bytes: int
+
+    def begin(self, logs: Mapping[Partition, LogFacts]) -> None:
+        """Note where partitions begin, before anything of them is added."""
+
+    def add(self, raw: RawColumns) -> None:
+        """Take a batch."""
+
+    def flush_if_due(self) -> None:
+        """Make safe what has waited for long enough."""
+
+    def flush(self) -> None:
+        """Make everything safe that was added."""
+
+    def close(self) -> None:
+        """Release everything."""
 
 
 @dataclass(slots=True)
@@ -67,7 +120,7 @@ def source_to_record(settings: Settings, limits: RecordLimits) -> Source:
     """Return the source that `source` names, unopened.
 
     A topic is read record by record, as only records have headers, and in a group of its own: the
-    recorder takes no partition away from the daemon that learns from the topic.
+    reader takes no partition away from the daemon that learns from the topic.
     """
     address = settings.source_address
     if address.kind != "kafka":
@@ -100,12 +153,12 @@ def record(
     try:
         writer = RecordingWriter(path, _head(settings, source.record_format), clock)
         try:
-            with _Shown(source, path, show) as shown:
-                done = _record(source, writer, limits, stop, shown, clock)
+            done = copy(source, writer, limits, stop, path.name, show=show, clock=clock)
         finally:
             writer.close()
     finally:
         source.close()
+    done.file_bytes = writer.n_bytes
     return done
 
 
@@ -113,9 +166,27 @@ def _head(settings: Settings, form: RecordFormat) -> RecordingHead:
     return RecordingHead(stream=stream_identity(settings), format=form)
 
 
-def _record(
+def copy(
     source: Source,
-    writer: RecordingWriter,
+    writer: StreamWriter,
+    limits: RecordLimits,
+    stop: threading.Event,
+    name: str,
+    *,
+    show: bool,
+    clock: Callable[[], float] = time.monotonic,
+) -> Recorded:
+    """Read a source into a writer, on behind what that has, until a limit or `stop`.
+
+    `name` is what the progress calls the writer; both stay open.
+    """
+    with _Shown(source, name, show) as shown:
+        return _copy(source, writer, limits, stop, shown, clock)
+
+
+def _copy(
+    source: Source,
+    writer: StreamWriter,
     limits: RecordLimits,
     stop: threading.Event,
     shown: _Shown,
@@ -145,12 +216,11 @@ def _record(
                 break
     finally:
         writer.flush()
-    done.file_bytes = writer.n_bytes
     done.positions = {str(each): at for each, at in sorted(writer.positions.items())}
     return done
 
 
-def _take(raw: RawColumns, writer: RecordingWriter, limits: RecordLimits, done: Recorded) -> None:
+def _take(raw: RawColumns, writer: StreamWriter, limits: RecordLimits, done: Recorded) -> None:
     """Write a batch, or as much of it as is still asked for."""
     if limits.messages_max is not None:
         if done.messages == limits.messages_max:
@@ -165,13 +235,13 @@ def _take(raw: RawColumns, writer: RecordingWriter, limits: RecordLimits, done: 
 class _Shown:
     """The progress at a terminal: how many messages, how many bytes, and what is in the way."""
 
-    def __init__(self, source: Source, path: Path, show: bool) -> None:
+    def __init__(self, source: Source, name: str, show: bool) -> None:
         self._source = source
         self._progress = Progress(
             SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
             disable=not show,
         )  # fmt: skip
-        self._name = f"{source.name} → {path.name}"
+        self._name = f"{source.name} → {name}"
         self._task = self._progress.add_task(self._name, total=None)
 
     def __enter__(self) -> Self:
@@ -181,7 +251,7 @@ class _Shown:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def update(self, done: Recorded, writer: RecordingWriter) -> None:
+    def update(self, done: Recorded, writer: StreamWriter) -> None:
         """Show how far it is."""
         if self._progress.disable:
             return
@@ -191,3 +261,265 @@ class _Shown:
         text += f", {lag:,} behind" if lag else ""
         text += f" ({trouble})" if trouble else ""
         self._progress.update(self._task, description=text)
+
+
+# ---- into a topic --------------------------------------------------------------------------------
+
+
+class BridgeCursor(msgspec.Struct, kw_only=True):
+    """The cursor file: how far a stream stands in a topic."""
+
+    streamnb_bridge: int = BRIDGE_VERSION
+    stream: dict[str, Any]
+    topic: str
+    positions: dict[str, int] = {}
+    logs: dict[str, LogFacts] = {}
+
+
+@dataclass(slots=True)
+class Bridged:
+    """What a run wrote, and why it ended."""
+
+    messages: int = 0
+    value_bytes: int = 0
+    refused: int = 0  # of them: too large for the topic
+    unsafe: bool = False  # whether the last of them are not acknowledged, and come again
+    cursor: str = ""
+    positions: dict[str, int] = field(default_factory=dict)
+    reason: str = "told to stop"
+
+
+class CursorFile:
+    """How far a stream stands in a topic: read at the start, replaced whole, and its owner's alone.
+
+    A file that cannot be read or written, is another stream's or topic's, or is used by another
+    bridge is a `SinkError`, and is left as it is.
+    """
+
+    def __init__(self, path: Path, stream: dict[str, Any], topic: str) -> None:
+        self.path = path
+        try:
+            make_private_folder(path.absolute().parent)
+            # The cursor itself is replaced, and a lock with it.
+            self._locked = open_private(path.with_name(f".{path.name}.lock"), os.O_RDWR)
+        except OSError as error:
+            raise self._error("cannot be opened", error) from error
+        try:
+            self._take_lock()
+            self.cursor = self._read(stream, topic)
+        except BaseException:
+            os.close(self._locked)
+            raise
+
+    def save(self, positions: Mapping[Partition, int], logs: Mapping[Partition, LogFacts]) -> None:
+        """Replace the file, safe from a power cut."""
+        self.cursor.positions = {part_name(each): at for each, at in positions.items()}
+        self.cursor.logs = {part_name(each): facts for each, facts in logs.items()}
+        fresh = self.path.with_name(f".{self.path.name}.new")
+        try:
+            fd = open_private(fresh, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
+            try:
+                write_at(fd, msgspec.json.encode(self.cursor) + b"\n", 0)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            fresh.replace(self.path)
+            sync_folder(self.path.absolute().parent)
+        except OSError as error:
+            raise self._error("cannot be written; start again once it can be", error) from error
+
+    def close(self) -> None:
+        """Let others use the file."""
+        os.close(self._locked)
+
+    def _take_lock(self) -> None:
+        try:
+            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SinkError(
+                f"{self.path}: another `streamnb bridge` uses it; name another --cursor"
+            ) from None
+        except OSError as error:
+            log.warning("cursor_without_lock", detail=str(error))
+
+    def _read(self, stream: dict[str, Any], topic: str) -> BridgeCursor:
+        own = BridgeCursor(stream=stream, topic=topic)
+        try:
+            found = msgspec.json.decode(self.path.read_bytes(), type=BridgeCursor)
+        except FileNotFoundError:
+            return own
+        except OSError as error:
+            raise self._error("cannot be read", error) from error
+        except ValueError as error:
+            raise SinkError(
+                f"{self.path}: is no cursor of a bridge ({error}); name another --cursor"
+            ) from error
+        if (found.streamnb_bridge, found.stream, found.topic) != (BRIDGE_VERSION, stream, topic):
+            raise SinkError(
+                f"{self.path}: is the cursor of {found.stream} in topic {found.topic!r}, not of "
+                f"{stream} in {topic!r}; name another --cursor"
+            )
+        return found
+
+    def _error(self, what: str, error: OSError) -> SinkError:
+        return SinkError(f"{self.path}: {what} ({error.strerror})")
+
+
+class TopicWriter:
+    """Writes a stream into a topic, and notes how far the brokers have acknowledged it.
+
+    `read` makes records of a batch. Brokers that are away are waited for, until `stop` is set:
+    then for `_LAST_S` at most; `is_unsafe` says whether some messages are not acknowledged.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        sink: KafkaSink,
+        cursor: CursorFile,
+        read: RecordReader,
+        stop: threading.Event,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._sink = sink
+        self._cursor = cursor
+        self._read = read
+        self._stop = stop
+        self._clock = clock
+        self._troubles = Backoff(log, clock, _TRY_S)
+        self._began_s: float | None = None  # when the oldest news came that the cursor has not
+        self._n_partitions: int | None = None
+        self.n_bytes = 0
+        self.is_unsafe = False
+        there = cursor.cursor
+        self.positions = {partition_of(name): at for name, at in there.positions.items()}
+        self.logs = {partition_of(name): facts for name, facts in there.logs.items()}
+
+    def begin(self, logs: Mapping[Partition, LogFacts]) -> None:
+        """Save where partitions begin, before anything of them is written."""
+        if logs.items() <= self.logs.items():
+            return
+        self.logs |= logs
+        for partition, facts in logs.items():
+            self.positions.setdefault(partition, facts.begin)
+        self._cursor.save(self.positions, self.logs)
+
+    def add(self, raw: RawColumns) -> None:
+        """Send a batch; a topic that is away is waited for."""
+        if self._began_s is None:
+            self._began_s = self._clock()
+        if not self._knows_topic():
+            self.is_unsafe = True
+            return
+        now_ms = int(time.time() * 1000)
+        source, number = raw.partition.topic.encode(), raw.partition.partition
+        partition = number % (self._n_partitions or 1)
+        times_ms = raw.times_ms.tolist()
+        for item, own_ms in zip(self._read(raw), times_ms, strict=True):
+            said_ms = own_ms if own_ms >= 0 else item.time_ms
+            # Brokers refuse a time that is ahead of theirs, and know none before 1970.
+            time_ms = None if said_ms is None or said_ms < 0 else min(said_ms, now_ms)
+            own: Headers = [each for each in item.headers if each[0] not in _HEADERS]
+            cursor = f"{number}:{item.offset}".encode()
+            headers = [*own, (SOURCE_HEADER, source), (CURSOR_HEADER, cursor)]
+            with suppress(SinkError):  # taken all the same; `_until_safe` says why
+                self._sink.write(
+                    item.key, item.value, None if item.key else partition, headers, time_ms
+                )
+                continue
+            if not self._until_safe():
+                return
+        self.positions[raw.partition] = raw.next_offset
+
+    def flush_if_due(self) -> None:
+        """Have the cursor lie behind what has waited for `SAVE_S`."""
+        if self._began_s is not None and self._clock() - self._began_s >= SAVE_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Wait until all is acknowledged, and save how far that is."""
+        if self._began_s is None or self.is_unsafe or not self._until_safe():
+            return
+        self.logs |= self._source.logs(self.positions)
+        self._cursor.save(self.positions, self.logs)
+        self._began_s = None
+
+    def close(self) -> None:
+        """Give up what is not acknowledged, and release everything."""
+        self._sink.close()
+        self._cursor.close()
+
+    def _knows_topic(self) -> bool:
+        """Wait for the topic; return whether it is known."""
+        if self._n_partitions is None:
+            self._wait_for(self._find_partitions)
+        return self._n_partitions is not None
+
+    def _find_partitions(self) -> None:
+        self._n_partitions = self._sink.partitions(_TRY_S)
+
+    def _until_safe(self) -> bool:
+        """Wait until the brokers have acknowledged all; return whether they have."""
+        self.is_unsafe = not self._wait_for(lambda: self._sink.flush(_TRY_S))
+        return not self.is_unsafe
+
+    def _wait_for(self, attempt: Callable[[], None]) -> bool:
+        """Try until it works or time is up after a stop; return whether it worked."""
+        left_s = _LAST_S
+        while True:
+            began_s = self._clock()
+            try:
+                attempt()
+            except SinkError as error:
+                self._troubles.say(_TOPIC, str(error))
+            else:
+                self._troubles.clear(_TOPIC)
+                return True
+            if not self._stop.wait(self._troubles.pause_s(_TOPIC)):
+                continue
+            left_s -= max(self._clock() - began_s, _TRY_S / 4)
+            if left_s <= 0:
+                log.warning("bridge_not_acknowledged", cursor=str(self._cursor.path))
+                return False
+
+
+def bridge_stream(
+    settings: Settings,
+    servers: tuple[str, ...],
+    topic: str,
+    cursor: Path,
+    limits: RecordLimits,
+    stop: threading.Event,
+    *,
+    show: bool = True,
+) -> Bridged:
+    """Write the source of the settings into a topic until it ends, a limit or `stop`.
+
+    A source that cannot be read on is a `SourceError`, a cursor file that cannot be used a
+    `SinkError`, a topic that is the source itself a `ConfigError`.
+    """
+    address = settings.source_address
+    if address.kind == "recording":
+        raise ConfigError("SOURCE: a recording has keys and partitions: `streamnb replay` has both")
+    if address.topic == topic and set(address.servers) & set(servers):
+        raise ConfigError("--to: must not be the source's own topic: it would read what it writes")
+    source = source_to_record(settings, limits)
+    try:
+        is_keyed = address.kind == "kafka"
+        form, message = source.record_format, settings.message
+        read = recorded if is_keyed else reading(form, message, by_author=True)
+        file = CursorFile(cursor, stream_identity(settings), topic)
+        sink = KafkaSink(servers, topic, settings.kafka, is_idempotent=True)
+        writer = TopicWriter(source, sink, file, read, stop)
+        try:
+            done = copy(source, writer, limits, stop, topic, show=show)
+        finally:
+            writer.close()
+    finally:
+        source.close()
+    saved = {str(partition_of(name)): at for name, at in sorted(file.cursor.positions.items())}
+    return Bridged(
+        done.messages, done.value_bytes, sink.n_refused, writer.is_unsafe, str(cursor), saved,
+        done.reason,
+    )  # fmt: skip

@@ -257,10 +257,23 @@ def recorded(raw: RawColumns) -> Iterator[Item]:
         )
 
 
-def reading(form: RecordFormat, message: MessageSettings) -> RecordReader:
-    """Return the function that reads records written in a format."""
-    is_csv = form.kind == "csv"
-    reader, convert = _csv_reading(form) if is_csv else _json_reading(form, message)
+def reading(
+    form: RecordFormat, message: MessageSettings, *, by_author: bool = False
+) -> RecordReader:
+    """Return the function that reads records written in a format.
+
+    The key of a message is its id; or the first part of that, if `by_author` and this is its
+    author: then what an account does, its own deletion among it, stays in one partition.
+    """
+    reader: CsvReader | JsonReader
+    if form.kind == "csv":
+        reader, convert = _csv_reading(form)
+    else:
+        message = effective(message)
+        key_paths = message.id_paths
+        if by_author and key_paths[0] == message.user:
+            key_paths = key_paths[:1]
+        reader, convert = _json_reading(form, message, key_paths)
 
     def read(raw: RawColumns) -> Iterator[Item]:
         values = [raw.value(i) or b"" for i in range(len(raw))]
@@ -294,11 +307,11 @@ def _csv_reading(form: RecordFormat) -> tuple[CsvReader, _Convert]:
     return reader, convert
 
 
-def _json_reading(form: RecordFormat, message: MessageSettings) -> tuple[JsonReader, _Convert]:
-    message = effective(message)
-    paths = [*message.id_paths, message.time]
-    reader = JsonReader(paths, form.encoding, message.unwrap)
-    getters = [reader.getter(path) for path in message.id_paths]
+def _json_reading(
+    form: RecordFormat, message: MessageSettings, key_paths: tuple[str, ...]
+) -> tuple[JsonReader, _Convert]:
+    reader = JsonReader([*key_paths, message.time], form.encoding, message.unwrap)
+    getters = [reader.getter(path) for path in key_paths]
     get_time = reader.getter(message.time)
 
     def convert(row: Any, value: bytes) -> tuple[bytes, bytes, Any]:

@@ -1,10 +1,10 @@
 """Kafka topics that we write: as a sink of records, and as the log of corrections.
 
 They differ in what a repeat costs. A sink may write a record twice, since its key makes repeats
-recognisable, so a failed record is simply sent again. A correction applied twice would be unlearned
-twice, so its producer is idempotent and never gives a line up by itself: a broker that is away
-leaves a line in doubt rather than lost, for as long as the daemon runs; after a restart the topic
-itself says whether it was taken.
+recognisable, so a failed record is simply sent again; one that others read in order, as a bridge's,
+is idempotent. A correction applied twice would be unlearned twice, so its producer is idempotent
+and never gives a line up by itself: a broker that is away leaves a line in doubt rather than lost,
+for as long as the daemon runs; after a restart the topic itself says whether it was taken.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 1.0
 _REQUEST_TIMEOUT_MS: Final = 10_000
+_NEVER_MS: Final = 2**31 - 1
 _TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
 
 
@@ -142,6 +143,7 @@ class _Pending:
     short: Record | None = None
     partition: int | None = None
     headers: Headers = ()
+    time_ms: int | None = None
     future: Any = None
 
     @property
@@ -159,6 +161,10 @@ class KafkaSink:
 
     A record that is too large for the client or the topic would be refused for ever, and all behind
     it would wait. If it has a short form, that is sent in its place, and the log says so.
+
+    An idempotent one (`is_idempotent`) never gives a record up while it waits for a broker, so
+    nothing is repeated or out of order. A record that is too large is left out and counted
+    (`n_refused`): what waits with it is sent anew by another producer, one by one.
     """
 
     def __init__(
@@ -167,20 +173,26 @@ class KafkaSink:
         topic: str,
         settings: KafkaSettings,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        is_idempotent: bool = False,
     ) -> None:
+        self.n_refused = 0
         self._clock = clock
+        self._is_idempotent = is_idempotent
+        self._is_one_by_one = False  # so that what is refused as too large is so itself
         self._producer = TopicProducer(
             servers,
             topic,
             settings,
             # An idempotent producer is useless after the first record that is refused for good,
-            # such as one too large. Repeats are allowed; one request at a time keeps the order.
-            enable_idempotence=False,
+            # such as one too large. Where repeats are allowed one request at a time keeps the
+            # order.
+            enable_idempotence=is_idempotent,
             max_in_flight_requests_per_connection=1,
             linger_ms=_LINGER_MS,
             batch_size=128 << 10,
             max_block_ms=_SINK_BLOCK_MS,
-            delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
+            delivery_timeout_ms=_NEVER_MS if is_idempotent else _DELIVERY_TIMEOUT_MS,
         )
         self._pending: deque[_Pending] = deque()
         self._pending_bytes = 0
@@ -208,12 +220,14 @@ class KafkaSink:
         value: bytes | None,
         partition: int | None = None,
         headers: Headers = (),
+        time_ms: int | None = None,
     ) -> None:
         """Take one record as `add` does; its partition follows from its key unless it is given.
 
-        A record has a key or a value, and each header a value: the library writes no others.
+        A record has a key or a value, and each header a value: the library writes no others. Its
+        time is that of the writing unless it is given.
         """
-        self._take(_Pending(key, value, None, partition, headers))
+        self._take(_Pending(key, value, None, partition, headers, time_ms))
         self._limit()
 
     def partitions(self, timeout_s: float) -> int:
@@ -244,7 +258,7 @@ class KafkaSink:
             self._send(producer)
             try:
                 producer.flush(max(0.0, deadline_s - self._clock()))
-            except KafkaTimeoutError as error:
+            except KafkaError as error:  # time is up, or a batch was split, which it takes ill
                 self._fault = error
             self._collect()
         if self._pending:
@@ -274,6 +288,8 @@ class KafkaSink:
         """Give the library what waits to be sent, until it takes no more."""
         while self._unsent:
             pending = self._unsent[0]
+            if self._is_one_by_one and pending is not self._pending[0]:
+                return
             try:
                 pending.future = producer.send(
                     self._producer.topic,
@@ -281,6 +297,7 @@ class KafkaSink:
                     value=pending.value,
                     headers=list(pending.headers),
                     partition=pending.partition,
+                    timestamp_ms=pending.time_ms,
                 )
             except KafkaTimeoutError as error:  # the topic or its leader is not known
                 self._fault = error
@@ -290,6 +307,10 @@ class KafkaSink:
             except KafkaError as error:
                 if self._shorten(pending, error):
                     continue
+                if self._leave_out(pending, error):
+                    self._pending.remove(pending)
+                    self._unsent.popleft()
+                    continue
                 what = f": the record {pending.key!r} cannot be sent"
                 raise SinkError(self._producer.sentence(what, error)) from error
             self._unsent.popleft()
@@ -298,18 +319,46 @@ class KafkaSink:
         """Drop the acknowledged records; queue the failed ones again, in their order."""
         kept: deque[_Pending] = deque()
         self._unsent.clear()
+        has_failed = is_too_large = False
         for pending in self._pending:
             if pending.future is not None and pending.future.succeeded():
                 self._pending_bytes -= pending.n_bytes
                 continue
-            kept.append(pending)
             if pending.future is not None and pending.future.failed():
-                self._fault = pending.future.exception
+                has_failed, self._fault = True, pending.future.exception
+                is_too_large |= isinstance(self._fault, _TOO_LARGE)
+                if self._is_one_by_one and self._leave_out(pending, pending.future.exception):
+                    continue
                 self._shorten(pending, pending.future.exception)
                 pending.future = None
+            kept.append(pending)
             if pending.future is None:
                 self._unsent.append(pending)
         self._pending = kept
+        self._is_one_by_one &= bool(kept)
+        if self._is_idempotent and has_failed:
+            # This producer is of no use any more, and fails all that it has with the same error: so
+            # the next one sends one by one until the record is found that is to blame.
+            self._is_one_by_one = is_too_large and not self._is_one_by_one
+            self._producer.replace()
+            for pending in kept:
+                pending.future = None
+            self._unsent = deque(kept)
+
+    def _leave_out(self, pending: _Pending, error: Exception) -> bool:
+        """Give up a record that an idempotent producer can never send, as it is too large."""
+        if not (self._is_idempotent and isinstance(error, _TOO_LARGE)):
+            return False
+        self.n_refused += 1
+        self._pending_bytes -= pending.n_bytes
+        log.warning(
+            "record_refused",
+            topic=self._producer.topic,
+            key=(pending.key or b"").decode(errors="replace"),
+            n_bytes=pending.n_bytes,
+            way_out="raise max.message.bytes of the topic and kafka.message_max_bytes",
+        )
+        return True
 
     def _shorten(self, pending: _Pending, error: Exception) -> bool:
         """Replace a record by its short form if the whole is refused as too large."""
@@ -332,7 +381,6 @@ class KafkaSink:
 
 CONNECT_TIMEOUT_S: Final = 5.0
 _LOG_BLOCK_MS: Final = 5_000  # how long one line may wait for the topic to be known
-_NEVER_MS: Final = 2**31 - 1
 # Answers after which the broker has certainly kept nothing.
 _REFUSALS: Final = (
     *_TOO_LARGE,

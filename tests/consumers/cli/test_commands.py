@@ -30,8 +30,8 @@ from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, load, save
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = [
-    "run", "predict", "inspect", "check-config", "replay", "record", "verify", "evaluate",
-    "compare", "warm-up", "version", "model",
+    "run", "serve", "predict", "inspect", "check-config", "replay", "record",
+    "bridge", "verify", "evaluate", "compare", "warm-up", "version", "model",
 ]  # fmt: skip
 EXAMPLES = [("lovely sun", "positive"), ("sad rain", "negative"), ("lovely day", "positive")]
 
