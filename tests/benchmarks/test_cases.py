@@ -51,7 +51,10 @@ from tests.broker.broker import Broker
 
 KAFKA = ("kafka_daemon", "kafka_codecs")
 # Each starts daemons and asks them for seconds.
-LONG = ("checkpoints", "deletes", "predict_http", "page_cost", "page_cost_busy", "kafka_daemon")
+LONG = (
+    "checkpoints", "deletes", "predict_http", "page_cost", "page_cost_busy", "kafka_daemon",
+    "kafka_codecs",
+)  # fmt: skip
 QUICK = [case for case in __main__.CASES if case not in (*KAFKA, "start")]
 N_MESSAGES = 2_000
 NEEDED = {"vw": "vowpalwabbit", "vw_pairs": "vowpalwabbit"}  # what tests can do without

@@ -154,7 +154,7 @@ def _post(i: int) -> bytes:
 
 
 @pytest.mark.integration
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_live_stream_reaches_the_model_by_way_of_a_topic(
     broker: Broker, new_topic: NewTopic, tmp_path: Path
 ) -> None:

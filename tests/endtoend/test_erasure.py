@@ -214,7 +214,7 @@ def test_files_of_former_settings_are_erased_too(tmp_path: Path, stream: Stream)
     assert json.loads(own.read_text()) == {"id": "c", "text": "mine"}
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_journal_that_is_not_applied_keeps_what_it_is_to_apply(
     tmp_path: Path, stream: Stream
 ) -> None:
@@ -252,7 +252,7 @@ def test_a_journal_that_is_not_applied_keeps_what_it_is_to_apply(
     assert daemon.count("correction_refused") == 0
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_kill_amid_erasing_leaves_it_to_the_next_start(tmp_path: Path, stream: Stream) -> None:
     """Killed again and again while it erases, it has erased all in the end, and counts right."""
     state = tmp_path / "state"

@@ -68,7 +68,7 @@ def test_members_that_come_go_die_and_sleep_learn_each_message_once(
         assert counts_at(group.state(name)) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.integration
 def test_who_joins_reads_words_as_the_group_did_before(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
@@ -138,7 +138,7 @@ def test_decayed_parts_move_with_their_times(
         assert own.tolist() == theirs.tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.integration
 def test_corrections_move_with_the_partition_of_their_messages(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path

@@ -287,7 +287,7 @@ def test_labels_of_a_topic_may_be_texts_alone(
     assert {each["offset"] for each in rejects} == {30, 31, 32, 33}
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.integration
 def test_a_killed_daemon_joins_two_topics_exactly(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path

@@ -36,7 +36,7 @@ def log_of(partition: int) -> Iterator[tuple[str, bytes | None]]:
         yield name, json.dumps(message | {"label": 4 * chance.randrange(2)}).encode()
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.integration
 def test_a_topic_is_the_receipt_of_a_daemon_that_was_killed(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path

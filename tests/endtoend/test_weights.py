@@ -114,7 +114,7 @@ def test_a_log_of_weights_leaves_the_same_state_however_it_is_cut(tmp_path: Path
     assert rejects[0] == sum(number < 0 for _, _, number in log())
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_what_people_correct_keeps_its_weight_through_a_kill(tmp_path: Path) -> None:
     """Labels and deletes of people, with and without the memory; the log is the receipt."""
     source = tmp_path / "in.jsonl"
