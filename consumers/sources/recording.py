@@ -529,7 +529,10 @@ class RecordingWriter:
         """Return the last line of the last whole frame; the file is read to its end."""
         last, whole, begin, size = b"", 0, 0, 0
         pieces: list[bytes] = []
-        while data := file.read(1):
+        is_more = True
+        while is_more:
+            # A frame may be found to be whole where nothing more comes: its checksum is its end.
+            is_more = bool(data := file.read(1))
             pieces.append(data)
             size += len(data)
             if file.whole[1] > whole:

@@ -130,6 +130,7 @@ def test_kept_kernels_are_loaded_without_the_rest_of_the_compiler(tmp_path: Path
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.compiled
 def test_what_a_copy_of_the_sources_elsewhere_compiled_is_not_kept(tmp_path: Path) -> None:
     """It cannot be loaded: to take it as kept would compile each kernel at its first call."""
     folder = _jit.cache_folder(SOURCES)

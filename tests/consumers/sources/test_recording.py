@@ -20,6 +20,7 @@ from consumers.config.settings import FileSettings
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ReplacedError, SinkError, SourceError
 from consumers.messages import Headers, Partition, RawColumns
+from consumers.sources import file as file_module
 from consumers.sources import recording
 from consumers.sources.base import LogFacts
 from consumers.sources.recording import (
@@ -164,6 +165,20 @@ def test_a_file_cut_anywhere_is_continued_without_gap_or_repeat(
                 rest.append(raw.tail(behind))
         written(path, rest)
         assert read(path) == by_partition(raws)
+
+
+@pytest.mark.parametrize("suffix", recording.SUFFIXES)
+def test_a_frame_may_end_anywhere_in_what_is_read_at_once(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is whole goes on behind its last message, wherever reads of it are cut."""
+    path = tmp_path / f"r{suffix}"
+    written(path, [plain(3)])
+    for step_bytes in range(1, path.stat().st_size + 1):
+        monkeypatch.setattr(file_module, "_STEP_BYTES", step_bytes)
+        writer = RecordingWriter(path, HEAD)
+        assert (writer.n_bytes, list(writer.positions.values())) == (path.stat().st_size, [3])
+        writer.close()
 
 
 @given(found=batches, data=st.data())
