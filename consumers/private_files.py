@@ -7,6 +7,7 @@ are overwritten in place.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterable
@@ -31,6 +32,32 @@ def open_private(path: Path, flags: int) -> int:
         if stat.S_IMODE(os.fstat(fd).st_mode) != FILE_MODE:
             os.fchmod(fd, FILE_MODE)
     return fd
+
+
+def lock_file(fd: int, path: Path) -> bool:
+    """Lock an open file for this process; return False if another one has locked it.
+
+    A file system that knows no locks is logged, and counts as locked.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        log.warning("file_without_lock", path=str(path), detail=str(error))
+    return True
+
+
+def replace_private(path: Path, data: bytes) -> None:
+    """Replace a file so that after a kill or a power cut the old or the new one is there, whole."""
+    fresh = path.with_name(f"{path.name}.new")
+    fd = open_private(fresh, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
+    with open(fd, "wb") as file:  # noqa: PTH123 -- of a descriptor
+        file.write(data)
+        file.flush()
+        os.fsync(fd)
+    fresh.replace(path)
+    sync_folder(path.absolute().parent)
 
 
 def make_private_folder(folder: Path) -> None:

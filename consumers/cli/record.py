@@ -15,14 +15,13 @@ goes on there, and what is behind the cursor comes twice.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, Self
@@ -39,7 +38,7 @@ from consumers.errors import ConfigError, SinkError
 from consumers.factories import build_source, stream_identity
 from consumers.kafka.producers import KafkaSink
 from consumers.messages import Headers, Partition, RawColumns, part_name, partition_of
-from consumers.private_files import make_private_folder, open_private, sync_folder, write_at
+from consumers.private_files import lock_file, make_private_folder, open_private, replace_private
 from consumers.sources.base import Backoff, LogFacts, Source
 from consumers.sources.recording import RecordingHead, RecordingWriter
 
@@ -304,43 +303,25 @@ class CursorFile:
             self._locked = open_private(path.with_name(f".{path.name}.lock"), os.O_RDWR)
         except OSError as error:
             raise self._error("cannot be opened", error) from error
-        try:
-            self._take_lock()
+        with ExitStack() as on_error:
+            on_error.callback(os.close, self._locked)
+            if not lock_file(self._locked, path):
+                raise SinkError(f"{path}: another `streamnb bridge` uses it; name another --cursor")
             self.cursor = self._read(stream, topic)
-        except BaseException:
-            os.close(self._locked)
-            raise
+            on_error.pop_all()
 
     def save(self, positions: Mapping[Partition, int], logs: Mapping[Partition, LogFacts]) -> None:
         """Replace the file, safe from a power cut."""
         self.cursor.positions = {part_name(each): at for each, at in positions.items()}
         self.cursor.logs = {part_name(each): facts for each, facts in logs.items()}
-        fresh = self.path.with_name(f".{self.path.name}.new")
         try:
-            fd = open_private(fresh, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
-            try:
-                write_at(fd, msgspec.json.encode(self.cursor) + b"\n", 0)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            fresh.replace(self.path)
-            sync_folder(self.path.absolute().parent)
+            replace_private(self.path, msgspec.json.encode(self.cursor) + b"\n")
         except OSError as error:
             raise self._error("cannot be written; start again once it can be", error) from error
 
     def close(self) -> None:
         """Let others use the file."""
         os.close(self._locked)
-
-    def _take_lock(self) -> None:
-        try:
-            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SinkError(
-                f"{self.path}: another `streamnb bridge` uses it; name another --cursor"
-            ) from None
-        except OSError as error:
-            log.warning("cursor_without_lock", detail=str(error))
 
     def _read(self, stream: dict[str, Any], topic: str) -> BridgeCursor:
         own = BridgeCursor(stream=stream, topic=topic)

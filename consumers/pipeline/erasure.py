@@ -57,7 +57,7 @@ from consumers.pipeline.learned_records import (
     holding,
     parse,
 )
-from consumers.private_files import open_private, overwrite_lines, sync_folder, write_at
+from consumers.private_files import overwrite_lines, replace_private, sync_folder, write_at
 from consumers.sinks.records import Deleted, is_output, without_message
 from streamnb.kernels.layout import Texts
 
@@ -492,18 +492,12 @@ def _lies_in(output: Output, folder: Path) -> bool:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Replace a file so that after a kill the old or the new one is there, whole."""
+    """Replace a file whole, or remove it if nothing is left of it."""
     if data:
-        fresh = path.with_name(f"{path.name}.new")
-        fd = open_private(fresh, os.O_WRONLY | os.O_TRUNC)
-        with open(fd, "wb") as file:  # noqa: PTH123 -- of a descriptor
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        fresh.replace(path)
+        replace_private(path, data)
     else:
         path.unlink(missing_ok=True)
-    sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def named_by(ids: Collection[bytes], hashed: Hashed) -> Callable[[Texts], NDArray[np.bool_]]:

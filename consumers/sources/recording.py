@@ -12,12 +12,11 @@ last whole one, so nothing stands twice and nothing is left out.
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeAlias
@@ -30,7 +29,13 @@ from consumers.config.settings import FileSettings
 from consumers.decode.rows import RECORD_BYTES_MAX, RecordFormat
 from consumers.errors import ReplacedError, SinkError, SourceError
 from consumers.messages import Headers, Partition, RawColumns, part_name, partition_of
-from consumers.private_files import make_private_folder, open_private, sync_folder, write_at
+from consumers.private_files import (
+    lock_file,
+    make_private_folder,
+    open_private,
+    sync_folder,
+    write_at,
+)
 from consumers.sources.base import LogFacts, Source
 from consumers.sources.file import CUT_OFF, FileBytes
 from consumers.sources.records import from_parts
@@ -405,12 +410,12 @@ class RecordingWriter:
             self._fd = open_private(path, os.O_RDWR)
         except OSError as error:
             raise self._error("cannot be opened", error) from error
-        try:
-            self._lock()
+        with ExitStack() as on_error:
+            on_error.callback(os.close, self._fd)
+            if not lock_file(self._fd, path):
+                raise SinkError(f"{path}: another `streamnb record` writes it; name another file")
             self._resume(head)
-        except BaseException:
-            os.close(self._fd)
-            raise
+            on_error.pop_all()
 
     def begin(self, logs: Mapping[Partition, LogFacts]) -> None:
         """Note where partitions begin, before anything of them is added.
@@ -475,16 +480,6 @@ class RecordingWriter:
         if self._path.suffix == ".gz":
             return gzip.compress(data, 6, mtime=0)
         return zstandard.ZstdCompressor(write_checksum=True).compress(data)
-
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SinkError(
-                f"{self._path}: another `streamnb record` writes it; name another file"
-            ) from None
-        except OSError as error:
-            log.warning("recording_without_lock", detail=str(error))
 
     def _resume(self, head: RecordingHead) -> None:
         """Cut off a torn frame and go on behind the last whole one, or begin."""
