@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import Partition
-from consumers.search import chunks as chunk_columns
 from consumers.search import database, history
-from consumers.search.chunks import Chunk, Retention
+from consumers.search.chunks import Chunk, Retention, note_changed, pack
 from consumers.search.rows import Change, RowMapper, crc_of, placed
 from consumers.search.sampler import Correct, Forget, Item, Offer, Remove
 
@@ -293,7 +292,7 @@ class Transactions:
             database.make_one(self._db, chunk.number)
             if chunk.is_packed and chunk.n_changed:
                 with self._transaction():  # no figure of a removed row stays either
-                    chunk_columns.pack(self._db, chunk)
+                    pack(self._db, chunk)
             chunk.dirty_since_s = None
             self._purged_s = now_s
             self._log_holds_words = True
@@ -320,7 +319,7 @@ class Transactions:
             if not chunk.is_packed or chunk.n_changed > CHANGED_MAX:
                 self._packed_s = now_s
                 with self._transaction():
-                    chunk_columns.pack(self._db, chunk)
+                    pack(self._db, chunk)
                 if chunk.is_packed:
                     return
 
@@ -393,7 +392,7 @@ class Transactions:
         for one in alive[-1:]:
             label = self._code_of(item.label)
             database.teach(self._db, one.chunk.number, one.key, label, item.part)
-            chunk_columns.note_changed(self._db, one.chunk, [one.key])
+            note_changed(self._db, one.chunk, [one.key])
             one.chunk.correct(one.key, label)
             if [one] == newest:  # which is the one that people see by this id
                 done.changes.append(Change(item.id, item.label, removed=False))
@@ -447,7 +446,7 @@ class Transactions:
         if newest is not None:
             self._save_figures(newest)
             database.make_one(self._db, newest.number)
-            chunk_columns.pack(self._db, newest)
+            pack(self._db, newest)
             self._log_holds_words |= newest.dirty_since_s is not None
             newest.dirty_since_s = None
         while self._chunks and self._bounds.is_beyond(self._chunks, self._n_bytes()):
@@ -505,7 +504,7 @@ class Transactions:
             self._mark()  # before their words may stand in the file alone
         for chunk, keys in by_chunk.values():
             chunk.n_deleted += database.delete(self._db, chunk.number, keys)
-            chunk_columns.note_changed(self._db, chunk, keys)
+            note_changed(self._db, chunk, keys)
             if chunk.dirty_since_s is None:
                 chunk.dirty_since_s = self._clock()
 
