@@ -42,6 +42,7 @@ from consumers.cli.conventions import (
     fail,
     find_config,
     load_settings,
+    port_option,
     print_json,
     recorded_file,
     seconds_of,
@@ -81,14 +82,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
         typer.Option(help="What to show meanwhile; wins over the file.", show_default=False),
     ] = None,
     port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65_535,
-            metavar="N",
-            help="Serve the page here, 0 for any free port; wins over the file.",
-            show_default=False,
-        ),
+        int | None, port_option("Serve the page here, 0 for any free port; wins over the file.")
     ] = None,
     open_page: Annotated[
         bool, typer.Option("--open", help="Open the page in a browser once it answers.")
@@ -146,14 +140,7 @@ def serve(
     ],
     config: ConfigOption = None,
     port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65_535,
-            metavar="N",
-            help="Serve here, 0 for any free port; wins over the file.",
-            show_default=False,
-        ),
+        int | None, port_option("Serve here, 0 for any free port; wins over the file.")
     ] = None,
 ) -> None:
     """Run a replica."""

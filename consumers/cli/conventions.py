@@ -126,6 +126,11 @@ def stream_range(begin: str | None, end: str | None, end_name: str = "--to") -> 
         raise typer.BadParameter(str(error), param_hint=name) from None
 
 
+def port_option(text: str) -> Any:
+    """Return the option `--port`, of which `--help` says `text`."""
+    return typer.Option(min=0, max=65_535, metavar="N", help=text, show_default=False)
+
+
 def seconds_of(duration: str | None) -> float | None:
     """Return the seconds that `--for` asks for."""
     from consumers.cli.record import duration_s  # noqa: PLC0415 -- heavy, as in `commands`
