@@ -10,15 +10,15 @@ which is more than twice what all the rest of a message costs. These are three n
 ns an example in batches of a thousand. Sums over the window are taken afresh when asked for, so no
 rounding creeps in however long the stream.
 
-**Threads.** One thread writes, others may read. A reader gets copies, and what it may see is a
-window of which the newest examples are written and their forerunners not yet gone: figures that are
-a batch apart, never half a judgement, because truth, prediction and confidence of an example are
-one aligned word of 8 bytes. Nobody waits for anybody.
+**Threads.** One thread writes, others may read. A reader gets a copy of the window as it was between
+two batches. Reader and writer hold a lock while they copy, some microseconds: without it a reader
+could meet half a judgement, for no processor promises that a copied block arrives in whole words.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self, TypeVar
@@ -85,6 +85,7 @@ class Prequential:
         self._n_classes = 0
         self.n_held = 0  # how many of the window's places are taken
         self._next = 0  # the place that the next example takes
+        self._lock = threading.Lock()  # of the rings, and of how far they are filled
 
     def update(
         self, log_posteriors: NDArray[np.float64], labels: NDArray[np.integer]
@@ -125,23 +126,25 @@ class Prequential:
         # An example's place follows from its number alone, not from where batches are cut.
         start = (self._next + len(losses) - kept) % window
         behind = min(kept, window - start)  # how many fit before the ring begins anew
-        for ring, values in (
-            (self._losses, losses),
-            (self._correct, correct),
-            (self._judgements, judgements),
-        ):
-            newest = values[len(values) - kept :]
-            ring[start : start + behind] = newest[:behind]
-            ring[: kept - behind] = newest[behind:]
-        self._next = (start + kept) % window
-        self.n_held = min(self.n_held + kept, window)
+        with self._lock:
+            for ring, values in (
+                (self._losses, losses),
+                (self._correct, correct),
+                (self._judgements, judgements),
+            ):
+                newest = values[len(values) - kept :]
+                ring[start : start + behind] = newest[:behind]
+                ring[: kept - behind] = newest[behind:]
+            self._next = (start + kept) % window
+            self.n_held = min(self.n_held + kept, window)
 
     def _newest(self, ring: NDArray[Scalar]) -> NDArray[Scalar]:
         """Return a copy of what a ring holds, the oldest first."""
-        held, end = self.n_held, self._next
-        if end >= held:
-            return ring[end - held : end].copy()
-        return np.concatenate((ring[end - held :], ring[:end]))
+        with self._lock:
+            held, end = self.n_held, self._next
+            if end >= held:
+                return ring[end - held : end].copy()
+            return np.concatenate((ring[end - held :], ring[:end]))
 
     def pack(self) -> CheckpointEntry:
         """Return the window and the sums."""
@@ -206,7 +209,7 @@ class Prequential:
 
 BINS = 10
 
-# One judgement in 8 bytes: a place of the window is written, and read, in one piece.
+# One judgement in 8 bytes.
 JUDGEMENT = np.dtype(
     [("truth", np.uint16), ("predicted", np.uint16), ("log_confidence", np.float32)]
 )
