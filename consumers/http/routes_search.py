@@ -52,6 +52,7 @@ _EVENT_HEADERS = NO_STORE | {"X-Accel-Buffering": "no"}  # the latter for nginx
 _Q = parameter("q", {"type": "string"}, 'Words, "phrases", -not, #tags; empty for everything.')
 _LANG = parameter("lang", {"type": "string"}, "Messages in this language alone.")
 _WHOLE = {"type": "integer", "minimum": 1}
+_TIME = {"type": "string"}
 _PROBLEMS = {
     400: "The address is not UTF-8.",
     404: "recent.enabled is false.",
@@ -74,7 +75,12 @@ SEARCH = ApiOperation(
 SUMMARY = ApiOperation(
     "Shares and counts over the newest messages that match",
     schemas.ApiSummary,
-    parameters=(_Q, _LANG),
+    parameters=(
+        _Q,
+        _LANG,
+        parameter("from", _TIME, "As for /v1/history; of messages of this time or later alone."),
+        parameter("to", _TIME, "As for /v1/history; of messages before this time alone."),
+    ),
     problems=_PROBLEMS,
 )
 MESSAGE = ApiOperation(
@@ -83,7 +89,6 @@ MESSAGE = ApiOperation(
     parameters=(parameter("id", {"type": "string"}, "The message's id.", "path"),),
     problems=_PROBLEMS | {404: "The store does not hold it, or recent.enabled is false."},
 )
-_TIME = {"type": "string"}
 HISTORY_S = 86_400
 HISTORY = ApiOperation(
     "Counts of all messages over time",
@@ -135,9 +140,10 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
 
     async def summary(request: Request) -> Response:
         recent = _store(app_state)
-        given = QueryParameters(request, ("q", "lang"))
+        given = QueryParameters(request, ("q", "lang", "from", "to"))
         query, lang = parse(given.text("q")), given.text("lang", schemas.LANG_CHARS_MAX) or None
-        counted = await workers.run(partial(recent.counted, query, lang))
+        span_ms = _span_ms(given)[:2] if given.text("from") or given.text("to") else None
+        counted = await workers.run(partial(recent.counted, query, lang, span_ms))
         return json_response(serializer.summary(query, lang, counted, recent.state()))
 
     async def message(request: Request) -> Response:
@@ -159,11 +165,7 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
             raise ProblemError(
                 422, f"step is {step[:80]!r}; one of {', '.join(STEPS_S)} is wanted, or none"
             )
-        now_ms = int(time.time() * 1000)
-        to_ms = _time_ms(given, "to", now_ms)
-        from_ms = _time_ms(given, "from", max(0, to_ms - 1000 * HISTORY_S))
-        if from_ms >= to_ms:
-            raise ProblemError(422, f"from ({from_ms}) is not before to ({to_ms}); swap them")
+        from_ms, to_ms, now_ms = _span_ms(given)
         if step is not None and (to_ms - from_ms) / (1000 * STEPS_S[step]) > POINTS_MAX:
             raise ProblemError(
                 422, f"more than {POINTS_MAX:,} steps; ask for a shorter time or a longer step"
@@ -178,6 +180,16 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
         ApiRoute("/v1/summary", summary, SUMMARY),
         ApiRoute("/v1/messages/{id:path}", message, MESSAGE),
     ]
+
+
+def _span_ms(given: QueryParameters) -> tuple[int, int, int]:
+    """Return `from` and `to`, 422 if they are in the wrong order, and the time now."""
+    now_ms = int(time.time() * 1000)
+    to_ms = _time_ms(given, "to", now_ms)
+    from_ms = _time_ms(given, "from", max(0, to_ms - 1000 * HISTORY_S))
+    if from_ms >= to_ms:
+        raise ProblemError(422, f"from ({from_ms}) is not before to ({to_ms}); swap them")
+    return from_ms, to_ms, now_ms
 
 
 def _time_ms(given: QueryParameters, name: str, default: int) -> int:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import msgspec
 import numpy as np
@@ -310,6 +310,13 @@ _LOOKED_AT = 10_000  # times, to see where most of them lie
 _FAR = 4  # times the span of the middle 98 %
 
 Series = tuple[int, tuple[int, ...], tuple[tuple[int, ...], ...]]
+Span = tuple[int, int]  # Unix milliseconds; the end is not in it
+
+
+class _Frame(NamedTuple):
+    step_ms: int
+    begin: int  # of the first step, in steps
+    n_steps: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,17 +349,22 @@ def counted(
     *,
     n_max: int,
     newest_only: bool,
+    span_ms: Span | None = None,
 ) -> Counted:
     """Return the counts of some rows; one whose probability is below a bound counts as unsure.
 
-    Rows of a class that is still to join again, after a kill, are left out.
+    Rows of a class that is still to join again, after a kill, are left out; so are those outside
+    of the steps that a span touches.
     """
+    frame = None if span_ms is None else _frame(span_ms)
+    if frame is not None:
+        parts = [_within(part, frame) for part in parts]
     parts = [_of_classes(part, n_classes) for part in parts]
     parts = [part for part in parts if len(part.labels)]
     counts = np.zeros(n_classes, np.int64)
     for part in parts:
         counts += np.bincount(part.labels, minlength=n_classes)
-    step_s, times_ms, series = _series(parts, n_classes)
+    step_s, times_ms, series = _series(parts, n_classes, frame)
     return Counted(
         n=int(counts.sum()),
         n_max=n_max,
@@ -386,14 +398,31 @@ def _confusion(parts: Sequence[Picked], n_classes: int) -> tuple[tuple[int, ...]
     return tuple(map(tuple, table.reshape(n_classes, n_classes).tolist()))
 
 
-def _series(parts: Sequence[Picked], n_classes: int) -> Series:
-    """Return the length of a step, when each begins, and counts by class of each."""
-    if not parts:
-        return _STEPS_S[0], (), ()
-    first, last = _span([part.times_ms for part in parts])
-    step_ms = _step_s((last - first) / 1000) * 1000
+def _frame(span_ms: Span) -> _Frame:
+    """Return the steps of a span: the length of one, the number of the first, and how many."""
+    first, end = span_ms
+    step_ms = _step_s((end - 1 - first) / 1000) * 1000
     begin = first // step_ms
-    n_steps = last // step_ms - begin + 1
+    return _Frame(step_ms, begin, (end - 1) // step_ms - begin + 1)
+
+
+def _within(part: Picked, frame: _Frame) -> Picked:
+    """Return the rows whose times lie in some steps."""
+    steps = part.times_ms // frame.step_ms - frame.begin
+    inside = (steps >= 0) & (steps < frame.n_steps)
+    return Picked(
+        part.labels[inside], part.truths[inside], part.probabilities[inside], part.times_ms[inside]
+    )
+
+
+def _series(parts: Sequence[Picked], n_classes: int, frame: _Frame | None) -> Series:
+    """Return the length of a step, when each begins, and counts by class of each."""
+    if not parts and frame is None:
+        return _STEPS_S[0], (), ()
+    if frame is None:
+        first, last = _span([part.times_ms for part in parts])
+        frame = _frame((first, last + 1))
+    step_ms, begin, n_steps = frame
     table = np.zeros(n_steps * n_classes, np.int64)
     for part in parts:
         steps, labels = part.times_ms // step_ms - begin, part.labels

@@ -34,6 +34,7 @@ from consumers.search.rows import (
     Picked,
     RecentState,
     RowBuilder,
+    Span,
     counted,
     crc_of,
     picked,
@@ -288,25 +289,42 @@ class RecentStore:
                     found += [file.mapper.row(each[:-1]) for each in values]
         return found
 
-    def counted(self, query: Query, lang: str | None = None) -> Counted:
-        """Count the newest 10,000 messages that match, or all of them if all are asked for."""
-        if query.is_everything:
-            return self._counted(self._everything(lang), self._bounds.messages_max)
-        keys = self.keys(query, lang, COUNTED_MAX + 1)
-        return self.counted_keys(keys[-COUNTED_MAX:], newest_only=len(keys) > COUNTED_MAX)
+    def counted(
+        self, query: Query, lang: str | None = None, span_ms: Span | None = None
+    ) -> Counted:
+        """Count the newest 10,000 messages that match, or all of them if all are asked for.
 
-    def counted_keys(self, keys: Keys, *, newest_only: bool) -> Counted:
+        Of these only such as are of a span, from one time to before another, if there is one.
+        """
+        if query.is_everything:
+            n_max = self._bounds.messages_max
+            return self._counted(self._everything(lang), n_max, span_ms=span_ms)
+        keys = self.keys(query, lang, COUNTED_MAX + 1)
+        newest_only = len(keys) > COUNTED_MAX
+        return self.counted_keys(keys[-COUNTED_MAX:], newest_only=newest_only, span_ms=span_ms)
+
+    def counted_keys(
+        self, keys: Keys, *, newest_only: bool, span_ms: Span | None = None
+    ) -> Counted:
         """Count messages as `counted` does, by their keys, ascending, of those still held."""
-        parts = located(self._chunks(), self._cutoff_ms(), keys)
-        return self._counted(
-            [picked(*part) for part in parts], COUNTED_MAX, newest_only=newest_only
-        )
+        parts = [picked(*part) for part in located(self._chunks(), self._cutoff_ms(), keys)]
+        return self._counted(parts, COUNTED_MAX, newest_only=newest_only, span_ms=span_ms)
 
     def _counted(
-        self, parts: Sequence[Picked], n_max: int, *, newest_only: bool = False
+        self,
+        parts: Sequence[Picked],
+        n_max: int,
+        *,
+        newest_only: bool = False,
+        span_ms: Span | None,
     ) -> Counted:
         return counted(
-            parts, len(self.classes), self._unsure_below, n_max=n_max, newest_only=newest_only
+            parts,
+            len(self.classes),
+            self._unsure_below,
+            n_max=n_max,
+            newest_only=newest_only,
+            span_ms=span_ms,
         )
 
     def _everything(self, lang: str | None) -> list[Picked]:

@@ -146,6 +146,23 @@ def test_a_summary_adds_up(client: Client) -> None:
     assert client.summary()["is_everything"]
 
 
+def test_a_summary_of_a_time(http: httpx.Client, client: Client) -> None:
+    """Messages from one time to before another are counted, and all others left out."""
+    points = client.summary("morning")["series"]["points"]
+    begin_ms, n_first = points[0]["time_ms"], sum(points[0]["counts"].values())
+    span = {"from": begin_ms + 1, "to": begin_ms + 1000}
+    first = http.get("/v1/summary", params={"q": "morning", **span}).json()
+    assert (first["n"], first["series"]) == (n_first, {"step_s": 1, "points": points[:1]})
+    assert client.summary("morning")["n"] > n_first
+    for query, expected in (
+        ("from=yesterday", "from is 'yesterday'; Unix milliseconds or an ISO time"),
+        ("from=5&to=5", "from (5) is not before to (5)"),
+    ):
+        refused = http.get(f"/v1/summary?{query}")
+        assert refused.status_code == 422
+        assert expected in refused.json()["detail"]
+
+
 @pytest.mark.parametrize("query", ["o*", '"', "-", "a AND", "NEAR(", "text:x", "' OR 1=1 --", "*"])
 def test_no_query_breaks_the_search(http: httpx.Client, query: str) -> None:
     """Whatever is typed is searched for, or refused in a sentence."""

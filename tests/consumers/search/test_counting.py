@@ -102,6 +102,26 @@ def test_a_series_of_any_times_is_short(times_ms: list[int]) -> None:
     assert sum(map(sum, counts.series)) <= n
 
 
+def test_a_span_is_counted_by_whole_steps() -> None:
+    """Messages of a span alone are counted, in steps as fine as its length allows."""
+    with running(None) as store:
+        times_s = [1_600_000_020 + i for i in range(300)]
+        tell(store, [{"text": "good", "created_at": time_s} for time_s in times_s])
+        begin_ms = 1_600_000_100_500
+        for query in ("", "good"):
+            found = store.counted(parse(query), None, (begin_ms, begin_ms + 40_000))
+            assert (found.n, found.step_s, found.times_ms[0]) == (41, 1, 1_600_000_100_000)
+            assert sum(map(sum, found.series)) == found.n
+            found = store.counted(parse(query), None, (begin_ms, begin_ms + 7_200_000))
+            assert (found.step_s, found.times_ms[0]) == (
+                300,
+                1_600_000_100_000 // 300_000 * 300_000,
+            )
+            assert found.n == sum(time_s >= found.times_ms[0] / 1000 for time_s in times_s)
+        assert store.counted(parse("good"), None, (0, 1000)).times_ms == ()
+        assert not store.counted(parse("good"), None, (0, 1000)).newest_only
+
+
 def test_languages_are_listed_by_how_frequent_they_are() -> None:
     """Languages of held messages are named, most frequent first, and searched for alone."""
     with running(None) as store:
