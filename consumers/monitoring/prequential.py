@@ -10,9 +10,10 @@ which is more than twice what all the rest of a message costs. These are three n
 ns an example in batches of a thousand. Sums over the window are taken afresh when asked for, so no
 rounding creeps in however long the stream.
 
-**Threads.** One thread writes, others may read. A reader gets a copy of the window as it was between
-two batches. Reader and writer hold a lock while they copy, some microseconds: without it a reader
-could meet half a judgement, for no processor promises that a copied block arrives in whole words.
+**Threads.** One thread writes, others may read. A reader gets a copy of the window as it was
+between two batches. Reader and writer hold a lock while they copy, some microseconds: without it a
+reader could meet half a judgement, for no processor promises that a copied block arrives in whole
+words.
 """
 
 from __future__ import annotations
