@@ -36,7 +36,13 @@ from consumers.http.routes_model import (
     probe_routes,
     snapshot_routes,
 )
-from consumers.http.routes_search import event_routes, search_routes
+from consumers.http.routes_search import (
+    EXPORT_NICE,
+    EXPORT_TIMEOUT_S,
+    event_routes,
+    export_routes,
+    search_routes,
+)
 from consumers.http.state import AppState
 from consumers.http.threads import Batcher, WorkerPool
 from consumers.monitoring.metrics import OTHER, HttpMetrics
@@ -167,6 +173,7 @@ def make_app(app_state: AppState) -> Starlette:
     )
     # A log that does not answer holds up corrections, and nothing else.
     workers, correction_workers = (WorkerPool(http.request_timeout_s) for _ in range(2))
+    exporter = WorkerPool(EXPORT_TIMEOUT_S, "serve-export", n_threads=1, nice=EXPORT_NICE)
     # Starlette tries them in this order: the most frequent one comes first.
     routes = prediction_routes(batcher, bodies, example_decoder)
     files: list[BaseRoute] = []
@@ -177,6 +184,7 @@ def make_app(app_state: AppState) -> Starlette:
             *wanted_routes(app_state, batcher, workers),
             *page_routes(app_state, workers),
             *event_routes(app_state),
+            *export_routes(app_state, exporter),
         ]
         files = _page_routes()
     routes += model_routes(app_state, batcher, workers)
@@ -195,7 +203,7 @@ def make_app(app_state: AppState) -> Starlette:
         exception_handlers={HTTPException: _as_problem, QueryError: _as_bad_query},
     )
     app.router.redirect_slashes = False
-    app.state.workers = workers, correction_workers
+    app.state.workers = workers, correction_workers, exporter
     return app
 
 

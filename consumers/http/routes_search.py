@@ -1,7 +1,8 @@
 """`GET /v1/search`, `/v1/summary`, `/v1/messages/{id}` and `/v1/events`: the recent messages.
 
 `GET /v1/history` has counts of all messages, the recent and those long gone.
-Events tell open pages what changes, as server-sent events.
+Events tell open pages what changes, as server-sent events. `GET /v1/export` hands out what matches
+as a file, piece by piece.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import overload
 
 import msgspec
 import numpy as np
@@ -20,6 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from consumers.config.addresses import Bound
+from consumers.errors import ConsumerError
 from consumers.http import schemas
 from consumers.http.openapi import ApiOperation, ApiRoute, parameter
 from consumers.http.requests import (
@@ -33,10 +36,11 @@ from consumers.http.requests import (
 from consumers.http.routes_model import credible_interval, explain
 from consumers.http.state import AppState, Serializer
 from consumers.http.threads import Batcher, WorkerPool, call_soon
+from consumers.search.chunks import RowFilter
 from consumers.search.history import POINTS_MAX, STEPS_S
 from consumers.search.live_query import NotWatchedError, Subscription, WatchRequest
-from consumers.search.query_syntax import parse
-from consumers.search.rows import MessageRow
+from consumers.search.query_syntax import QueryError, parse
+from consumers.search.rows import MessageRow, csv_form, jsonl_form
 from consumers.search.store import RecentStore
 from streamnb import Snapshot
 from streamnb.errors import InputError
@@ -125,6 +129,31 @@ EVENTS = ApiOperation(
 )
 
 
+_FORMS = {"csv": csv_form, "jsonl": jsonl_form}
+EXPORTS_MAX = 2  # at once
+EXPORT_S_MAX = 3_600.0  # however slowly its client takes it
+EXPORT_TIMEOUT_S = 60.0  # of one piece, on a thread that gives way to all others
+EXPORT_NICE = 15
+EXPORT = ApiOperation(
+    "The newest messages that match, as a file",
+    "text/csv",
+    parameters=(
+        _Q,
+        _LANG,
+        parameter("format", {"type": "string", "enum": list(_FORMS), "default": "csv"}, "Form."),
+        parameter("label", {"type": "string"}, "Messages of this likeliest class alone."),
+        parameter("from", _TIME, "Unix milliseconds or an ISO time of the oldest message."),
+        parameter("to", _TIME, "The time before which all messages are."),
+        parameter(
+            "limit",
+            _WHOLE | {"maximum": schemas.EXPORT_LIMIT_MAX, "default": schemas.EXPORT_LIMIT_MAX},
+            "How many.",
+        ),
+    ),
+    problems=_PROBLEMS | {503: f"{EXPORTS_MAX} exports are under way, or the store is not open."},
+)
+
+
 def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
     """Return the routes that search the store of recent messages."""
     serializer = Serializer(app_state)
@@ -192,7 +221,15 @@ def _span_ms(given: QueryParameters) -> tuple[int, int, int]:
     return from_ms, to_ms, now_ms
 
 
-def _time_ms(given: QueryParameters, name: str, default: int) -> int:
+@overload
+def _time_ms(given: QueryParameters, name: str, default: int) -> int: ...
+
+
+@overload
+def _time_ms(given: QueryParameters, name: str, default: None) -> int | None: ...
+
+
+def _time_ms(given: QueryParameters, name: str, default: int | None) -> int | None:
     """Return a time in Unix milliseconds; 422 if it is none."""
     text = given.text(name)
     if not text:
@@ -333,3 +370,88 @@ def _watch_requests(given: QueryParameters) -> list[WatchRequest]:
     return [
         WatchRequest(text, lang or None) for text, lang in itertools.zip_longest(queries, langs)
     ]
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+class ExportError(ConsumerError):
+    """A file could not be written to its end; the connection is cut, so that its reader knows."""
+
+
+def export_routes(app_state: AppState, exporter: WorkerPool) -> list[ApiRoute]:
+    """Return the route of files; the one thread of `exporter` reads them by turns."""
+    under_way: set[ExportStream] = set()
+
+    async def export(request: Request) -> Response:
+        recent = _store(app_state)
+        given = QueryParameters(request, ("q", "lang", "format", "label", "from", "to", "limit"))
+        query, lang = parse(given.text("q")), given.text("lang", schemas.LANG_CHARS_MAX) or None
+        kind = given.text("format") or "csv"
+        if kind not in _FORMS:
+            raise ProblemError(
+                422, f"format is {kind[:80]!r}; one of {', '.join(_FORMS)} is wanted"
+            )
+        classes = list(app_state.classes)
+        label = given.text("label") or None
+        if label is not None and label not in classes:
+            raise ProblemError(422, f"label is {label[:80]!r}; there are {', '.join(classes)}")
+        rows = RowFilter(
+            label=None if label is None else classes.index(label),
+            from_ms=_time_ms(given, "from", None),
+            to_ms=_time_ms(given, "to", None),
+        )
+        limit = given.whole("limit", 1, schemas.EXPORT_LIMIT_MAX) or schemas.EXPORT_LIMIT_MAX
+        form = _FORMS[kind](classes, recent.fields)
+        pieces = recent.exported(query, lang, rows, form, limit)
+        read = partial(exporter.run, partial(next, pieces, b""))
+        return ExportStream(read, under_way, f"messages.{kind}", form.media_type)
+
+    return [ApiRoute("/v1/export", export, EXPORT)]
+
+
+class ExportStream(StreamingResponse):
+    """Sends a file as it is read: a piece is read when the client has taken the one before.
+
+    `read` returns the next piece, empty at the end; `under_way` are the files that are being sent.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[bytes]],
+        under_way: set[ExportStream],
+        name: str,
+        media_type: str,
+    ) -> None:
+        headers = NO_STORE | {"Content-Disposition": f'attachment; filename="{name}"'}
+        super().__init__(iter(()), headers=headers, media_type=media_type)
+        self._read = read
+        self._under_way = under_way
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer; reading ends with the connection."""
+        if len(self._under_way) >= EXPORTS_MAX:
+            raise ProblemError(
+                503,
+                f"{EXPORTS_MAX} exports are under way, which is all this daemon does at once; ask "
+                "again when one has ended",
+                headers={"Retry-After": "5"},
+            )
+        self._under_way.add(self)
+        try:
+            first = await self._read()  # if it fails, that can still be answered
+            self.body_iterator = self._pieces(first)
+            await super().__call__(scope, receive, send)
+        finally:
+            self._under_way.discard(self)
+
+    async def _pieces(self, first: bytes) -> AsyncIterator[bytes]:
+        piece, until_s = first, time.monotonic() + EXPORT_S_MAX
+        try:
+            while piece:
+                yield piece
+                if time.monotonic() > until_s:
+                    raise ExportError(f"an export has taken longer than {EXPORT_S_MAX:g} s")
+                piece = await self._read()
+        except (QueryError, ProblemError) as error:
+            raise ExportError(f"an export cannot be written to its end: {error}") from error

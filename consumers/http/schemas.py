@@ -20,6 +20,7 @@ from consumers.search.label_queue import LabellingState
 TEXTS_MAX = 10_000
 EXPLAINED_MAX = 100
 SEARCH_LIMIT_MAX = 200
+EXPORT_LIMIT_MAX = 1_000_000
 QUERIES_MAX = 12
 QUERY_CHARS_MAX = 500
 LANG_CHARS_MAX = 35  # the longest that BCP 47 asks for

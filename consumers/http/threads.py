@@ -9,9 +9,11 @@ next one, so they share that cost. A batch gives, bit for bit, what single examp
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -39,12 +41,15 @@ class TaskTimeoutError(ProblemError):
 class WorkerPool:
     """A small pool of threads with a bounded number of tasks.
 
-    A task may take `timeout_s` (`http.request_timeout_s`), its waiting included.
+    A task may take `timeout_s` (`http.request_timeout_s`), its waiting included. If `nice`, the
+    threads give way to all others of the machine.
     """
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(
+        self, timeout_s: float, name: str = "serve-worker", n_threads: int = THREADS, nice: int = 0
+    ) -> None:
         self._timeout_s = timeout_s
-        self._pool = ThreadPoolExecutor(THREADS, "serve-worker")
+        self._pool = ThreadPoolExecutor(n_threads, name, partial(_give_way, nice))
         self._n_tasks = 0
 
     async def run(self, task: Callable[[], T], timeout_s: float | None = None) -> T:
@@ -77,6 +82,11 @@ class WorkerPool:
 
     def _done(self) -> None:
         self._n_tasks -= 1
+
+
+def _give_way(nice: int) -> None:
+    if nice:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, run: Callable[..., object], *args: Any) -> None:

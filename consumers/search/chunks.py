@@ -153,6 +153,17 @@ class Chunk:
         """Note the number of the label that a person gave to a row; None: none."""
         self.columns["corrected"][key - self.first_key] = -1 if label is None else label
 
+    def times_ms(self, at: NDArray[np.int64] | slice) -> NDArray[np.int64]:
+        """Return the times of rows by their positions: the message's own or its source's.
+
+        If neither is known it is when the message came.
+        """
+        times_ms: NDArray[np.int64] = self.columns["time_ms"][at]
+        unknown = times_ms < 0
+        if unknown.any():
+            times_ms = np.where(unknown, self.columns["arrived_ms"][at], times_ms)
+        return times_ms
+
     def first_since(self, cutoff_ms: int) -> int:
         """Return the key of the oldest row that arrived at `cutoff_ms` or later."""
         arrived = self.columns["arrived_ms"][: self.n]
@@ -229,6 +240,31 @@ def located(chunks: Sequence[Chunk], cutoff_ms: int, keys: Keys | None) -> Parts
         if len(at):
             parts.append((chunk, at[chunk.alive[at]]))
     return parts
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """Conditions on what is known of rows in memory; None, or no bound, is no condition.
+
+    `label` is the number of the likeliest class, `lang_code` that of the language; times are the
+    messages', in Unix milliseconds: from `from_ms` on, before `to_ms`.
+    """
+
+    lang_code: int | None = None
+    label: int | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def passed(self, chunk: Chunk, at: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return those of some positions in a chunk whose rows meet all conditions."""
+        for name, wanted in (("lang_code", self.lang_code), ("label", self.label)):
+            if wanted is not None:
+                at = at[chunk.columns[name][at] == wanted]
+        if self.from_ms is not None:
+            at = at[chunk.times_ms(at) >= self.from_ms]
+        if self.to_ms is not None:
+            at = at[chunk.times_ms(at) < self.to_ms]
+        return at
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ _VERSION = 2
 _UNPACKED_VERSION = 1  # without `packed` and `changed`
 _APPLICATION = 0x6E625253  # tells our files from other SQLite files
 _CACHE_KIB = 16_000
+EXPORT_CACHE_KIB = 1_000  # a file is read once, from one end to the other
 # Prepared ones that a connection keeps. An insert of up to 250 rows differs by their number and its
 # chunk's: 256 of them took 10 MB, which a run had reached after half a million messages.
 _STATEMENTS = 32
@@ -125,7 +126,9 @@ def partition_at(name: str) -> Partition:
     return Partition(topic, partition)
 
 
-def connect(path: Path, *, is_reader: bool = False) -> sqlite3.Connection:
+def connect(
+    path: Path, *, is_reader: bool = False, cache_kib: int = _CACHE_KIB
+) -> sqlite3.Connection:
     """Return a connection; statements begin and end their transactions themselves."""
     if not is_reader:
         # SQLite gives the files that it makes beside this one the same mode.
@@ -142,7 +145,7 @@ def connect(path: Path, *, is_reader: bool = False) -> sqlite3.Connection:
         check_same_thread=False,
         cached_statements=_STATEMENTS,
     )
-    db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    db.execute(f"PRAGMA cache_size = -{cache_kib}")
     if is_reader:
         db.execute("PRAGMA query_only = ON")
         return db
@@ -160,11 +163,13 @@ def connect(path: Path, *, is_reader: bool = False) -> sqlite3.Connection:
 class Readers:
     """A few connections for searches, each used by one thread at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, n: int = _READERS, cache_kib: int = _CACHE_KIB) -> None:
         self._path = path
+        self._cache_kib = cache_kib
+        self._n = n
         self._is_closed = False
         self._free: queue.LifoQueue[sqlite3.Connection | None] = queue.LifoQueue()
-        for _ in range(_READERS):
+        for _ in range(n):
             self._free.put(None)  # a place, of which the first who needs it makes a connection
 
     @contextlib.contextmanager
@@ -178,7 +183,7 @@ class Readers:
             if self._is_closed:
                 raise QueryError("The store is closed.")
             if db is None:
-                db = connect(self._path, is_reader=True)
+                db = connect(self._path, is_reader=True, cache_kib=self._cache_kib)
             yield db
         except sqlite3.OperationalError as error:
             raise QueryError(f"The store cannot be searched just now: {error}.") from error
@@ -188,7 +193,7 @@ class Readers:
     def close(self) -> None:
         """Close the connections, once those who use them are done."""
         self._is_closed = True
-        for _ in range(_READERS):
+        for _ in range(self._n):
             with contextlib.suppress(queue.Empty):  # a search that goes on ends with the process
                 db = self._free.get(timeout=_CLOSE_S)
                 if db is not None:
@@ -531,6 +536,22 @@ def rows_with_keys(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> 
         f"SELECT key AS at, text AS marked FROM rows{number} WHERE {_CHOSEN}",
         (msgspec.json.encode(keys).decode(),),
     )
+
+
+def lines_of(
+    db: sqlite3.Connection, number: int, values: Sequence[str], line: str, keys: Sequence[int]
+) -> tuple[int, bytes]:
+    """Return how many of some rows there are, and their lines, newest first, as one text.
+
+    `values` are SQL expressions over a row; `line` is one over these, as c0, c1 and so on.
+    """
+    named = ", ".join([f"{value} AS c{i}" for i, value in enumerate(values)])
+    n, lines = db.execute(
+        f"SELECT count(*), CAST(group_concat({line}, '') AS BLOB) FROM"
+        f" (SELECT {named} FROM rows{number} WHERE {_CHOSEN} ORDER BY key DESC)",
+        (msgspec.json.encode(keys).decode(),),
+    ).fetchone()
+    return n, lines or b""
 
 
 def _collected(

@@ -7,13 +7,15 @@ its row, while the batch is still in the processor's cache; the store's thread i
 SQLite does, which needs no lock. What a slower stream brings the store's thread makes as well: then
 nobody waits for the lock.
 
-At the end stands what is counted of rows: by class, and as series in time.
+Behind that stands what is counted of rows, by class and as series in time, and at the end the
+forms in which rows leave as a file, which SQLite writes as well.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias, overload
@@ -330,16 +332,9 @@ class Picked:
 
 
 def picked(chunk: Chunk, at: NDArray[np.int64] | slice) -> Picked:
-    """Return what is counted of rows, given by their positions in a chunk.
-
-    A row's time is the message's own or its source's; if neither is known, when it came.
-    """
-    columns: dict[str, Any] = chunk.columns
-    times_ms = columns["time_ms"][at]
-    unknown = times_ms < 0
-    if unknown.any():
-        times_ms = np.where(unknown, columns["arrived_ms"][at], times_ms)
-    return Picked(columns["label"][at], columns["truth"][at], columns["probability"][at], times_ms)
+    """Return what is counted of rows, given by their positions in a chunk."""
+    own = chunk.columns
+    return Picked(own["label"][at], own["truth"][at], own["probability"][at], chunk.times_ms(at))
 
 
 def counted(
@@ -461,3 +456,132 @@ def _step_s(span_s: float) -> int:
             return step_s
     years = int(span_s / (_STEPS_S[-1] * (POINTS_MAX - 1))) + 1
     return _STEPS_S[-1] * years
+
+
+# ---- rows as a file ------------------------------------------------------------------------------
+
+_CELLS_MAX = 500  # texts of one piece of a file, each of TEXT_MAX characters at most
+# A spreadsheet takes a cell that begins so for a formula. A cell that begins with ' gets one too:
+# whoever takes the first ' off any cell has the text again, whatever it was.
+_FORMULA = "-=+@\t\r\n\uff1d\uff0b\uff0d\uff20'"
+_PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]+')
+_TIME_MS = "CASE WHEN time_ms >= 0 THEN time_ms ELSE arrived_ms END"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportForm:
+    """How rows are written as a file.
+
+    `values` are SQL expressions over a row of a chunk's table; `line` is one over these, which are
+    called c0, c1 and so on. `piece_rows` lines are made at once.
+    """
+
+    media_type: str
+    header: bytes
+    values: tuple[str, ...]
+    line: str
+    piece_rows: int
+
+
+class _Column(NamedTuple):
+    name: str
+    value: str  # an SQL expression
+    is_text: bool = True  # or of any kind; else a number, or the JSON of one
+    group: str = ""  # the object that it belongs to in JSON
+
+
+def csv_form(classes: Sequence[str], fields: Sequence[str]) -> ExportForm:
+    """Return the form of CSV (RFC 4180), in UTF-8, with a header, safe in a spreadsheet.
+
+    Besides what every row has there are a column of each class's probability and one of each of the
+    model's `fields` but its text.
+    """
+    columns = _columns(classes, fields)
+    names = [f"{column.group}.{column.name}".lstrip(".") for column in columns]
+    header = ",".join(['"{}"'.format(name.replace('"', '""')) for name in names]) + "\r\n"
+    formula = _literal(f"[{_FORMULA}]*")
+    parts: list[str] = []
+    for i, column in enumerate(columns):
+        text = f"iif(c{i} GLOB {formula}, '\"''', '\"') || replace(c{i}, '\"', '\"\"') || '\"'"
+        cell = f"CASE typeof(c{i}) WHEN 'text' THEN {text} ELSE ifnull(c{i}, '') END"
+        parts += ["','", cell if column.is_text else f"ifnull(c{i}, '')"]
+    return _form("text/csv", header.encode(), columns, [*parts[1:], _literal("\r\n")], fields)
+
+
+def jsonl_form(classes: Sequence[str], fields: Sequence[str]) -> ExportForm:
+    """Return the form of JSON Lines: the same values, unchanged; those of groups as objects."""
+    columns = _columns(classes, fields)
+    members: dict[str, dict[str, list[str]]] = {"": {}, "probabilities": {}, "fields": {}}
+    for i, column in enumerate(columns):
+        value = f"json_quote(c{i})" if column.is_text else f"ifnull(c{i}, 'null')"
+        members[column.group][column.name] = [value]
+    groups = {group: _object(own) for group, own in members.items() if group}
+    parts = [*_object(members[""] | groups), _literal("\n")]
+    return _form("application/jsonl", b"", columns, parts, fields)
+
+
+def _form(
+    media_type: str,
+    header: bytes,
+    columns: Sequence[_Column],
+    parts: Sequence[str],
+    fields: Sequence[str],
+) -> ExportForm:
+    n_rows = max(1, _CELLS_MAX // (1 + len(fields)))
+    return ExportForm(
+        media_type, header, tuple(column.value for column in columns), _joined(parts), n_rows
+    )
+
+
+def _columns(classes: Sequence[str], fields: Sequence[str]) -> list[_Column]:
+    named = " ".join([f"WHEN {k} THEN {_literal(name)}" for k, name in enumerate(classes)])
+    iso = f"strftime('%Y-%m-%dT%H:%M:%fZ', ({_TIME_MS}) / 1000.0, 'unixepoch')"
+    return [
+        _Column("id", "id"),
+        _Column("time_ms", _TIME_MS, is_text=False),
+        _Column("time", iso),
+        *(_Column(name, name) for name in ("user", "lang", "text")),
+        _Column("label", f"CASE label {named} END"),
+        _Column("probability", "probabilities -> label", is_text=False),
+        *(_Column(name, f"CASE {name} {named} END") for name in ("truth", "corrected")),
+        # A class that joined after the message came had no share of its posterior.
+        *(
+            _Column(name, f"ifnull(probabilities -> {k}, '0.0')", False, "probabilities")
+            for k, name in enumerate(classes)
+        ),
+        *(_Column(name, _field(name), group="fields") for name in fields if name != "text"),
+    ]
+
+
+def field_value(name: str) -> str:
+    """Return SQL for the value of one of the model's fields, NULL if the message has none."""
+    if _PLAIN_NAME.fullmatch(name):
+        path = _literal(f'$."{name}"')
+        return f"json_extract(example, {path})"
+    return f"(SELECT value FROM json_each(example) WHERE key = {_literal(name)})"  # noqa: S608 -- quoted
+
+
+def _field(name: str) -> str:
+    value = field_value(name)
+    return f"CASE typeof({value}) WHEN 'text' THEN substr({value}, 1, {TEXT_MAX}) ELSE {value} END"
+
+
+def _object(members: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a JSON object as SQL expressions to be joined; its values are such themselves."""
+    parts: list[str] = []
+    for name, value in members.items():
+        parts += [_literal(f"{',' if parts else '{'}{_json(name).decode()}:"), *value]
+    return [*parts, "'}'"] if parts else ["'{}'"]
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """Return SQL that joins texts, halves first: SQLite bounds how deep an expression may be."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return f"({_joined(parts[:middle])} || {_joined(parts[middle:])})"
+
+
+def _literal(text: str) -> str:
+    """Return a text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"

@@ -8,6 +8,7 @@ milliseconds. Counts come from memory alone (`chunks`), once the keys of what is
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sqlite3
 import tempfile
 import threading
@@ -22,12 +23,13 @@ from consumers.config.sections import HistorySettings, RecentSettings
 from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
 from consumers.search import database
-from consumers.search.chunks import Chunk, Keys, Parts, Retention, located
+from consumers.search.chunks import Chunk, Keys, Parts, Retention, RowFilter, located
 from consumers.search.history import STEPS_S, CountsOverTime, MessageCounter, read
 from consumers.search.query_syntax import Query, QueryError, StoreNotOpenError, expression, pieces
 from consumers.search.rows import (
     Change,
     Counted,
+    ExportForm,
     Found,
     FoundRow,
     MessageRow,
@@ -84,6 +86,7 @@ class RecentStore:
         history: HistorySettings | None = None,
     ) -> None:
         self.classes = classes
+        self.fields = tuple(fields)
         self._unsure_below = unsure_below
         self._wall_clock = wall_clock
         self._clock = clock
@@ -93,7 +96,7 @@ class RecentStore:
             self._folder = tempfile.TemporaryDirectory(prefix="streamnb-")
             path = Path(self._folder.name) / FILE_NAME
         self._path = path
-        row_builder = RowBuilder(classes, tuple(fields), times_made_up=times_made_up)
+        row_builder = RowBuilder(classes, self.fields, times_made_up=times_made_up)
         budget = ProcessorBudget(settings.processor_share_max)
         self._history_steps: dict[int, int] = {}
         if history is not None and history.enabled:
@@ -257,6 +260,60 @@ class RecentStore:
                 found.append(keys)
                 missing -= len(keys)
         return np.concatenate(found[::-1])
+
+    def exported(
+        self, query: Query, lang: str | None, rows: RowFilter, form: ExportForm, n_max: int
+    ) -> Iterator[bytes]:
+        """Yield the newest messages that match as pieces of a file, newest first, `n_max` at most.
+
+        Each piece is read by itself: nothing is held up by a reader that takes its time, and what
+        is removed meanwhile is left out. Messages that came later than the first are not in it.
+        """
+        file = self._file()
+        rows = dataclasses.replace(rows, lang_code=file.contents.known_lang(lang))
+        head, below = form.header, database.KEY_LAST
+        while n_max > 0:
+            chunk, keys = self._next_keys(file, query, rows, below)
+            if chunk is None:
+                break
+            below = chunk.first_key
+            while len(keys) and n_max > 0:
+                n = min(form.piece_rows, n_max)
+                keys, some = keys[:-n], keys[-n:]
+                n_rows, piece = self._lines(file, chunk, some, form)
+                n_max -= n_rows
+                if piece:
+                    yield head + piece
+                    head = b""
+        if head:
+            yield head
+
+    def _next_keys(
+        self, file: Transactions, query: Query, rows: RowFilter, below: int
+    ) -> tuple[Chunk | None, Keys]:
+        """Return the newest chunk with keys below one, and the keys there that match, ascending."""
+        with self._view(file, file.export_readers) as (db, newest_first):
+            for chunk, lowest in newest_first:
+                if chunk.first_key >= below:
+                    continue
+                if query.is_everything:
+                    keys = np.arange(lowest, chunk.first_key + chunk.n_committed)
+                else:
+                    match = expression(query, rows.lang_code)
+                    found = database.matching_keys(db, chunk.number, match, lowest, chunk.capacity)
+                    keys = np.sort(found)
+                return chunk, rows.passed(chunk, keys - chunk.first_key) + chunk.first_key
+        return None, np.zeros(0, np.int64)
+
+    def _lines(
+        self, file: Transactions, chunk: Chunk, keys: Keys, form: ExportForm
+    ) -> tuple[int, bytes]:
+        """Return how many of some rows of a chunk are still held, and their lines."""
+        with self._view(file, file.export_readers) as (db, newest_first):
+            lowest = [lowest for other, lowest in newest_first if other is chunk]
+            keys = keys[chunk.alive[keys - chunk.first_key]]
+            some = [key for key in keys.tolist() if lowest and key >= lowest[0]]
+            return database.lines_of(db, chunk.number, form.values, form.line, some)
 
     def get(self, id: str) -> MessageRow | None:  # noqa: A002 -- it is one
         """Return the newest message of an id, or None if it is not held."""
@@ -423,11 +480,11 @@ class RecentStore:
 
     @contextlib.contextmanager
     def _view(
-        self, file: Transactions
+        self, file: Transactions, readers: database.Readers | None = None
     ) -> Iterator[tuple[sqlite3.Connection, Iterator[tuple[Chunk, int]]]]:
         """Look at one state of the file: a connection to it, and its chunks as `_newest_first`."""
         until_s = self._clock() + LIMIT_S
-        with file.readers.borrowed(LIMIT_S) as db:
+        with (readers or file.readers).borrowed(LIMIT_S) as db:
             try:
                 db.execute("BEGIN")
                 there = database.numbers(db)

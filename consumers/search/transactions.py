@@ -190,7 +190,7 @@ class Applied:
 class Transactions:
     """The store's only writer.
 
-    `contents`, `mapper` and `readers` are for searches too; `published` are the chunks that are
+    `contents`, `mapper` and the readers are for searches too; `published` are the chunks that are
     safe in the file, oldest first. A file without rows begins with `first_key`. `history_steps`
     are how many steps of history are kept, by their length in seconds; None: nothing is counted.
     `sqlite3.OperationalError`: the file cannot be opened.
@@ -212,6 +212,7 @@ class Transactions:
         self.contents = database.open_file(path, classes, bounds.chunk_rows)
         self.mapper = RowMapper(classes, self.contents.places.names, self.contents.classes)
         self.readers = database.Readers(path)
+        self.export_readers = database.Readers(path, 1, database.EXPORT_CACHE_KIB)
         self._db = self.contents.db
         self._chunks = list(self.contents.chunks)
         self.published = tuple(self._chunks)
@@ -331,6 +332,7 @@ class Transactions:
     def close(self) -> None:
         """Close the file, once those who search it are done."""
         self.readers.close()
+        self.export_readers.close()
         self._db.close()
 
     @contextlib.contextmanager

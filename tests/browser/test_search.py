@@ -45,6 +45,17 @@ def quetzals(book: Book) -> Book:
     return book
 
 
+def test_what_is_shown_can_be_downloaded(quetzals: Book, open_page: Callable[..., Opened]) -> None:
+    """The links hand out what the query finds, in both forms."""
+    page, _ = open_page(quetzals.address)
+    ask(page, "quetzal")
+    shown(page, 4)
+    for name, n_lines in (("export-csv", 5), ("export-jsonl", 4)):
+        with page.expect_download() as under_way:
+            page.get_by_test_id(name).click()
+        assert under_way.value.path().read_bytes().count(b"\n") == n_lines
+
+
 def test_a_word(book: Book, open_page: Callable[..., Opened]) -> None:
     """A word finds its tweets: heading, percent, counts, line, and a list with the word in bold."""
     book.write(*[f"the marmoset is great, number {i}" for i in range(24)])

@@ -122,6 +122,7 @@ export function makeSearch(onQuery, onSaved) {
       isSaid = false;
       text($("search-query"), next.q || "everything");
       text($("messages-heading"), next.q ? `${capital(names.messages)} with ${next.q}` : `All ${names.messages}`);
+      for (const format of ["csv", "jsonl"]) attr($(`export-${format}`), "href", `/v1/export${queryOf({ ...asked(next), format })}`);
       say($("search-problem"), null);
       isBusy(true);
       $("columns").hidden = false;
