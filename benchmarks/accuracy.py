@@ -57,6 +57,10 @@ CHOICES: dict[str, dict[str, Any]] = {
     "smoothing-1": {"hybrid": nb.Hybrid(smoothing=1.0)},
     "shrinkage-0.07": {"hybrid": nb.Hybrid(shrinkage=0.07)},
     "shrinkage-0.14": {"hybrid": nb.Hybrid(shrinkage=0.14)},
+    **{
+        f"prior-{half_life}": DAEMON | {"prior_half_life": half_life}
+        for half_life in (100, 300, 700, 2_000, 10_000, 100_000)
+    },
 }
 TOPICS = (
     "iphone|ipod|itunes|apple",
@@ -105,7 +109,11 @@ def judge(log_posteriors: Floats, truth: Places) -> tuple[float, float, float]:
 
 
 def model_of(max_words: int = MAX_WORDS, **options: Any) -> nb.NaiveBayes:
-    """Return a model of words and pairs, as the daemon's default, with a choice's options."""
+    """Return a model of words and pairs, as the daemon's default, with a choice's options.
+
+    `prior_half_life` among them is the model's, all others are the words'.
+    """
+    half_life = options.pop("prior_half_life", None)
     pairs: dict[str, Any] = {
         "likelihood": nb.Multinomial(),
         "ngrams": (1, 2),
@@ -114,7 +122,8 @@ def model_of(max_words: int = MAX_WORDS, **options: Any) -> nb.NaiveBayes:
         "hybrid": nb.Hybrid(),
     }
     words = nb.Words(max_words=max_words, **(pairs | options))
-    return nb.NaiveBayes(CLASSES, features={"text": words}, hash_key=1)
+    features = {"text": words}
+    return nb.NaiveBayes(CLASSES, features=features, hash_key=1, prior_half_life=half_life)
 
 
 def columns_of(tweets: Tweets, rows: Places) -> dict[str, Any]:

@@ -86,6 +86,7 @@ def build_model(settings: ModelSettings) -> NaiveBayes:
         decay=None if half_life_s is None else HalfLife(seconds=half_life_s),
         new_classes=settings.new_classes,
         hash_key=hash_key_of(settings),
+        prior_half_life=settings.prior_half_life,
     )
 
 

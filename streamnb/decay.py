@@ -76,6 +76,13 @@ class HalfLife:
         return self.examples if self.examples is not None else float(self.seconds or 0.0)
 
 
+def check_prior_half_life(value: Any) -> float | None:
+    """Return the half-life of a class prior in examples; None for none, 0 and infinity."""
+    if value is None or (type(value) in (int, float) and value in (0, math.inf)):
+        return None
+    return check("prior_half_life", value, above=0.0)
+
+
 def check_forgets(half_life: HalfLife | None, specs: Mapping[str, Any]) -> None:
     """Refuse decay for a group that could not follow it at a flat cost."""
     if half_life is None:

@@ -46,6 +46,8 @@ def parts_of(model: ModelReader) -> tuple[dict[str, Any], list[tuple[dict[str, A
     check_kind("model", model, ModelReader)
     check_raw(model.state, "an export holds the counts, and no weights of a hybrid")
     scale = model.state.clock.scale
+    of_prior = model.state.prior_half_life
+    recent = {"half_life": of_prior, "recent": _plain(model.state.recent)}
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -55,6 +57,7 @@ def parts_of(model: ModelReader) -> tuple[dict[str, Any], list[tuple[dict[str, A
             "prior": class_prior_to_dict(model.state.class_prior),
             "count": _plain(model.class_counts),
             "log_prior": _plain(log_class_priors(model.state)),
+            **({} if of_prior is None else recent),
         },
     }
     groups = []

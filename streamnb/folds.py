@@ -131,7 +131,7 @@ class Folds:
             rows = slice(begin, end)
             updates = RowUpdates(indices[rows], amounts[rows], ones(end - begin))
             batches = encode(state, fields, begin, end, updates.labels, learn=True)
-            part.count(state.groups.values(), batches, updates)
+            part.count(state.groups.values(), batches, updates, state.prior_decay)
 
     def total(self) -> ModelReader:
         """Return a model of all folds, to be read as a snapshot is."""
@@ -164,6 +164,7 @@ class Folds:
         if left_out is not None:
             others = [part for part in self._state.parts.values() if part is not left_out]
             found.state.class_counts -= left_out.class_counts
+            found.state.recent -= left_out.recent
             found.state.n_examples -= left_out.n_examples
             for name, group in found.state.groups.items():
                 group.leave_out(left_out.groups[name], [part.groups[name] for part in others])

@@ -8,6 +8,9 @@ would be if an example brought it. What depends on order has this meaning:
 
 * **Dropping**: the sum holds what both held; if that passes a vocabulary's bound, words leave by
   the usual rule.
+* **A class prior with a half-life**: the recent examples of both add up, exactly and in any order,
+  as if both streams had ended at the same moment. Subtracting leaves of each class's as large a
+  share as of its counts, as unlearning does.
 * **Decay**: with a half-life in seconds the sum is what one model would have learned from both
   streams, for an example's weight depends on its own time alone. With one in examples each model
   enters as it stands, as if both streams had ended at the same moment.
@@ -29,6 +32,7 @@ import numpy as np
 from streamnb.decay import Clock
 from streamnb.errors import InputError
 from streamnb.features import statistics
+from streamnb.kernels.posterior import QUANTUM
 from streamnb.labels import shown_classes
 from streamnb.learn import add_class, check_new_part, known_part
 from streamnb.serialization import pack, unpack
@@ -102,6 +106,8 @@ def set_part(state: ModelState, name: str, other: ModelState) -> None:
     factor = _meet(state, other)
     class_counts = np.zeros(len(state.classes))
     class_counts[places] = factor * other.class_counts
+    recent = np.zeros(len(state.classes))
+    recent[places] = other.recent
     groups = {}
     for group_name, group in state.groups.items():
         theirs = other.groups[group_name]
@@ -109,7 +115,8 @@ def set_part(state: ModelState, name: str, other: ModelState) -> None:
         group.sum_parts([])
         group.merge(theirs, places, factor, 1)
         groups[group_name] = replace(group.as_part(), n_dropped=theirs.n_dropped)
-    state.set_parts(state.parts | {name: PartState(class_counts, groups, other.n_examples)})
+    part = PartState(class_counts, recent, groups, other.n_examples)
+    state.set_parts(state.parts | {name: part})
     state.compact()
 
 
@@ -125,9 +132,9 @@ def check_alike(first: ModelState, other: ModelState) -> None:
     """Refuse models that do not count the same things; name what differs, with both values."""
     ours, theirs = first.describe(), other.describe()
     differing = [
-        f"{name} ({ours[name]!r}, {theirs[name]!r})"
-        for name in ("class_prior", "decay")
-        if ours[name] != theirs[name]
+        f"{name} ({ours.get(name)!r}, {theirs.get(name)!r})"
+        for name in ("class_prior", "prior_half_life", "decay")
+        if ours.get(name) != theirs.get(name)
     ]
     groups, other_groups = ours["groups"], theirs["groups"]
     for name in dict.fromkeys((*groups, *other_groups)):
@@ -175,6 +182,7 @@ def _add(total: ModelState, other: ModelState, sign: int) -> None:
     places = np.array([total.class_index[label] for label in other.classes], dtype=np.int64)
     factor = _meet(total, other)
     counts, change = total.class_counts, factor * other.class_counts
+    before = counts.copy()
     counts[places] = (
         counts[places] + change if sign > 0 else statistics.left_of(counts[places], change)
     )
@@ -184,6 +192,11 @@ def _add(total: ModelState, other: ModelState, sign: int) -> None:
             f"class {total.classes[int(counts.argmin())]!r} would hold {least:g} examples."
             " Subtract only what was merged before."
         )
+    if sign > 0:
+        total.recent[places] += other.recent
+    else:  # as if its examples were unlearned: see `kernels.posterior.change_recent`
+        shares = np.divide(counts, before, out=np.zeros_like(counts), where=before > 0.0)
+        total.recent = np.rint(total.recent * shares / QUANTUM) * QUANTUM
     for name, group in total.groups.items():
         group.merge(other.groups[name], places, factor, sign)
     total.n_examples += sign * other.n_examples

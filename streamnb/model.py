@@ -55,6 +55,12 @@ class NaiveBayes(ModelReader):
     new_classes : bool
         Whether other classes may join those declared when an example brings them. It is saved with
         the model, and may be set on it later.
+    prior_half_life : float, optional
+        Half-life of the class prior alone, in examples of one log: for a stream whose mix of
+        classes comes and goes. π_c = (R_c + α_c) / (ΣR + Σα), where each example multiplies all R
+        by 2^(−1/half-life) and then adds its weight to its class. The likelihoods keep all their
+        counts. None, 0 or infinity: π_c is estimated from all examples. `without_prior` leaves it
+        out as any class prior.
 
     Examples
     --------
@@ -82,6 +88,7 @@ class NaiveBayes(ModelReader):
         hash_key: int | None = None,
         n_threads: int = 1,
         new_classes: bool = False,
+        prior_half_life: float | None = None,
     ) -> None:
         self.state = new_state(
             classes,
@@ -91,6 +98,7 @@ class NaiveBayes(ModelReader):
             hash_key=hash_key,
             n_threads=n_threads,
             new_classes=new_classes,
+            prior_half_life=prior_half_life,
         )
 
     @classmethod

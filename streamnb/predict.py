@@ -1,8 +1,9 @@
 """Posteriors of a model's state.
 
-Predicting never changes anything. Formulas: class prior π_c = (N_c + α_c)/(n + Σα); likelihoods as
-in `likelihoods/`; ties go to the class declared first; unknown words are ignored; an untrained
-model answers its class prior, and so does one that finds every class impossible: then it says so.
+Predicting never changes anything. Formulas: class prior π_c = (N_c + α_c)/(n + Σα), or with a
+half-life of its own (R_c + α_c)/(ΣR + Σα), R_c the recent examples of the class; likelihoods as in
+`likelihoods/`; ties go to the class declared first; unknown words are ignored; an untrained model
+answers its class prior, and so does one that finds every class impossible: then it says so.
 """
 
 from __future__ import annotations
@@ -294,10 +295,18 @@ def run(
     well. Returns the log class prior as it stood before each row, shape (n, n_classes).
     """
     prior = np.empty((1, len(state.classes)))
+    own = state if part is None else part
+    decay = None if state.prior_half_life is None else state.prior_decay
+    held = own.class_counts if decay is None else own.class_counts.copy()
     posterior.class_prior(
         state.class_counts, state.pseudo_counts, state.is_prior_fixed, updates, learn, prior[0],
         joint,
     )  # fmt: skip
+    if decay is not None:
+        posterior.recent_class_prior(
+            held, own.recent, state.recent, part is not None, state.pseudo_counts, decay,
+            np.inf if state.clock.half_life is None else 1.0, updates, learn, prior[0], joint,
+        )  # fmt: skip
     if len(joint) != 1:  # of one row, the kernel has left the prior in its own array
         prior = joint.copy()
     if batches is None:

@@ -81,11 +81,13 @@ class StreamNB(base.MiniBatchClassifier):
         class_prior: ClassPrior | None = None,
         decay: HalfLife | None = None,
         hash_key: int | None = None,
+        prior_half_life: float | None = None,
     ) -> None:
         self.features = features
         self.classes = tuple(classes or ()) or None  # River cannot inspect an empty tuple
         self.class_prior = class_prior
         self.decay = decay
+        self.prior_half_life = prior_half_life
         self.hash_key = _Hidden(hash_key) if type(hash_key) is int else hash_key
         groups = _groups(features)
         bag = _bag_of_all(groups)
@@ -99,6 +101,7 @@ class StreamNB(base.MiniBatchClassifier):
             decay=decay,
             hash_key=int(hash_key) if isinstance(hash_key, _Hidden) else hash_key,
             new_classes=True,  # a River model accepts any label of its stream
+            prior_half_life=prior_half_life,
         )
 
     # ---- one at a time -------------------------------------------------------------------------
@@ -206,6 +209,7 @@ class StreamNB(base.MiniBatchClassifier):
         yield {}
         yield {"features": Bag(Multinomial())}
         yield {"decay": HalfLife(examples=100.0)}
+        yield {"prior_half_life": 100.0}
 
     # ---- inside --------------------------------------------------------------------------------
 

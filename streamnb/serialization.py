@@ -199,6 +199,8 @@ def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any
             }
         )
         arrays[f"sections/{i}/class_counts"] = part.class_counts
+        if state.prior_half_life is not None:
+            arrays[f"sections/{i}/recent"] = part.recent
         for name, each in part.groups.items():
             arrays |= state.groups[name].pack_part(f"sections/{i}/{name}", each, shared[name])
     header = state.describe() | {
@@ -228,20 +230,24 @@ def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str
         decay=None if header["decay"] is None else HalfLife(**header["decay"]),
         hash_key=int(header["hash_key"], 16),
         new_classes=header.get("new_classes", True),
+        prior_half_life=header.get("prior_half_life"),
     )
     check_whole("n_declared_classes", header["n_declared_classes"], 0)
     state.n_declared_classes = header["n_declared_classes"]
     _check_sections(header["sections"])
     if header["clock"] is not None:
         state.clock = Clock(state.clock.half_life, **header["clock"])
-    groups = state.groups
+    groups, n_classes = state.groups, len(state.classes)
     for name, group in groups.items():
         group.unpack(f"groups/{name}", arrays, header["states"][name])
     positions: dict[str, int] = {}
     sections: list[tuple[str | None, PartState]] = []
     for i, section in enumerate(header["sections"]):
         part = PartState(
-            of_shape(arrays, f"sections/{i}/class_counts", len(state.classes)).copy(),
+            of_shape(arrays, f"sections/{i}/class_counts", n_classes).copy(),
+            np.zeros(n_classes)
+            if state.prior_half_life is None
+            else of_shape(arrays, f"sections/{i}/recent", n_classes).copy(),
             {
                 name: group.unpack_part(f"sections/{i}/{name}", arrays)
                 for name, group in groups.items()
@@ -333,7 +339,7 @@ def _sections(state: ModelState) -> list[tuple[str | None, PartState]]:
     if state.parts:
         return [*state.parts.items()]
     groups = {name: group.as_part() for name, group in state.groups.items()}
-    return [(None, PartState(state.class_counts, groups, state.n_examples))]
+    return [(None, PartState(state.class_counts, state.recent, groups, state.n_examples))]
 
 
 def _join(state: ModelState, sections: list[tuple[str | None, PartState]]) -> None:

@@ -155,6 +155,8 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         Without `class_prior`: class frequencies, or uniform. "complement" is always uniform.
     decay : HalfLife, optional
         How fast old examples lose their weight, with a half-life in examples.
+    prior_half_life : float, optional
+        Half-life of the class prior alone, in examples; see `NaiveBayes`.
 
     Attributes
     ----------
@@ -186,6 +188,7 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         class_prior: Any = None,
         fit_prior: bool = True,
         decay: HalfLife | None = None,
+        prior_half_life: float | None = None,
     ) -> None:
         self.family = family
         self.features = features
@@ -198,6 +201,7 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.class_prior = class_prior
         self.fit_prior = fit_prior
         self.decay = decay
+        self.prior_half_life = prior_half_life
 
     # ---- learning ------------------------------------------------------------------------------
 
@@ -297,8 +301,9 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             known = np.unique(labels if classes is None else column_or_1d(classes))
             _check_known(labels, known)
             model = NaiveBayes(
-                _class_labels(known), self._class_prior(known), self._groups(), decay=self.decay
-            )
+                _class_labels(known), self._class_prior(known), self._groups(), decay=self.decay,
+                prior_half_life=self.prior_half_life,
+            )  # fmt: skip
             self.classes_, self.model_ = known, model
         _check_known(labels, self.classes_)
         codes = np.searchsorted(self.classes_, labels).astype(np.int32)

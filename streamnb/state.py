@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamnb.decay import Clock, HalfLife, check_forgets
+from streamnb.decay import Clock, HalfLife, check_forgets, check_prior_half_life
 from streamnb.errors import InputError, check_bool, check_kind
 from streamnb.features.protocol import Floats, Group, GroupPart, GroupState
 from streamnb.kernels import posterior
@@ -29,16 +29,18 @@ from streamnb.priors import ClassPrior, Dirichlet, Fixed, class_prior_to_dict, p
 
 @dataclass(slots=True)
 class PartState:
-    """Statistics of one log: N_c, and each group's, in the order of the model's groups."""
+    """Statistics of one log: N_c, R_c, and each group's, in the order of the model's groups."""
 
     class_counts: Floats
+    recent: Floats  # R_c: recent examples by class, with the prior's half-life; 0 without one
     groups: dict[str, GroupPart]
     n_examples: int = 0
 
     @classmethod
     def empty(cls, groups: Mapping[str, GroupState], n_classes: int) -> Self:
         """Return a part that knows nothing yet."""
-        return cls(np.zeros(n_classes), {name: each.new_part() for name, each in groups.items()})
+        parts = {name: each.new_part() for name, each in groups.items()}
+        return cls(np.zeros(n_classes), np.zeros(n_classes), parts)
 
     @property
     def n_dropped(self) -> dict[str, int]:
@@ -55,9 +57,16 @@ class PartState:
             group.learn_part(part, batch, updates, out)
 
     def count(
-        self, groups: Iterable[GroupState], batches: Iterable[Any], updates: RowUpdates
+        self,
+        groups: Iterable[GroupState],
+        batches: Iterable[Any],
+        updates: RowUpdates,
+        prior_decay: float | None,
     ) -> None:
         """Learn the labelled rows here alone; `ModelState.set_parts` is due afterwards."""
+        if prior_decay is not None:
+            held = self.class_counts.copy()
+            posterior.count_recent_classes(held, self.recent, prior_decay, updates)
         posterior.count_classes(self.class_counts, updates)
         self.n_examples += count_learned(updates)
         for part, group, batch in zip(self.groups.values(), groups, batches, strict=True):
@@ -66,11 +75,12 @@ class PartState:
     def frozen_copy(self, groups: Mapping[str, GroupState]) -> Self:
         """Return a copy over the same vocabularies that later learning does not touch."""
         copies = {name: groups[name].frozen_part(part) for name, part in self.groups.items()}
-        return type(self)(self.class_counts.copy(), copies, self.n_examples)
+        return type(self)(self.class_counts.copy(), self.recent.copy(), copies, self.n_examples)
 
     def set_classes(self, n_classes: int) -> None:
         """Resize to a number of classes: new ones are empty, and so are those that go."""
         self.class_counts = _resized(self.class_counts, n_classes)
+        self.recent = _resized(self.recent, n_classes)
         for part in self.groups.values():
             part.set_classes(n_classes)
 
@@ -104,6 +114,7 @@ class FrozenParts:
         return replace(
             self.tables,
             class_counts=sum((part.class_counts for part in parts), np.zeros(())),
+            recent=sum((part.recent for part in parts), np.zeros(())),
             n_examples=sum(part.n_examples for part in parts),
             parts={name: part for name, part in self.parts.items() if name is not None},
         )
@@ -120,11 +131,13 @@ class ModelState:
     class_prior: ClassPrior
     pseudo_counts: Floats  # α_c, or the probabilities of a fixed prior
     class_counts: Floats  # N_c, weighted, and scaled by decay
+    recent: Floats  # R_c, weighted: recent examples, with the prior's half-life; 0 without one
     groups: dict[str, GroupState]
     clock: Clock  # how far decay has come
     hash_key: int  # 128 bits that key the words' fingerprints; a secret
     n_examples: int = 0  # learned, each counting one whatever its weight
     n_threads: int = 1
+    prior_half_life: float | None = None  # of the class prior, in examples; None: N_c answers
     parts: dict[str, PartState] = field(default_factory=dict)  # empty if the model is kept whole
     calibration: Floats | None = None  # the curve that a snapshot's answers are calibrated by
     is_prior_fixed: bool = field(init=False)  # whether no data moves the class prior
@@ -138,6 +151,16 @@ class ModelState:
         return not self.new_classes and self.n_declared_classes > 0
 
     @property
+    def prior_decay(self) -> float | None:
+        """What an example multiplies R_c by; None if the class prior has no half-life."""
+        return None if self.prior_half_life is None else 0.5 ** (1.0 / self.prior_half_life)
+
+    @property
+    def prior_examples(self) -> Floats:
+        """How many examples of each class the prior is estimated from, decayed up to now."""
+        return self.class_counts / self.clock.scale if self.prior_half_life is None else self.recent
+
+    @property
     def fields(self) -> list[str]:
         """All fields that groups name, in their order."""
         return [name for group in self.groups.values() for name in group.fields]
@@ -147,10 +170,12 @@ class ModelState:
 
         Nor whether classes may join: it says what a model takes, not what it has counted.
         """
-        half_life = self.clock.half_life
+        half_life, of_prior = self.clock.half_life, self.prior_half_life
         return {
             "classes": list(self.classes),
             "class_prior": class_prior_to_dict(self.class_prior),
+            # Without the key a description is that of 0.1.0.
+            **({} if of_prior is None else {"prior_half_life": of_prior}),
             "decay": None if half_life is None else asdict(half_life),
             "groups": {name: group.spec.to_dict() for name, group in self.groups.items()},
         }
@@ -168,6 +193,7 @@ class ModelState:
             classes=list(self.classes),
             class_index=dict(self.class_index),
             class_counts=self.class_counts.copy(),
+            recent=self.recent.copy(),
             groups=groups,
             parts={name: part.frozen_copy(groups) for name, part in parts},
         )
@@ -180,7 +206,7 @@ class ModelState:
         parts: dict[Any, PartState] = {**self.parts}
         if not parts:
             groups = {name: group.as_part() for name, group in self.groups.items()}
-            parts = {None: PartState(self.class_counts, groups, self.n_examples)}
+            parts = {None: PartState(self.class_counts, self.recent, groups, self.n_examples)}
         tables = self.frozen_tables()
         return FrozenParts(tables, {k: each.frozen_copy(self.groups) for k, each in parts.items()})
 
@@ -214,6 +240,7 @@ class ModelState:
             self,
             class_prior=uniform,
             pseudo_counts=pseudo_counts(uniform, self.classes),
+            prior_half_life=None,
             parts={},
         )
 
@@ -239,6 +266,7 @@ class ModelState:
     def _set_classes(self) -> None:
         n_classes = len(self.classes)
         self.class_counts = _resized(self.class_counts, n_classes)
+        self.recent = _resized(self.recent, n_classes)
         self.pseudo_counts = pseudo_counts(self.class_prior, self.classes)
         for group in self.groups.values():
             group.set_classes(n_classes)
@@ -272,8 +300,10 @@ class ModelState:
         """Make the model the sum of these parts, always in the order of their names."""
         self.parts = dict(parts)
         self.class_counts = np.zeros(len(self.classes))
+        self.recent = np.zeros(len(self.classes))
         for name in sorted(parts):
             self.class_counts += parts[name].class_counts
+            self.recent += parts[name].recent
         self.n_examples = sum(part.n_examples for part in parts.values())
         for name, group in self.groups.items():
             group.set_bounded(bounded=not parts)
@@ -301,6 +331,7 @@ def new_state(
     hash_key: int | None = None,
     n_threads: int = 1,
     new_classes: bool = False,
+    prior_half_life: float | None = None,
 ) -> ModelState:
     """Return the state of an untrained model; `NaiveBayes` describes the parameters."""
     if type(n_threads) is not int or n_threads not in (1, 2):
@@ -316,6 +347,12 @@ def new_state(
     if decay is not None:
         check_kind("decay", decay, HalfLife)
     prior = Dirichlet() if class_prior is None else class_prior
+    of_prior = check_prior_half_life(prior_half_life)
+    if of_prior is not None and isinstance(prior, Fixed):
+        raise InputError(
+            f"prior_half_life is {of_prior:g}, and class_prior is Fixed, which no example moves."
+            " Take a Dirichlet, or no half-life."
+        )
     pseudo = pseudo_counts(prior, declared)
     key = secrets.randbits(128) if hash_key is None else hash_key
     if type(key) is not int or not 0 <= key < 1 << 128:
@@ -330,10 +367,12 @@ def new_state(
         class_prior=prior,
         pseudo_counts=pseudo,
         class_counts=np.zeros(len(declared)),
+        recent=np.zeros(len(declared)),
         groups={name: spec.start(name, len(declared), key) for name, spec in specs.items()},
         clock=Clock(decay),
         hash_key=key,
         n_threads=n_threads,
+        prior_half_life=of_prior,
     )
 
 

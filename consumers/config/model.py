@@ -134,6 +134,7 @@ Alphas: TypeAlias = dict[str, Prior] | None
 Betas: TypeAlias = dict[str, tuple[Prior, Prior]] | None
 Count = Annotated[float, between(LEAST)]
 HalfLifeSeconds = Annotated[float, Field(ge=1, le=1e9)] | None
+PriorHalfLife = Annotated[float, Field(ge=0, le=1e9)] | None
 Mean = Annotated[float, between(-LARGEST)]
 
 _PRIORS_BY = ("alpha_by_class", "beta_by_class", "alpha_by_value", "beta_by_field")
@@ -436,12 +437,21 @@ def _some_group(features: dict[str, FeatureSettings] | None) -> dict[str, Featur
     return features
 
 
+def wrong_prior_half_life(
+    prior: ClassPrior, half_life: float | None
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Find a half-life of a class prior that no message moves."""
+    if half_life and isinstance(prior, dict) and FIXED in prior:
+        yield ("prior_half_life",), "must be null or 0 with a fixed class_prior: nothing moves it"
+
+
 class ModelSettings(Section):
     """What is learned."""
 
     classes: tuple[Annotated[str, Field(min_length=1)], ...] = ("negative", "positive")
     new_classes: bool = False
     class_prior: ClassPrior = 1.0
+    prior_half_life: PriorHalfLife = None  # in examples of a partition; None and 0: all count
     features: dict[str, FeatureSettings] = Field(default_factory=_words_of_the_text)
     half_life_s: HalfLifeSeconds = None  # None: nothing is forgotten
     calibration: bool = False
@@ -475,6 +485,8 @@ class ModelSettings(Section):
     @model_validator(mode="after")
     def _prior_fits(self) -> Self:
         problems = list(wrong_classes(self.class_prior, self.classes))
+        for where, text in wrong_prior_half_life(self.class_prior, self.prior_half_life):
+            problems.append((("model", *where), text))
         if self.new_classes and isinstance(self.class_prior, dict):
             text = "must be one number with new_classes: a class that joins would have none"
             problems.append((("model", "class_prior"), text))
@@ -506,6 +518,7 @@ class ChallengerSettings(Section):
     """A model that learns beside the one that answers; what it leaves out is as in `model`."""
 
     class_prior: ClassPrior | None = None
+    prior_half_life: PriorHalfLife = None
     features: dict[str, FeatureSettings] | None = None
     half_life_s: HalfLifeSeconds = None
     calibration: bool | None = None

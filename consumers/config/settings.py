@@ -40,6 +40,7 @@ from consumers.config.model import (
     WordsSettings,
     with_groups_of,
     wrong_classes,
+    wrong_prior_half_life,
     wrong_priors,
 )
 from consumers.config.page import PageSettings, wrong_page_classes
@@ -310,6 +311,8 @@ def _wrong_challenger(
         if model.new_classes and isinstance(challenger.class_prior, dict):
             text = "must be one number with model.new_classes: a class that joins would have none"
             yield (*here, "class_prior"), text
+    for where, text in wrong_prior_half_life(whole.class_prior, whole.prior_half_life):
+        yield (*here, *where), text
     if challenger.half_life_s is not None and model.half_life_s is None:
         text = "needs model.half_life_s, which has messages count by their times"
         yield (*here, "half_life_s"), f"{text}; 1000000000 there forgets next to nothing"

@@ -199,7 +199,7 @@ def credible_interval_one(
     check_raw(state, "a credible interval comes from the posteriors of the counts' parameters")
     fields, _ = read(state, to_columns(state, x))
     views = views_of(state)
-    shapes = state.class_counts / state.clock.scale + state.pseudo_counts
+    shapes = state.prior_examples + state.pseudo_counts
     if method == "delta":
         prior = prior_moments(shapes)
         if state.is_prior_fixed:

@@ -10,8 +10,8 @@ For two classes z_1 − z_0 is the log-odds. w_g and v_jc are learned by the gra
 before the counts take the example in. Each is kept as a sum of gradients and a precision (the sum
 of curvatures): the weight is their quotient, with a prior's precision in it. So what several logs
 have learned adds up as counts do. The prior of v_jc then counts as often as the cube root of the
-number of logs (`word_prior`), that of w_g once. The sums are multiples of `_QUANTUM`, so that
-adding them is exact in any order.
+number of logs (`word_prior`), that of w_g once. The sums are multiples of 2⁻²⁴ (`rounded`), so
+that adding them is exact in any order.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from streamnb.kernels.layout import (
     Table,
     prefetch,
 )
+from streamnb.kernels.posterior import count_recent, rounded
 
 # A word, a negated word, an n-gram of two words, a longer one or one of characters.
 KINDS = 4
@@ -55,7 +56,6 @@ WEIGHT_START = 0.6  # w_g before anything is learned
 WEIGHT_PRECISION = 100.0
 _PRECISION_MAX = 500.0  # of w_g: its step gets no smaller, so that it follows the stream
 _SCALE = 3.0
-_QUANTUM = 2.0**-24
 WHOLE, ONE_PART, PARTS = range(3)  # see `hybrid`
 SMOOTHING, SHRINKAGE, DECAY = range(3)  # places in the options
 _SPACE, _MARK_1, _MARK_2 = np.uint8(0x20), np.uint8(0xC2), np.uint8(0xAC)
@@ -82,12 +82,6 @@ class HybridScratch(NamedTuple):
     logs: F64  # log (i + m) of small whole counts
     bands: I64  # `band` of the same
     options: F64  # SMOOTHING, SHRINKAGE, DECAY
-
-
-@inner
-def rounded(value: float) -> float:
-    """Return the nearest multiple of `_QUANTUM`: sums of such are exact."""
-    return float(np.floor(value * (1.0 / _QUANTUM) + 0.5) * _QUANTUM)
 
 
 @inner
@@ -331,16 +325,6 @@ def learn_weights(
 
 
 @inner
-def count_recent(own: Weights, whole: Weights, is_shared: bool, y: int, decay: float) -> None:
-    """Count an example among the recent ones."""
-    for c in range(len(own.recent)):
-        before = own.recent[c]
-        own.recent[c] = rounded(before * decay) + (1.0 if c == y else 0.0)
-        if is_shared:
-            whole.recent[c] += own.recent[c] - before
-
-
-@inner
 def forget_words(
     own: Weights, whole: Weights, is_shared: bool, by_word: F64Grid, rows: Rows, i: int
 ) -> None:
@@ -443,7 +427,8 @@ def hybrid(
                 learn_weights(
                     part_weights, weights, is_shared, part.by_word, rows, i, y, x, weight, scratch
                 )
-            count_recent(part_weights, weights, is_shared, y, scratch.options[DECAY])
+            decay = scratch.options[DECAY]
+            count_recent(part_weights.recent, weights.recent, is_shared, y, decay, 1.0)
         if n_new > 0:
             name_kinds(part, kinds, table, rows, i)
         if is_shared:

@@ -1,5 +1,9 @@
 """Class prior, log-sum-exp and the posterior: written once, for every family.
 
+The class prior reads the examples of each class, or with a half-life the recent ones: R_c, which an
+example first multiplies by a decay and then adds to. They are kept as multiples of `QUANTUM`, so
+that those of several logs add up exactly, in any order.
+
 With joint log-likelihoods s_c, the winner's log-posterior is −log1p(Σ_{k≠best} exp(s_k − s_best)),
 which keeps its digits where 1 − p would not; the others stand below it by their distance. `-inf` (a
 zero of maximum likelihood) is legal. Where every class has it, the class prior answers.
@@ -16,6 +20,7 @@ from streamnb.kernels.layout import F64, I32, F64Grid, Flags, Int, RowUpdates
 # 1/1024 leave none, below where they are exact by far.
 DUST = 1e-9
 EXACT_PARTS, EXACT_BELOW, WHOLE_BELOW = 1024.0, 2.0**33, 2.0**53
+QUANTUM = 2.0**-24
 _TINY = 1e-200
 _HUGE = 1e200
 
@@ -73,6 +78,102 @@ def class_prior(
             for c in range(n_classes):
                 n += examples[c]
             scale = -1.0  # what stands in `now` is of the past
+
+
+@inner
+def rounded(value: float) -> float:
+    """Return the nearest multiple of `QUANTUM`: sums of such are exact."""
+    return float(np.floor(value * (1.0 / QUANTUM) + 0.5) * QUANTUM)
+
+
+@inner
+def count_recent(
+    own: F64, whole: F64, is_shared: bool, y: int, decay: float, weight: float
+) -> None:
+    """Count an example among the recent ones of its log, and of the sum of all logs if shared."""
+    for c in range(len(own)):
+        before = own[c]
+        own[c] = rounded(before * decay) + (rounded(weight) if c == y else 0.0)
+        if is_shared:
+            whole[c] += own[c] - before
+
+
+@inner
+def change_recent(
+    examples: F64,
+    own: F64,
+    whole: F64,
+    is_shared: bool,
+    decay: float,
+    y: int,
+    weight: float,
+    counted: float,
+) -> None:
+    """Learn an example among the recent ones, or take one back.
+
+    How much of it is left among them is not known any more: R_c shrinks by as much as N_c does,
+    which is the mean over all examples of the class. `examples` are the log's N_c, which count
+    along by its weight; among the recent ones it counts as `counted` says.
+    """
+    held = examples[y]
+    examples[y] = add_weight(held, weight)
+    if weight > 0.0:
+        count_recent(own, whole, is_shared, y, decay, counted)
+    elif held > 0.0:
+        before = own[y]
+        own[y] = rounded(before * (examples[y] / held))
+        if is_shared:
+            whole[y] += own[y] - before
+
+
+@short_kernel
+def recent_class_prior(
+    examples: F64,
+    own: F64,
+    whole: F64,
+    is_shared: bool,
+    pseudo: F64,
+    decay: float,
+    most: float,
+    updates: RowUpdates,
+    learn: bool,
+    now: F64,
+    out: F64Grid,
+) -> None:
+    """Write the log class prior of recent examples, as `class_prior` does that of all.
+
+    `own` are the recent examples of the log that learns, `whole` those of all logs; `examples` is
+    a copy of the log's N_c. An example counts as `most` at most: a model that decays weighs those
+    that are newer than all before above 1.
+    """
+    labels, weights, scales = updates
+    n_classes = len(whole)
+    is_due = True
+    for i in range(len(labels)):
+        if is_due:
+            n = 0.0
+            pseudo_sum = 0.0
+            for c in range(n_classes):
+                n += whole[c]
+                pseudo_sum += pseudo[c]
+            for c in range(n_classes):
+                now[c] = log_prior(whole, pseudo, False, 1.0, c, n, pseudo_sum)
+            is_due = False
+        for c in range(n_classes):
+            out[i, c] = now[c]
+        if learn and labels[i] >= 0:
+            counted = min(weights[i] / scales[i], most)
+            change_recent(examples, own, whole, is_shared, decay, labels[i], weights[i], counted)
+            is_due = True
+
+
+@kernel
+def count_recent_classes(examples: F64, own: F64, decay: float, updates: RowUpdates) -> None:
+    """Count the labelled examples among the recent ones, as `recent_class_prior` does."""
+    labels, weights, _ = updates
+    for i in range(len(labels)):
+        if labels[i] >= 0:
+            change_recent(examples, own, own, False, decay, labels[i], weights[i], weights[i])
 
 
 @kernel

@@ -97,6 +97,7 @@ class Case:
             hash_key=first.state.hash_key,
             n_threads=first.n_threads,
             new_classes=first.new_classes,
+            prior_half_life=first.state.prior_half_life,
         )
 
     def learned(self, examples: Sequence[Example] | None = None) -> NaiveBayes:

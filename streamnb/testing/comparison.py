@@ -197,6 +197,14 @@ def must_answer_alike(
                 )
 
 
+def of_all_examples(model: ModelReader) -> ModelReader:
+    """Return what answers by all examples alike: without a class prior of recent ones.
+
+    Which examples are recent depends on the way in which they were learned.
+    """
+    return model if model.state.prior_half_life is None else model.without_prior()
+
+
 def must_be_untouched(given: object, kept: object) -> None:
     """Break if what was handed in has become something else."""
     # As text: nan differs from itself, and an array's repr holds all of so short a one.

@@ -44,6 +44,7 @@ from streamnb.testing.comparison import (
     must_be_same,
     must_be_untouched,
     must_know_alike,
+    of_all_examples,
 )
 
 _ROUNDING = 1e-9  # relative to the largest term, if many are added up in another order
@@ -428,9 +429,10 @@ def must_agree(
     # one way of counting and almost nothing in another.
     if case.lives > LIVES_TOLD or (peak is not None and not case.is_exact):
         return
-    must_answer_alike(found, expected, case.wordy_probes, within=within)
+    said, due = of_all_examples(found), of_all_examples(expected)
+    must_answer_alike(said, due, case.wordy_probes, within=within)
     if case.has_spread(expected):
-        must_answer_alike(found, expected, case.probes, within=_ROUNDED_VARIANCES)
+        must_answer_alike(said, due, case.probes, within=_ROUNDED_VARIANCES)
 
 
 # ---- files, merging, unlearning and decay ------------------------------------------------------
@@ -577,7 +579,8 @@ def decay_is_the_plain_formula(case: Case) -> None:
     # A weight is exact to what float64 holds of a time, in half-lives.
     within = max(1e-9, 2e-15 * abs(now) / case.half_life.length)
     must_know_alike(model, plain, within=within, sizes=case.sizes)
-    must_answer_alike(model, plain, case.wordy_probes, within=within)
+    said, due = of_all_examples(model), of_all_examples(plain)
+    must_answer_alike(said, due, case.wordy_probes, within=within)
 
 
 def _refuse_dropped(*models: NaiveBayes) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from consumers.config.model import ModelSettings
+from consumers.config.model import ChallengerSettings, ModelSettings
 from consumers.config.sections import LARGEST, LEAST
 from consumers.config.settings import CategoriesSettings, load, to_yaml
 from consumers.features import build_model
@@ -301,3 +301,13 @@ def test_priors_by_class_value_and_field_reach_the_model() -> None:
     negative = model.predict_proba_one({"text": "a"})["negative"]
     of_a = np.array([(1 + 0.5) / (1 + 0.5 * 2), 2 / (1 + 2 * 2)])
     assert negative == pytest.approx(of_a[0] / of_a.sum())
+
+
+def test_the_class_prior_alone_may_forget() -> None:
+    """`prior_half_life` is the model's; a challenger has it too, its own, or with 0 none."""
+    settings = ModelSettings(prior_half_life=700)
+    assert build_model(settings).state.prior_half_life == 700.0
+    for said, expected in ((None, 700.0), (50.0, 50.0), (0.0, None)):
+        challenger = ChallengerSettings(prior_half_life=said).beside(settings)
+        assert build_model(challenger).state.prior_half_life == expected
+    assert build_model(ModelSettings()).state.prior_half_life is None

@@ -40,6 +40,7 @@ def mistakes(folder: Path, text: str, **environ: str) -> str:
     return str(caught.value)
 
 
+EVEN = "class_prior: {fixed: {negative: 0.5, positive: 0.5}}"
 SHARED_LABELS = "source: kafka://h:1/t\ncorrections: {to: 'kafka:c'}"
 
 
@@ -167,6 +168,15 @@ port: 1
             "model.half_life_s: needs learned.messages_max: 0, as decayed counts round",
         ),
         ("model: {half_life_s: 60}", "model.half_life_s: needs corrections.to: none"),
+        (
+            f"model: {{prior_half_life: 9, {EVEN}}}",
+            "model.prior_half_life: must be null or 0 with a fixed class_prior",
+        ),
+        (
+            f"model: {{prior_half_life: 9}}\nchallengers: {{a: {{{EVEN}}}}}",
+            "challengers.a.prior_half_life: must be null or 0 with a fixed class_prior",
+        ),
+        ("model: {prior_half_life: -1}", "model.prior_half_life: must be"),
         (
             "labelling: {enabled: true}\ncorrections: {to: none}",
             "labelling.enabled: needs corrections.to: journal or kafka:TOPIC",

@@ -36,8 +36,9 @@ def fresh(max_words: int = 1_000, **changed: Any) -> NaiveBayes:
     words: dict[str, Any] = {"likelihood": Bernoulli(Beta(1, 1)), "ngrams": (1, 2)}
     classes = changed.pop("classes", ("negative", "positive"))
     class_prior = Dirichlet(changed.pop("class_prior", 1.0))
+    half_life = changed.pop("prior_half_life", None)
     features = {"text": Words(**words | {"max_words": max_words} | changed)}
-    return NaiveBayes(classes, class_prior, features)
+    return NaiveBayes(classes, class_prior, features, prior_half_life=half_life)
 
 
 def checkpoint(
@@ -140,6 +141,7 @@ MISMATCHES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "['negative', 'positive', 'neutral']",
     ),
     "class prior": ({"class_prior": 0.5}, "model.class_prior", "1.0", "0.5"),
+    "its half-life": ({"prior_half_life": 700.0}, "model.prior_half_life", "None", "700.0"),
     "word prior": (
         {"likelihood": Bernoulli(Beta(1, 2))},
         "model.features.text.likelihood.beta",

@@ -243,14 +243,17 @@ def cases(draw: st.DrawFn, wanted: Wanted) -> Case:
     if declared:
         priors += [Dirichlet([0.5, 2, 1]), Fixed({"ham": 0.5, "spam": 0.5, "eggs": 0.0})]
     groups = draw(_groups(wanted, declared=declared, forgets=decay is not None))
+    prior = draw(st.sampled_from(priors))
+    of_prior = st.sampled_from([None, None, 1.5, 700.0])
     model = NaiveBayes(
         classes,
-        draw(st.sampled_from(priors)),
+        prior,
         groups,
         decay=decay,
         hash_key=5,
         n_threads=draw(st.sampled_from([1, 1, 1, 2])),
         new_classes=not declared or draw(st.booleans()),
+        prior_half_life=None if isinstance(prior, Fixed) else draw(of_prior),
     )
     stream = draw(_streams(groups, CLASSES, decay))
     return Case(model, stream, draw(st.integers(0, 1000)))
