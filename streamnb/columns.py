@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
-from streamnb.kernels.word_table import byte_bounds
+from streamnb.kernels.word_table import byte_bounds, first_misplaced
 
 
 class TextPieces(Protocol):
@@ -71,6 +71,8 @@ class TextColumn:
                     f" writable: {getattr(flags, 'writeable', False)}, instead."
                 )
         data, starts, ends = self.texts
+        if len(starts) == len(ends) and first_misplaced(self.texts) < 0:
+            return
         last = max(starts.max(initial=0), ends.max(initial=0))
         if len(starts) != len(ends) or starts.min(initial=0) < 0 or last > len(data):
             where = ""

@@ -34,6 +34,12 @@ class Vocabulary:
     def __init__(self, table: Table | None = None) -> None:
         self.table = table or _empty(_FIRST_CAPACITY, 2 * _FIRST_CAPACITY, 8 * _FIRST_CAPACITY)
 
+    @classmethod
+    def sized(cls, n_words: int) -> Vocabulary:
+        """Return an empty vocabulary with room for so many words, but no more than others have."""
+        n = max(1, min(n_words, _FIRST_CAPACITY))
+        return cls(_empty(n, 2 * n, 16 * n))
+
     @property
     def n_words(self) -> int:
         """Number of columns in use, those of words at zero included."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from consumers.kernels.json_scan import Raw
-from streamnb.kernels.jit import inner, kernel
+from streamnb.kernels.jit import inner, kernel, short_kernel
 from streamnb.kernels.layout import F64, I32, I64, U8, U64, Flags, I64Grid, Int, Texts, load_eight
 
 MAGIC = int.from_bytes(b"SNL1", "little")
@@ -72,7 +72,7 @@ def _find_text(
     return len(data) + 1 if 0 <= last < first else begin + last
 
 
-@kernel
+@short_kernel
 def locate(data: Raw, firsts: I64, places: I64, wanted: I64, found: I64Grid) -> Int:
     """Find records, ascending; return how many are sound.
 
@@ -113,7 +113,7 @@ def locate(data: Raw, firsts: I64, places: I64, wanted: I64, found: I64Grid) -> 
     return len(wanted)
 
 
-@kernel
+@short_kernel
 def n_bytes(found: I64Grid) -> Int:
     """Return how many bytes all values of some records have."""
     n = 0
@@ -123,7 +123,7 @@ def n_bytes(found: I64Grid) -> Int:
     return n
 
 
-@kernel
+@short_kernel
 def collect(data: Raw, found: I64Grid, out: U8, place: Int) -> Int:
     """Copy all values of records to a place on, and note where they lie now; return the end."""
     for i in range(len(found)):

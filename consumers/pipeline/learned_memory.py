@@ -242,11 +242,12 @@ class LogMemory:
     def read(self, numbers: NDArray[np.int64]) -> FoundRecords:
         """Return the records of some numbers, ascending, that are known yet."""
         segments = numbers // SEGMENT_RECORDS
-        is_known = np.isin(segments, list(self.segments))
-        if not is_known.all():
-            return self.read(numbers[is_known])
+        runs = list(runs_of(segments))
+        known = [run for run in runs if int(segments[run[0]]) in self.segments]
+        if len(known) < len(runs):
+            return self.read(np.concatenate([numbers[:0], *(numbers[a:b] for a, b in known)]))
         spans, buffers = no_spans(len(numbers), self.n_fields), []
-        for first, last in runs_of(segments):
+        for first, last in runs:
             number, at = int(segments[first]), numbers[first:last] % SEGMENT_RECORDS
             try:
                 for data, begin, end in self.segments[number].locate(at, spans[first:last]):

@@ -51,9 +51,9 @@ _FIELD, LABEL_HEAD = struct.Struct("<QQ"), struct.Struct("<dq")  # a waiting lab
 RUN_RECORDS = 1 << 18  # the longest run of an index
 _AT_ONCE = np.zeros(1, np.int64)  # where a chunk begins that has a buffer of its own
 _POPULATE_READ = 22  # of Linux from 5.14 on: pages are there, or it is an error and no signal
-# So long they are taken to stay: the system takes back what was not used for long. To ask looks at
-# each page, and took 4 µs of the 25 that a delete takes.
+# So long pages are taken to stay: to ask looks at each, which took 4 µs of the 25 of a delete.
 _PRESENT_S = 0.5
+RECORDS_AT_ONCE = 1 << 10  # of a kernel that keeps the lock: some 0.1 ms
 UNCHECKED = 0  # the contents' checksum once something of them was erased
 Longs: TypeAlias = NDArray[np.int64]
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -161,9 +161,8 @@ def pack(
 ) -> memoryview:
     """Return records as a chunk without checksums; not all kinds have contents."""
     n, holds = len(offsets), holding(kinds)
-    ends, own_ends = np.empty(n, np.int64), list[Longs]()
+    ends, own_ends, sizes = np.empty(n, np.int64), list[Longs](), list[int]()
     id_bytes = lay_out(ids, np.ones(n, np.bool_), ends)
-    sizes = []
     for column in fields:
         if isinstance(column, Texts):
             own_ends.append(np.empty(n, np.int64))
@@ -269,8 +268,8 @@ class FoundRecords:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def some(self, chosen: NDArray[np.bool_]) -> FoundRecords:
-        """Return some of them."""
+    def some(self, chosen: NDArray[np.bool_] | Longs) -> FoundRecords:
+        """Return some of them: those that a mask names, or ascending places."""
         return FoundRecords(self.numbers[chosen], self.spans[chosen], self.data)
 
     @property
@@ -312,9 +311,8 @@ class FoundRecords:
         """Return them one by one; with what stands behind the model's fields, if so many."""
         kinds, offsets, labels = self.spans[:, : kernels.ID].T.tolist()
         ids, n = listed(self.texts(kernels.ID)), len(self)
-        more: Sequence[bytes | None] = [None] * n
-        if n_fields is not None:
-            more = listed(self.texts(kernels.FIELDS + 2 * n_fields))
+        at = None if n_fields is None else kernels.FIELDS + 2 * n_fields
+        more: Sequence[bytes | None] = [None] * n if at is None else listed(self.texts(at))
         own = zip(self.numbers.tolist(), kinds, offsets, labels, ids, [-1] * n, more, strict=True)
         return [LearnedRecord(*each) for each in own]
 
@@ -337,7 +335,9 @@ def collected(
     """Return records with their values; they lie in pieces, each with its first and last record."""
     data, place = np.empty(kernels.n_bytes(spans), np.uint8), 0
     for piece, begin, end in pieces:
-        place = int(kernels.collect(piece, spans[begin:end], data, place))
+        for first in range(begin, end, RECORDS_AT_ONCE):
+            own = spans[first : min(first + RECORDS_AT_ONCE, end)]
+            place = int(kernels.collect(piece, own, data, place))
     return FoundRecords(numbers, spans, data)
 
 
@@ -528,9 +528,11 @@ class Segment:
     ) -> NDArray[np.uint8]:
         """Note where records of the buffer of a chunk lie; return the buffer."""
         data, _ = self._buffer(k)
-        n_sound = kernels.locate(data, firsts, places, at, spans)
-        if n_sound < len(at):
-            raise DamagedError(f"{self.path}: record {at[n_sound]} does not lie in it")
+        for begin in range(0, len(at), RECORDS_AT_ONCE):
+            own = at[begin : begin + RECORDS_AT_ONCE]
+            n_sound = kernels.locate(data, firsts, places, own, spans[begin:])
+            if n_sound < len(own):
+                raise DamagedError(f"{self.path}: record {own[n_sound]} does not lie in it")
         return data
 
     def chunk(self, k: int) -> RecordChunk:

@@ -178,8 +178,10 @@ class Reviser:
         if revision.found is None or not len(numbers):
             return
         partition = revision.whole.partition
-        found = revision.found.some(np.isin(revision.found.numbers, numbers))
-        own = np.sort(numbers[numbers >= self.memory.log(partition).n])
+        is_own = numbers >= self.memory.log(partition).n
+        # Whatever is taken back was found, and both are ascending.
+        rows = np.searchsorted(revision.found.numbers, np.sort(numbers[~is_own]))
+        found, own = revision.found.some(rows), np.sort(numbers[is_own])
         if len(own):
             found = self._with_own(revision, found, own, learner.model.classes)
         self.counts.update(take_back(found, part_name(partition), self._fields, learner))

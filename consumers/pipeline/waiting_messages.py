@@ -298,10 +298,8 @@ def take_back(
     found: FoundRecords, part: str, fields: Mapping[str, Kind], learner: Learner
 ) -> Counter[str]:
     """Unlearn what some records taught, and count it; `part` is the one of their log."""
-    parts = np.array([each or part for each in found.parts(len(fields))])
     counts = Counter[str]()
-    for name in dict.fromkeys(parts.tolist()):
-        own = found.some(parts == name)
+    for name, own in _by_part(found, part, len(fields)).items():
         try:
             unlearn(own, name, fields, learner, part)
             counts["unlearned"] += len(own)
@@ -316,6 +314,15 @@ def take_back(
                     offset, detail = one.records()[0].offset, str(error)
                     log.error("not_taken_back", offset=offset, detail=detail)  # noqa: TRY400
     return counts
+
+
+def _by_part(found: FoundRecords, part: str, n_fields: int) -> dict[str, FoundRecords]:
+    """Return records by the part that they have taught; `part` is the one of their log."""
+    given = found.parts(n_fields)
+    if not any(given):
+        return {part: found} if given else {}
+    parts = np.array([each or part for each in given])
+    return {name: found.some(parts == name) for name in dict.fromkeys(parts.tolist())}
 
 
 def unlearn(

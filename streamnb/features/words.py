@@ -30,6 +30,8 @@ from streamnb.tokenizer import (
 )
 from streamnb.vocabulary import Vocabulary
 
+_WORDS_A_TEXT = 32  # room for what is taken back: more grow, and a full table takes 640 KB
+
 
 @dataclass(frozen=True, slots=True)
 class Words:
@@ -216,7 +218,8 @@ class WordsState(CountedState):
         if self.n_declared:  # other words are none
             own, is_new = self.vocabulary, False
         else:  # read into a vocabulary of its own, so that an unknown word has a text to tell
-            own, is_new = Vocabulary(), True
+            n_words = _WORDS_A_TEXT * len(labels) * self._grams_per_token
+            own, is_new = Vocabulary.sized(n_words), True
         batch = self._batch(text, 0, len(labels), labels, own, learn=is_new)
         n = int(batch.rows.indptr[-1])
         found = batch.rows.columns[:n]

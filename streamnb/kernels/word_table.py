@@ -19,7 +19,7 @@ import numpy as np
 
 from streamnb.kernels.counting import NEAR_WORDS
 from streamnb.kernels.hashing import join, negate, siphash
-from streamnb.kernels.jit import inner, kernel
+from streamnb.kernels.jit import inner, kernel, short_kernel
 from streamnb.kernels.layout import (
     I32,
     I64,
@@ -152,6 +152,19 @@ def find_many(wanted: U64, slots: U64, fingerprints: U64, n_words: int, out: I32
     """Look up many fingerprints; -1 where a word is not there."""
     for i in range(len(wanted)):
         out[i] = find(wanted[i], slots, fingerprints, n_words)
+
+
+@short_kernel
+def first_misplaced(texts: Texts) -> Int:
+    """Return the first text that does not lie within its buffer; -1 if all do.
+
+    There are as many starts as ends.
+    """
+    for i in range(len(texts.starts)):
+        start, end = texts.starts[i], texts.ends[i]
+        if start < 0 or max(start, end) > len(texts.data) or (end < start and end != -1):
+            return np.int64(i)
+    return np.int64(-1)
 
 
 @kernel

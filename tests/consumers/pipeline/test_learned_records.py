@@ -73,19 +73,22 @@ def _read(segment: Segment, at: list[int]) -> FoundRecords:
     return collected(numbers, spans, list(segment.locate(numbers, spans)))
 
 
-@given(CHUNKS, st.data(), st.booleans())
+@given(CHUNKS, st.data(), st.booleans(), st.sampled_from([1, 2, 1 << 10]))
 def test_records_are_read_from_memory_and_file(
     tmp_path_factory: pytest.TempPathFactory,
     chunks: list[list[Record]],
     data: st.DataObject,
     in_file: bool,
+    at_once: int,
 ) -> None:
-    """Whatever records are asked for, their values are those that were appended."""
+    """Whatever records are asked for, and however many at once, their values are as appended."""
     path = tmp_path_factory.mktemp("segment") / "0.records" if in_file else None
     segment = segment_of(chunks, path)
     every = [(row, each) for own in chunks for row, each in enumerate(own)]
     at = sorted(data.draw(st.sets(st.integers(0, len(every) - 1))))
-    found = _read(segment, at)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learned_records, "RECORDS_AT_ONCE", at_once)
+        found = _read(segment, at)
     assert [
         (each.number, each.kind, each.offset, each.label, each.id) for each in found.records()
     ] == [(i, CREATED, 10 * i, every[i][0] - 1, _bytes(every[i][1][0])) for i in at]
