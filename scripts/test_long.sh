@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run what takes too long for every change: tests marked `deep` (those with Spark, which is set up
 # here, are among them), laws with new random examples, the kernels in plain Python with coverage, and
-# kernels and library with checked indices.
+# kernels and library with checked indices, their laws with new examples too.
 #
 #   scripts/test_long.sh          with a new random seed; in CI with the latest of tests/seeds.txt, so
 #                                 that what a commit shows does not hang on chance
@@ -21,12 +21,17 @@ seeds=(--hypothesis-seed "$seed" --randomly-seed "$seed")
 scripts/setup_spark.sh
 say "compiling the kernels, or loading them"
 .venv/bin/streamnb warm-up
+aside "tests with Spark" .venv/bin/pytest --durations=15 --randomly-seed "$seed" \
+    tests/endtoend/test_spark.py -m "deep and alone"
 step "deep tests in parallel" "${waiting[@]}" --randomly-seed "$seed" -m "deep and not alone"
-step "deep tests in the browser and with Spark, one after the other" --randomly-seed "$seed" -m "deep and alone"
-step "laws with new examples" "${parallel[@]}" "${seeds[@]}" \
-    --hypothesis-profile=fresh -m "hypothesis and not alone and not deep"
+collect  # before times are measured
+step "deep tests in the browser" --randomly-seed "$seed" tests/browser -m "deep and alone"
+step "the daemon's laws with new examples" "${parallel[@]}" "${seeds[@]}" \
+    --hypothesis-profile=fresh --ignore=tests/kernels --ignore=tests/library \
+    -m "hypothesis and not alone and not deep"
 NUMBA_DISABLE_JIT=1 step "kernels in plain Python" "${parallel[@]}" tests/kernels \
     -m "not compiled" --cov=streamnb.kernels --cov-report=term
-checked_indices
+# With new examples for their laws, which are half of these tests' time.
+checked_indices "${seeds[@]}" --hypothesis-profile=fresh -m "not deep"
 say "the seed was $seed"
 finish

@@ -51,7 +51,7 @@ settings.register_profile(
     "fresh",
     derandomize=False,  # said for CI, where Hypothesis itself would choose True
     database=None,
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

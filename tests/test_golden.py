@@ -120,7 +120,12 @@ def test_a_snapshot_of_a_loaded_model_answers_the_same(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("newest", "hybrid"), [("model.nb", False), ("model.nb.1", False), ("model.nb", True)]
+    ("newest", "hybrid"),
+    [
+        ("model.nb", False),
+        pytest.param("model.nb.1", False, marks=pytest.mark.deep),
+        pytest.param("model.nb", True, marks=pytest.mark.deep),
+    ],
 )
 def test_a_state_folder_of_the_first_version_goes_on(
     newest: str, hybrid: bool, tmp_path: Path

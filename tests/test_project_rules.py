@@ -261,14 +261,19 @@ def test_every_test_is_run_by_test_all() -> None:
     def steps(script: str) -> set[str]:
         return set(re.findall(r"-m \"?(\w[^\"\n]*)\"?$", _script(script), flags=re.MULTILINE))
 
-    # What collects one folder misses nothing: no test elsewhere is marked so. Those with Spark are
-    # deep, and test_long.sh collects every folder.
+    # What collects one folder, or one file, misses nothing: no test elsewhere is marked so.
     markers = {path for path in (ROOT / "tests").rglob("*.py") if ".mark.alone" in path.read_text()}
     spark = ROOT / "tests/endtoend/test_spark.py"
     assert markers <= {ROOT / "tests/browser/conftest.py", spark, Path(__file__)}
     assert "pytestmark = [pytest.mark.deep, pytest.mark.alone]" in spark.read_text()
     assert steps("test.sh") == {"not alone and not deep", "alone and not deep"}
+    long_run = _script("test_long.sh")
     assert steps("test_long.sh") >= {"deep and not alone", "deep and alone"}
+    for place in ("tests/browser", "tests/endtoend/test_spark.py"):
+        assert re.search(rf'{place} -m "deep and alone"$', long_run, flags=re.MULTILINE)
+    # Laws that one step leaves out are in the other.
+    assert "--ignore=tests/kernels --ignore=tests/library" in long_run
+    assert re.search(r"^checked_indices .*--hypothesis-profile=fresh", long_run, flags=re.MULTILINE)
 
 
 def test_ci_runs_what_everybody_runs() -> None:

@@ -21,10 +21,11 @@ from tests.endtoend.daemon_process import Daemon, environment, write_config
 
 pytestmark = pytest.mark.compiled
 
-# Runs a configuration to its end, and tells which kernels were compiled though they were not
-# foreseen.
+# Runs each configuration to its end, and tells which kernels were compiled though they were not
+# foreseen. Every run has a process of its own, forked before any kernel is loaded, so that all is
+# imported once.
 RUN = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 from consumers import daemon
 from consumers.config.settings import load
@@ -32,18 +33,26 @@ from consumers.terminal import make_view
 from consumers.warm_up import needed
 from rich.console import Console
 from streamnb.kernels.jit import EntryPoint
-settings = load(Path(sys.argv[1]), {}, {})
-foreseen = {each.name for each in needed(settings)}
-unforeseen = []
 compile_it = EntryPoint.compile
-def noted(self):
-    if self.name not in foreseen:
-        unforeseen.append(self.name)
-    compile_it(self)
-EntryPoint.compile = noted
-view = make_view("log", Console(stderr=True), lambda: 0.0)
-summary = daemon.run(settings, view, until_end=True)
-print(json.dumps([summary.learned, summary.judged, summary.deletions, unforeseen]))
+def run(path):
+    settings = load(Path(path), {}, {})
+    foreseen = {each.name for each in needed(settings)}
+    unforeseen = []
+    def noted(self):
+        if self.name not in foreseen:
+            unforeseen.append(self.name)
+        compile_it(self)
+    EntryPoint.compile = noted
+    view = make_view("log", Console(stderr=True), lambda: 0.0)
+    summary = daemon.run(settings, view, until_end=True)
+    print(json.dumps([summary.messages, unforeseen]), flush=True)
+for path in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        run(path)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"{path} failed")
 """
 FEATURES: list[dict[str, Any]] = [
     {"text": {"likelihood": "bernoulli"}},
@@ -69,24 +78,29 @@ def line(i: int) -> str:
     return json.dumps({"id": i, "text": f"word{i} of many", **fields, **label})
 
 
-@pytest.mark.parametrize("features", FEATURES)
-def test_no_kernel_is_compiled_amid_the_stream(features: dict[str, Any], tmp_path: Path) -> None:
+def test_no_kernel_is_compiled_amid_the_stream(tmp_path: Path) -> None:
     """Learning, judging, publishing and a checkpoint take no kernel that was not foreseen."""
-    (tmp_path / "in.jsonl").write_text("".join(f"{line(i)}\n" for i in range(20)))
-    config = write_config(
-        tmp_path / "config.yaml",
-        source=f"file:{tmp_path / 'in.jsonl'}",
-        model={"features": features},
-        checkpoint={"folder": str(tmp_path / "state")},
-    )
-    for _ in range(2):  # the second time from the checkpoint
+    stream = tmp_path / "in.jsonl"
+    stream.write_text("".join(f"{line(i)}\n" for i in range(20)))
+    configs = [
+        write_config(
+            tmp_path / f"config-{i}.yaml",
+            source=f"file:{stream}",
+            model={"features": features},
+            checkpoint={"folder": str(tmp_path / f"state-{i}")},
+        )
+        for i, features in enumerate(FEATURES)
+    ]
+    for n in (20, 1):  # the second time from the checkpoint
         done = subprocess.run(
-            [sys.executable, "-c", RUN, config],
+            [sys.executable, "-c", RUN, *configs],
             env=environment(), cwd=tmp_path, capture_output=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout.splitlines()[-1])[-1] == []
-        with (tmp_path / "in.jsonl").open("a") as file:
+        printed = done.stdout.splitlines()  # with the log
+        outcomes = [json.loads(each) for each in printed if each.startswith(b"[")]
+        assert outcomes == [[n, []]] * len(FEATURES)
+        with stream.open("a") as file:
             file.write(f"{line(20)}\n")
 
 

@@ -43,6 +43,7 @@ def notes(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.deep
 def test_what_came_while_it_was_away_is_learned(
     broker: Broker, new_topic: NewTopic, tmp_path: Path, client: str
 ) -> None:

@@ -411,6 +411,7 @@ def has_judged(folder: Path, n: int) -> bool:
     return (folder / "model.nb").exists() and int(entry(folder)["n"]) >= n
 
 
+@pytest.mark.deep
 def test_a_kill_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """After two kills, one behind the promotion, models and figures are an undisturbed run's."""
     lines = write_log(tmp_path, revised(1_000)).read_bytes().splitlines(keepends=True)

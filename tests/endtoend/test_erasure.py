@@ -164,6 +164,7 @@ def test_a_message_that_comes_again_behind_its_deletion_keeps_its_text(tmp_path:
         assert [each.get("text") for each in told] == [None, again["text"]]
 
 
+@pytest.mark.deep
 def test_files_of_former_settings_are_erased_too(tmp_path: Path, stream: Stream) -> None:
     """Page, journal and outputs are off by now, and yet nothing in the folder holds what went."""
     state = tmp_path / "state"

@@ -7,6 +7,8 @@ import json
 import stat
 from pathlib import Path
 
+import pytest
+
 from tests.endtoend.correction_clients import ask
 from tests.endtoend.daemon_process import Daemon, write_config
 
@@ -67,6 +69,7 @@ def test_the_umask_opens_no_file_to_others(tmp_path: Path) -> None:
     assert set(found.values()) == {"0o600"}, found
 
 
+@pytest.mark.deep
 def test_files_of_an_older_version_are_closed_to_others(tmp_path: Path) -> None:
     """What others could read is of mode 0600 after a start, and the log says so once a place."""
     config = written(tmp_path)

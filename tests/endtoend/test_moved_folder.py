@@ -33,6 +33,7 @@ def more(folder: Path, name: str) -> None:
         file.writelines(line + b"\n" for line in messages(examples(2 * N))[N:])
 
 
+@pytest.mark.deep
 def test_two_daemons_never_share_a_folder(tmp_path: Path) -> None:
     """The first ends with 73, saved where its folder is now; the second one's files are its own."""
     state, moved = tmp_path / "state", tmp_path / "moved"

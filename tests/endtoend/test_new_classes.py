@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from streamnb.storage import read
 from tests.endtoend.correction_clients import ask
 from tests.endtoend.daemon_process import Daemon, write_config
@@ -100,6 +102,7 @@ def test_labels_of_stream_and_api_add_classes(tmp_path: Path) -> None:
         assert daemon.stop() == 0
 
 
+@pytest.mark.deep
 def test_an_older_checkpoint_brings_its_own_classes(tmp_path: Path) -> None:
     """Those of a damaged newest file are not known: another class may take their place."""
     stream, state = tmp_path / "in.jsonl", tmp_path / "state"
@@ -130,6 +133,7 @@ def test_an_older_checkpoint_brings_its_own_classes(tmp_path: Path) -> None:
         assert daemon.stop() == 0
 
 
+@pytest.mark.deep
 def test_a_kill_between_a_class_and_its_checkpoint_keeps_the_store(tmp_path: Path) -> None:
     """The store lists a class that the checkpoint lacks; the replay brings it again."""
     stream = tmp_path / "in.jsonl"

@@ -61,6 +61,7 @@ def test_predictions_to_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.deep
 def test_predictions_to_a_topic_survive_a_kill(
     broker: Broker, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ def _offsets(path: Path) -> dict[Partition, list[int]]:
 
 @pytest.mark.integration
 @pytest.mark.slow
+@pytest.mark.deep
 def test_a_recorder_that_is_killed_doubles_and_loses_nothing(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

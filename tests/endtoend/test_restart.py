@@ -56,6 +56,7 @@ def test_standard_input_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.deep
 def test_silent_partitions_and_topics_end_too(
     broker: Broker, new_topic: NewTopic, tmp_path: Path
 ) -> None:

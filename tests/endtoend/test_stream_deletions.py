@@ -114,6 +114,7 @@ def test_an_update_takes_the_place_of_its_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.deep
 def test_what_others_delete_of_before_the_beginning_is_not_taken_back(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

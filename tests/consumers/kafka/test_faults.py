@@ -64,6 +64,7 @@ def test_a_killed_broker_costs_nothing(own_broker: Broker, read: Read) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_a_damaged_batch_neither_hangs_nor_vanishes(own_broker: Broker, read: Read) -> None:
     """A partition with a damaged batch waits before it and says so, while the others go on.
 

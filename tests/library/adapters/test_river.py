@@ -37,6 +37,7 @@ CHECKED: dict[str, dict[str, Any]] = {
     "shared": {"features": nb.Numbers(nb.Gaussian(variance="shared")), "classes": [True, False]},
     "decayed": {"decay": nb.HalfLife(examples=50.0), "class_prior": nb.Dirichlet(0.5)},
 }
+CHECKED_DEEP = ("presence", "decayed")
 
 
 def checks_of_all() -> Iterator[Any]:
@@ -45,7 +46,8 @@ def checks_of_all() -> Iterator[Any]:
         model = StreamNB(**parameters)
         assert model._unit_test_skips() == set()
         for i, check in enumerate(checks.yield_checks(model)):
-            yield pytest.param(parameters, check, id=f"{name}-{i}-{check.__name__}")
+            marks = [pytest.mark.deep] if name in CHECKED_DEEP else []
+            yield pytest.param(parameters, check, id=f"{name}-{i}-{check.__name__}", marks=marks)
 
 
 @pytest.mark.parametrize(("parameters", "check"), list(checks_of_all()))
