@@ -6,6 +6,7 @@ import ast
 import base64
 import hashlib
 import importlib.util
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -222,3 +223,19 @@ def test_no_installed_file_was_changed() -> None:
             if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value:
                 changed.append(str(file))
     assert not changed
+
+
+def test_foreign_scripts_are_those_of_their_release() -> None:
+    """Each vendored file is listed with its source, and has the checksum that is written there."""
+    folder = ROOT / "consumers" / "http" / "static" / "vendor"
+    (library,) = json.loads((folder / "vendor.json").read_text(encoding="utf-8"))
+    listed = {each["file"]: each for each in library["files"]}
+    found = {path.name for path in folder.iterdir()} - {"vendor.json"}
+    assert found == set(listed)
+    assert any(name.endswith("LICENSE") for name in listed)
+    for name, each in listed.items():
+        assert f"/{library['version']}/" in each["source"]
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == each["sha256"], name
+    guide = (ROOT / "docs" / "page.md").read_text(encoding="utf-8")
+    assert f"uPlot {library['version']}" in guide
+    assert listed["uPlot.iife.min.js"]["sha256"] in guide

@@ -243,6 +243,8 @@ class Point:
         Messages a second.
     lag : int or None
         Messages unread; None where nobody can know.
+    n : int
+        Examples in the window, so that an interval of the accuracy can be said.
     """
 
     time_ms: int
@@ -251,6 +253,7 @@ class Point:
     calibration_error: float | None
     rate_per_s: float
     lag: int | None
+    n: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,7 +522,7 @@ class Quality:
                 now_s,
                 Point(
                     self._time_ms(), window.accuracy, window.log_loss, window.calibration_error,
-                    rate_per_s, lag,
+                    rate_per_s, lag, window.n,
                 ),
             )  # fmt: skip
         self._report = replace(

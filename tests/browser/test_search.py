@@ -5,15 +5,23 @@ Each test writes tweets with a word of its own into the book that all of them sh
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
+import sqlite3
+import time
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
+from consumers.search.history import STEPS_S, Uncounted, write
 from tests.browser.conftest import Opened
-from tests.browser.file_daemon import Book
+from tests.browser.file_daemon import Book, first_tweets
+from tests.endtoend.daemon_process import Daemon, write_config
 
 
 def query_of(page: Page) -> dict[str, list[str]]:
@@ -292,25 +300,166 @@ def wilson(k: float, n: float) -> tuple[float, float]:
     return ((middle - spread) / (1 + 1.96**2 / n), (middle + spread) / (1 + 1.96**2 / n))
 
 
+# How opaque the chart is at given shares, in the middle of the first step.
+OPACITIES = """shares => {
+    const canvas = document.querySelector('[data-testid=series-chart] canvas');
+    const over = canvas.parentElement.querySelector('.u-over').getBoundingClientRect();
+    const box = canvas.getBoundingClientRect(), scale = canvas.width / box.width;
+    const x = Math.round((over.left + 3 - box.left) * scale);
+    const {data} = canvas.getContext('2d').getImageData(x, 0, 1, canvas.height);
+    const y = share => over.top - box.top + over.height * (1 - share) / 1.42;
+    return shares.map(share => data[4 * Math.round(y(share) * scale) + 3]);
+}"""
+
+
 def test_shares_of_few_over_time(book: Book, open_page: Callable[..., Opened]) -> None:
     """In the chart each share has its interval, and the last step is drawn as unfinished."""
     book.write(*[f"the kodkod is great, number {i}" for i in range(24)])
     book.write(*[f"the kodkod is awful, number {i}" for i in range(12)], label=0)
     book.until_found("kodkod", 36)
     page, _ = open_page(f"{book.address}/?q=kodkod")
-    interval = page.get_by_test_id("series-interval")
-    expect(interval).to_have_attribute("d", re.compile("^M"))
+    chart = page.get_by_test_id("series-chart")
+    expect(chart).to_have_attribute("aria-label", re.compile("^Share over time. From "))
     first = next(
         p
         for p in book.json("/v1/summary?q=kodkod")["series"]["points"]
         if any(p["counts"].values())
     )
-    low, high = wilson(first["counts"]["negative"], sum(first["counts"].values()))
-    corners = re.findall(r"([\d.]+) ([\d.]+)", interval.get_attribute("d") or "")
-    assert corners[0][0] == corners[-1][0] == "0.0"
-    assert float(corners[0][1]) == pytest.approx(120 * (1 - high), abs=0.06)
-    assert float(corners[-1][1]) == pytest.approx(120 * (1 - low), abs=0.06)
-    unfinished = page.get_by_test_id("series-unfinished")
-    x, width = (float(unfinished.get_attribute(name) or 0) for name in ("x", "width"))
-    assert width > 0
-    assert x + width == pytest.approx(400, abs=0.11)
+    k, n = first["counts"]["negative"], sum(first["counts"].values())
+    low, high = wilson(k, n)
+    page.get_by_test_id("series-numbers").click()
+    row = page.get_by_test_id("series-table").locator("tbody tr").first.locator("td")
+    expect(row.first).to_have_text(str(n))
+    half, is_even = 50 * (high - low), abs((high + low) / 2 - k / n) <= 0.006
+    wanted = f"± {half:.0f}" if is_even else f"({100 * low:.0f}–{100 * high:.0f})"
+    expect(row.nth(1)).to_have_text(f"{k / n:.0%} {wanted}")
+    expect(page.get_by_test_id("series-table").locator("tbody th").last).to_contain_text(
+        "unfinished"
+    )
+    # Between a line and an end of its interval, and beside both; grid lines lie at whole quarters.
+    tries = [low + part * (k / n - low) for part in (0.2, 0.4, 0.6, 0.8)]
+    inside = max(tries, key=lambda share: abs((4 * share + 0.5) % 1 - 0.5))
+    outside = min(low, wilson(n - k, n)[0]) / 2
+    assert page.evaluate(OPACITIES, [inside, outside]) == [pytest.approx(51, abs=2), 0]
+    veil, over = (
+        chart.locator(where).bounding_box()
+        for where in ("[data-testid=series-unfinished]", ".u-over")
+    )
+    assert veil is not None
+    assert over is not None
+    assert veil["width"] > 0
+    assert veil["x"] + veil["width"] == pytest.approx(over["x"] + over["width"], abs=0.6)
+
+
+def span_of(page: Page) -> list[int]:
+    """Return the time that a chart was zoomed to, as the address has it."""
+    page.wait_for_url(re.compile(r"range=\d+-\d+"))
+    return [int(end) for end in query_of(page)["range"][0].split("-")]
+
+
+def test_a_time_is_chosen(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A time is chosen from a list, dragged over or zoomed to; it stands in the address."""
+    page, _ = open_page(f"{book.address}/?q=coffee")
+    when, chart = page.get_by_test_id("series-when"), page.get_by_test_id("series-chart")
+    choice = page.get_by_test_id("series-range")
+    expect(when).to_contain_text(re.compile(r"in \d+ sec"))
+    choice.select_option("6h")
+    expect(when).to_contain_text("in 10 min")
+    assert query_of(page) == {"q": ["coffee"], "range": ["6h"]}
+    expect(page.get_by_test_id("series-source")).to_contain_text("Stored matches go back to")
+    page.reload()
+    expect(choice).to_have_value("6h")
+    choice.select_option("15m")
+    expect(when).to_contain_text("in 30 sec")
+    area = chart.locator(".u-over").bounding_box()
+    assert area is not None
+    page.mouse.move(area["x"] + area["width"] * 0.5, area["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(area["x"] + area["width"] * 0.7, area["y"] + 20, steps=4)
+    page.mouse.up()
+    begin_ms, end_ms = span_of(page)
+    assert end_ms - begin_ms == pytest.approx(0.2 * 900_000, rel=0.1)
+    expect(when).to_contain_text("in 5 sec")
+    expect(choice).to_have_value("chosen")
+    page.get_by_test_id("series-in").click()
+    expect(when).to_contain_text("in 2 sec")
+    inner_ms = span_of(page)
+    assert begin_ms < inner_ms[0] < inner_ms[1] < end_ms
+    page.get_by_test_id("series-out").click()
+    expect(when).to_contain_text("in 5 sec")
+    for _ in range(3):
+        page.go_back()
+    expect(choice).to_have_value("15m")
+    chart.locator(".u-over").dblclick()
+    expect(choice).to_have_value("")
+    assert query_of(page) == {"q": ["coffee"]}
+    page.goto(f"{book.address}/?q=coffee&range=1-900001")
+    expect(page.get_by_test_id("series")).to_contain_text("No messages in this time.")
+    expect(chart).to_be_hidden()
+
+
+def test_the_crosshair(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Pointer and keys tell the values of a step, in the page and to who hears it."""
+    page, _ = open_page(f"{book.address}/?q=monday&range=15m")
+    when, chart = page.get_by_test_id("series-when"), page.get_by_test_id("series-chart")
+    expect(when).to_contain_text("in 30 sec")
+    newest = when.inner_text()
+    chart.focus()
+    page.keyboard.press("Home")
+    expect(when).not_to_have_text(newest)
+    first = when.inner_text()
+    expect(chart).to_have_attribute("aria-valuenow", "0")
+    expect(chart).to_have_attribute("aria-valuetext", re.compile(f"^{re.escape(first)}.*positive"))
+    expect(page.get_by_test_id("series-value")).to_have_text([re.compile(r"^\d+%|–")] * 2)
+    page.keyboard.press("ArrowRight")
+    expect(chart).to_have_attribute("aria-valuenow", "1")
+    page.keyboard.press("Escape")
+    expect(when).to_have_text(newest)
+    area = chart.locator(".u-over").bounding_box()
+    assert area is not None
+    page.mouse.move(area["x"] + area["width"] / 2, area["y"] + 20)
+    expect(when).not_to_have_text(newest)
+    assert when.inner_text() != first
+
+
+def test_a_chart_has_the_colours_of_the_theme(book: Book, open_page: Callable[..., Opened]) -> None:
+    """The other theme repaints it, and the first one brings its colours back."""
+    page, _ = open_page(f"{book.address}/?q=coffee")
+    expect(page.get_by_test_id("series-chart")).to_be_visible()
+    drawn = "document.querySelector('[data-testid=series-chart] canvas').toDataURL()"
+    before = page.evaluate(f"() => {drawn}")
+    page.get_by_test_id("theme-toggle").click()
+    page.wait_for_function(f"before => {drawn} !== before", arg=before)
+    page.get_by_test_id("theme-toggle").click()
+    page.wait_for_function(f"before => {drawn} === before", arg=before)
+
+
+def test_history_reaches_further_back(
+    browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
+) -> None:
+    """Of a time before the stored messages came all that were counted then are shown."""
+    assert browser.is_connected()
+    sections = {"source": f"file:{tmp_path / 'tweets.jsonl'}"}
+    (tmp_path / "tweets.jsonl").write_text("".join(itertools.islice(first_tweets(), 200)))
+    config = write_config(tmp_path / "config.yaml", **sections)
+    with Daemon(config) as daemon:
+        Book(daemon, tmp_path / "tweets.jsonl").until_found("", 200)
+        assert daemon.stop() == 0
+    (file,) = tmp_path.rglob("recent.db")
+    days = range(1, 6)
+    with contextlib.closing(sqlite3.connect(file)) as db, db:
+        now_s = int(time.time())
+        minutes = {(now_s - day * 86_400) // 60 * 60: np.array([30, 10 * day]) for day in days}
+        steps = dict.fromkeys(STEPS_S.values(), 10_000)
+        write(db, Uncounted(by_minute=minutes), lambda _: 0, steps)
+    with Daemon(config) as daemon:
+        page, _ = open_page(f"{daemon.address}/?range=7d")
+        expect(page.get_by_test_id("series-source")).to_contain_text("by when they came")
+        page.get_by_test_id("series-numbers").click()
+        cells = page.get_by_test_id("series-table").locator("tbody td:nth-child(2)")
+        expect(cells.first).to_have_text("80")
+        assert cells.all_inner_texts()[:5] == [f"{30 + 10 * day}" for day in reversed(days)]
+        page.get_by_test_id("series-range").select_option("all")
+        expect(cells.first).to_have_text("80")
+        page.goto("about:blank")
+        assert daemon.stop() == 0

@@ -42,6 +42,13 @@ def test_the_model(book: Book, open_page: Callable[..., Opened]) -> None:
         expect(page.get_by_test_id("confusion")).to_contain_text(f"{count:,}")
     expect(page.get_by_test_id("calibration")).to_be_visible()
     expect(page.get_by_test_id("history")).to_be_visible()
+    line = page.get_by_test_id("history-line").first
+    expect(line).to_have_attribute("aria-label", re.compile(r"^Accuracy: \d.*% to .*% since "))
+    line.focus()
+    page.keyboard.press("Home")
+    interval = re.compile(r": [\d.]+% \([\d.]+%–[\d.]+%\)$")
+    expect(line).to_have_attribute("aria-valuetext", interval)
+    expect(page.locator("[data-line=accuracy] .note")).to_have_text(interval)
     for trend in ("rising", "falling"):
         expect(page.get_by_test_id(trend)).not_to_be_empty()
     expect(page.get_by_test_id("model-problem")).to_be_hidden()

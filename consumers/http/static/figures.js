@@ -34,12 +34,13 @@ function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
   return `Sample: ${percent(share, +(share < 0.095))} of the stream is kept${rates}.`;
 }
 
-export function makeFigures() {
+/** Return the figures; `onRange(range)` hears which time the chart should show. */
+export function makeFigures(onRange) {
   const ring = makeRing();
   ring.dataset.testid = "ring";
   const shareBars = makeBars("share-row", "share", "raw-share");
   const countBars = makeBars("count-row", "count");
-  const drawSeries = makeSeries();
+  const series = makeSeries(onRange);
   $("percent").append(shareBars);
   let last = null;
 
@@ -64,7 +65,7 @@ export function makeFigures() {
   }
 
   on($("raw"), "change", () => last && drawPercent());
-  return (summary) => {
+  function draw(summary) {
     last = summary;
     drawPercent();
     const { counts } = summary;
@@ -73,7 +74,9 @@ export function makeFigures() {
     if (!countBars.isConnected) $("counts").replaceChildren(countBars);
     countBars.update(labels, (label) => ({ share: counts[label] / most, words: count(counts[label]) }));
     text($("count-note"), countNote(summary));
-    drawSeries(labels, summary.series, summary.enough);
+    series.draw(summary);
     say($("sample-note"), sampleNote(summary.sample));
-  };
+  }
+
+  return { draw, show: series.show };
 }

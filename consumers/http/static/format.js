@@ -49,6 +49,15 @@ const time = (options) => new Intl.DateTimeFormat(locales, options).format;
 export const clock = time({ timeStyle: "medium" });
 export const fullTime = time({ dateStyle: "full", timeStyle: "medium" });
 const date = time({ dateStyle: "medium", timeStyle: "short" });
+const day = time({ dateStyle: "medium" });
+export const hourAndMinute = time({ timeStyle: "short" });
+export const dayAndMonth = time({ day: "numeric", month: "short" });
+
+/** Return when a step of a length begins: the time of today, or the day as well, or the day alone. */
+export function moment(timeMs, stepMs = 0) {
+  if (stepMs >= 86_400_000) return day(timeMs);
+  return (day(timeMs) === day(Date.now()) ? clock : date)(timeMs);
+}
 
 const agoFormat = new Intl.RelativeTimeFormat(locales, { numeric: "auto", style: "short" });
 const UNITS = [
@@ -65,7 +74,7 @@ export function ago(timeMs, nowMs) {
 }
 
 export function span(seconds) {
-  const [unit, size] = seconds < 90 ? ["second", 1] : seconds < 5400 ? ["minute", 60] : ["hour", 3600];
+  const [unit, size] = seconds < 90 ? ["second", 1] : seconds < 5400 ? ["minute", 60] : seconds < 129_600 ? ["hour", 3600] : ["day", 86_400];
   return write(seconds / size, { style: "unit", unit, maximumFractionDigits: seconds / size < 10 ? 1 : 0 });
 }
 

@@ -64,7 +64,7 @@ function show(isTyping = false) {
     attr($(`tab-${view}`), "aria-current", view === route.view ? "page" : null);
   }
   const query = { q: route.q, lang: route.lang };
-  if (route.view === "search") search.show(query, isTyping);
+  if (route.view === "search") search.show(query, isTyping, route.range);
   else document.title = `${$(`tab-${route.view}`).textContent} · ${names.title}`;
   if (hasRecent) stream.watch([query, ...savedSearches()]);
   showModel(route.view === "model");
@@ -92,10 +92,14 @@ function build({ version, names: given, source, classes, languages, corrections,
   setCorrections(corrections);
   say($("corrections-off"), corrections.enabled ? null : corrections.reason);
   const onQuery = (query, isTyping) => {
-    write({ view: "search", ...query }, isTyping);
+    write({ view: "search", range: read().range, ...query }, isTyping);
     show(isTyping);
   };
-  search = makeSearch(onQuery, onSaved);
+  const onRange = (range) => {
+    write({ ...read(), range });
+    show(true); // what stands in the box stays
+  };
+  search = makeSearch(onQuery, onSaved, onRange);
   search.languages(languages);
   showModel = makeModel();
   showTryIt = makeTryIt((words) => write({ view: "try", text: words }, true));

@@ -1,28 +1,56 @@
 /** What the model's view draws: lines over time, calibration, classes, confusion, words. */
 
 import { bar, look, named } from "./classes.js";
+import { bandOf, ink, makeChart, within } from "./chart.js";
 import { attr, el, part, svg, text } from "./dom.js";
-import { clock, count, decimal, fine, percent, short, signed } from "./format.js";
+import { clock, count, decimal, fine, moment, percent, short, signed } from "./format.js";
 
-// As in the viewBox of the charts, in index.html.
-const WIDTH = 240;
-const HEIGHT = 60;
+const charts = new Map();
 
-export function drawLine(place, history, format) {
-  const points = history.map((point) => [point.time_ms, point[place.dataset.line]]).filter(([, value]) => Number.isFinite(value));
-  if (points.length < 2) return;
-  const values = points.map(([, value]) => value);
-  const [low, high] = [Math.min(...values), Math.max(...values)];
-  const [first, last] = [points[0][0], points.at(-1)[0]];
-  const at = ([timeMs, value]) => {
-    const y = high > low ? (value - low) / (high - low) : 0.5;
-    return `${(((timeMs - first) / (last - first || 1)) * WIDTH).toFixed(1)} ${(HEIGHT - 4 - y * (HEIGHT - 8)).toFixed(1)}`;
+function makeLine(place, name, format) {
+  const [node, note] = [part(place, "plot"), part(place, "note")];
+  node.hidden = false;
+  const own = { scale: "y", points: { show: false } };
+  const end = { ...own, width: 0 };
+  let points = [];
+  let range = "";
+
+  function read(at) {
+    const point = points[at] ?? points.at(-1);
+    const ends = name === "accuracy" && point.n ? within(point.accuracy * point.n, point.n) : null;
+    const words = `${moment(point.time_ms)}: ${format(point[name])}${ends ? ` (${percent(ends.low, 1)}–${percent(ends.high, 1)})` : ""}`;
+    attr(node, "aria-valuenow", at ?? points.length - 1);
+    attr(node, "aria-valuetext", words);
+    text(note, at === null ? range : words);
+  }
+
+  const drawn = makeChart(node, {
+    series: [{ ...own, width: 1.6, stroke: () => ink("var(--ink)") }, end, end],
+    bands: [bandOf(2, "var(--ink)")],
+    scales: {},
+    axes: [{ scale: "y", size: 50, space: 28, values: (chart, ticks) => ticks.map((tick) => format(tick)) }],
+    onPoint: (at) => points.length && read(at),
+  });
+
+  return (next) => {
+    points = next;
+    const values = points.map((point) => point[name]);
+    range = `${format(Math.min(...values))} to ${format(Math.max(...values))} since ${clock(points[0].time_ms)}`;
+    const ends = points.map(({ accuracy, n }) => (name === "accuracy" && n ? within(accuracy * n, n) : { high: null, low: null }));
+    drawn.update([points.map((point) => point.time_ms), values, ends.map(({ high }) => high), ends.map(({ low }) => low)]);
+    attr(node, "aria-label", `${part(place, "name").textContent}: ${range}`);
+    text(part(place, "big"), format(values.at(-1)));
+    read(drawn.chart.cursor.left < 0 ? null : drawn.chart.cursor.idx);
   };
-  const range = `${format(low)} to ${format(high)} since ${clock(first)}`;
-  text(part(place, "big"), format(values.at(-1)));
-  attr(part(place, "stroke"), "d", `M${points.map(at).join("L")}`);
-  attr(place.querySelector("svg"), "aria-label", range);
-  text(part(place, "note"), range);
+}
+
+/** Draw a figure over time; the share of right predictions with its interval. */
+export function drawLine(place, history, format) {
+  const name = place.dataset.line;
+  const points = history.filter((point) => Number.isFinite(point[name]));
+  if (points.length < 2) return;
+  if (!charts.has(place)) charts.set(place, makeLine(place, name, format));
+  charts.get(place)(points);
 }
 
 export function drawCalibration(chart, bins) {
@@ -37,10 +65,15 @@ export function drawCalibration(chart, bins) {
       svg("title", `predicted ${fine(said)}, right ${fine(accuracy)} of ${count(n)}`),
     ),
   );
+  const whiskers = filled.map(({ n, mean_probability: said, accuracy }) => {
+    const { low, high } = within(accuracy * n, n);
+    return `M${x(said)} ${y(low)}V${y(high)}`;
+  });
   const corners = filled.map((bin) => `${x(bin.mean_probability)} ${y(bin.accuracy)}`);
   const words = filled.map((bin) => `predicted ${percent(bin.mean_probability)}, right ${percent(bin.accuracy)}`);
   attr(part(chart, "stroke"), "d", corners.length ? `M${corners.join("L")}` : "");
   part(chart, "dots").replaceChildren(...dots);
+  attr(part(chart, "whiskers"), "d", whiskers.join(""));
   attr(chart, "aria-label", `Calibration: ${words.join("; ") || "no labelled messages yet"}.`);
 }
 

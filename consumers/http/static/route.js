@@ -8,11 +8,12 @@ export function read() {
   const said = new URLSearchParams(location.search);
   const text = (name) => said.get(name) ?? "";
   const view = VIEWS.includes(text("view")) ? text("view") : "search";
-  return { view, q: text("q").trim(), lang: text("lang"), text: text("text") };
+  const range = /^(15m|6h|7d|all|\d{1,15}-\d{1,15})$/.test(text("range")) ? text("range") : "";
+  return { view, q: text("q").trim(), lang: text("lang"), range, text: text("text") };
 }
 
-export function address({ view, q, lang, text }) {
-  if (view === "search") return `/${queryOf({ q, lang })}`;
+export function address({ view, q, lang, range, text }) {
+  if (view === "search") return `/${queryOf({ q, lang, range })}`;
   return `/${queryOf({ view, text })}`;
 }
 

@@ -20,11 +20,11 @@ function asYouType(typed) {
   return [...last[1]].length === 1 ? typed.slice(0, last.index).trim() : `${typed.trim()}*`;
 }
 
-/** Return the view; `onQuery({q, lang}, isTyping)` hears what the reader asks. */
-export function makeSearch(onQuery, onSaved) {
+/** Return the view; `onQuery({q, lang}, isTyping)` hears what the reader asks, `onRange(range)` of which time. */
+export function makeSearch(onQuery, onSaved, onRange) {
   const box = $("q");
   const lang = $("lang");
-  const drawFigures = makeFigures();
+  const figures = makeFigures(onRange);
   const list = makeList((id) => {
     announce(`The ${names.message} is deleted.`);
     change({ id, removed: true });
@@ -41,7 +41,7 @@ export function makeSearch(onQuery, onSaved) {
   }
 
   const draw = coalesced(() => {
-    drawFigures(summary);
+    figures.draw(summary);
     isBusy(false);
   });
   const typed = debounced(
@@ -107,7 +107,7 @@ export function makeSearch(onQuery, onSaved) {
     change,
     tick: list.tick,
     languages: (codes) => lang.append(...codes.map((code) => el("option", { value: code }, language(code)))),
-    show(next, isTyping) {
+    show(next, isTyping, range) {
       if (!isTyping) {
         typed.stop();
         if (box.value.trim() !== next.q) box.value = next.q;
@@ -116,6 +116,7 @@ export function makeSearch(onQuery, onSaved) {
       if (lang.value !== next.lang) lang.append(el("option", { value: next.lang, selected: "" }, language(next.lang)));
       document.title = next.q ? `${next.q} · ${names.title}` : names.title;
       showSaveButton(next);
+      figures.show(next, range);
       if (query.q === next.q && query.lang === next.lang) return;
       query = next;
       isFresh = true;

@@ -140,7 +140,7 @@ def test_what_is_said_is_whole(counts: list[int]) -> None:
 
 def point(time_ms: int) -> Point:
     """Return a point of a time."""
-    return Point(time_ms, 0.5, 0.7, 0.1, 10.0, None)
+    return Point(time_ms, 0.5, 0.7, 0.1, 10.0, None, 40)
 
 
 @given(n=st.integers(0, 400), halves=st.integers(1, 6))
@@ -275,7 +275,7 @@ def test_history_has_a_point_each_ten_seconds() -> None:
         room.update()
     history = room.quality.report().history
     assert [each.time_ms for each in history] == [11_000, 21_000, 31_000]
-    assert {each.accuracy for each in history} == {0.8}
+    assert {(each.accuracy, each.n) for each in history} == {(0.8, np.sum(CONFUSION))}
     assert {(each.rate_per_s, each.lag) for each in history} == {(100.0, 7)}
 
 
@@ -317,7 +317,7 @@ def test_the_report_becomes_json_under_the_names_of_the_api() -> None:
     assert set(read["prequential"]) == {"n", "accuracy", "log_loss", "window"}
     assert set(read["calibration"][0]) == {"low", "high", "n", "mean_probability", "accuracy"}
     assert set(read["history"][0]) == {
-        "time_ms", "accuracy", "log_loss", "calibration_error", "rate_per_s", "lag",
+        "time_ms", "accuracy", "log_loss", "calibration_error", "rate_per_s", "lag", "n",
     }  # fmt: skip
     assert [each["word"] for each in read["rising"]] == ["storm"]
     assert set(read["rising"][0]) == {"word", "before", "now", "ratio"}

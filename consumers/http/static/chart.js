@@ -1,0 +1,159 @@
+/** Charts over time, drawn by uPlot: axes with units, a crosshair that keys move too, and the theme's colours. */
+
+import { attr, el, on } from "./dom.js";
+import { clock, dayAndMonth, hourAndMinute } from "./format.js";
+
+const { uPlot } = globalThis; // vendor/uPlot.iife.min.js runs before any module
+const DAY_MS = 86_400_000;
+const DRAG_PX_MIN = 6; // less is a click
+
+const Z = 1.96; // of 95%
+
+/** Return Wilson's interval of a share, k of n: it holds for few, too. */
+export function within(k, n) {
+  const [middle, half] = [(k + (Z * Z) / 2) / (n + Z * Z), (Z * Math.sqrt((k * (n - k)) / n + (Z * Z) / 4)) / (n + Z * Z)];
+  return { share: k / n, low: middle - half, high: middle + half };
+}
+
+const charts = new Set();
+const probe = document.body.appendChild(el("i", { hidden: "" }));
+const inks = new Map();
+
+/** Return a colour of the theme as a canvas takes it, which knows no variables. */
+export function ink(colour, opacity = 1) {
+  if (!inks.has(colour)) {
+    probe.style.color = colour;
+    inks.set(colour, getComputedStyle(probe).color);
+  }
+  return inks.get(colour).replace(")", `, ${opacity})`);
+}
+
+/** Return the band between two columns side by side, the upper ends and the lower ones. */
+export const bandOf = (column, colour) => ({ series: [column, column + 1], fill: () => ink(colour, 0.2) });
+
+function repaint() {
+  inks.clear();
+  for (const chart of charts) chart.redraw(false);
+}
+
+new MutationObserver(repaint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+on(matchMedia("(forced-colors: active)"), "change", repaint);
+
+/** Write the ticks of a time axis: the day stands where it begins, if there are several. */
+function timeTicks(chart, ticks, axis, space, stepMs) {
+  if (stepMs >= DAY_MS) return ticks.map(dayAndMonth);
+  const write = stepMs < 60_000 ? clock : hourAndMinute;
+  const { min, max } = chart.scales.x;
+  if (dayAndMonth(min) === dayAndMonth(max)) return ticks.map(write);
+  const isNewDay = (tick, i) => i === 0 || dayAndMonth(tick) !== dayAndMonth(ticks[i - 1]);
+  return ticks.map((tick, i) => write(tick) + (isNewDay(tick, i) ? `\n${dayAndMonth(tick)}` : ""));
+}
+
+const lines = () => ink("var(--rule)");
+
+/** Return what all axes have in common, and their own options. */
+const axis = (own) => ({
+  stroke: () => ink("var(--muted)"),
+  grid: { stroke: lines, width: 1 },
+  ticks: { show: false },
+  gap: 6,
+  ...own,
+});
+
+const timeAxis = () =>
+  axis({
+    space: 72,
+    size: (chart, ticks) => (ticks?.some((tick) => tick.includes("\n")) ? 40 : 24),
+    grid: { show: false },
+    ticks: { stroke: lines, size: 4 },
+    values: timeTicks,
+  });
+
+/**
+ * Return a chart that fills `node`.
+ *
+ * `onPoint(index)` hears which column of the data the crosshair is at, or null; `onSpan(from, to)` which time
+ * was dragged over, and `onSpan()` a double click. With `isStepped` a value holds until the next one.
+ */
+export function makeChart(node, { series, bands, scales, axes, isStepped, onPoint, onSpan, onDraw }) {
+  let at = null;
+
+  function pointed(chart) {
+    const { left, idx } = chart.cursor;
+    at = left < 0 || idx === null || idx === undefined ? null : idx;
+    if (at !== null && isStepped) {
+      if (chart.data[0][at] > chart.posToVal(left, "x")) at -= 1;
+      at = Math.min(Math.max(at, 0), chart.data[0].length - 2); // the last one ends the last step
+    }
+    onPoint(at);
+  }
+
+  function selected(chart) {
+    const { left, width } = chart.select;
+    if (!onSpan || width < DRAG_PX_MIN) return;
+    chart.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    onSpan(chart.posToVal(left, "x"), chart.posToVal(left + width, "x"));
+  }
+
+  const font = `11px ${getComputedStyle(node).fontFamily}`;
+  const chart = new uPlot(
+    {
+      width: node.clientWidth || 300,
+      height: node.clientHeight || 100,
+      ms: 1,
+      legend: { show: false },
+      padding: [6, null, 0, null],
+      cursor: {
+        y: false,
+        points: { show: false },
+        drag: { x: Boolean(onSpan), y: false, setScale: false, dist: DRAG_PX_MIN },
+        bind: { dblclick: () => () => onSpan?.() },
+      },
+      scales,
+      series: [{}, ...series],
+      bands,
+      axes: [timeAxis(), ...axes.map(axis)].map((own) => ({ font, labelFont: font, ...own })),
+      hooks: { setCursor: [pointed], setSelect: [selected], draw: [onDraw ?? (() => {})] },
+    },
+    null,
+    node,
+  );
+  charts.add(chart);
+  const size = new ResizeObserver(() => {
+    if (node.clientWidth) chart.setSize({ width: node.clientWidth, height: node.clientHeight });
+  });
+  size.observe(node);
+
+  const place = (index) => {
+    const [xs] = chart.data;
+    const middle = isStepped ? (xs[index] + xs[index + 1]) / 2 : xs[index];
+    chart.setCursor({ left: chart.valToPos(middle, "x"), top: 0 });
+  };
+
+  /** Move the crosshair by keys; without data there is none. */
+  function key(event) {
+    const last = chart.data[0].length - (isStepped ? 2 : 1);
+    const next = { ArrowLeft: (at ?? last + 1) - 1, ArrowRight: (at ?? -1) + 1, Home: 0, End: last }[event.key];
+    if (event.key === "Escape") chart.setCursor({ left: -10, top: -10 });
+    if (next === undefined || last < 0) return;
+    event.preventDefault();
+    place(Math.min(Math.max(next, 0), last));
+  }
+  on(node, "keydown", key);
+
+  return {
+    chart,
+    destroy() {
+      size.disconnect();
+      node.removeEventListener("keydown", key);
+      charts.delete(chart);
+      chart.destroy();
+    },
+    /** Draw columns of data, unless somebody is dragging over what is there. */
+    update(data) {
+      if (chart.select.width > 0) return;
+      chart.setData(data);
+      attr(node, "aria-valuemax", Math.max(0, data[0].length - (isStepped ? 2 : 1)));
+    },
+  };
+}
