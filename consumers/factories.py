@@ -410,7 +410,10 @@ def build_memory(
     n, keep = settings.learned.messages_max, settings.checkpoint.keep
     if not n:
         return None
-    memory = LearnedMemory(checkpoint.own_folder, learned_kinds(settings), n, keep)
+    memory = LearnedMemory(
+        checkpoint.own_folder, learned_kinds(settings), n, keep,
+        accounts=settings.message.deletes_accounts,
+    )  # fmt: skip
     stack.callback(memory.close)
     return memory
 
@@ -495,6 +498,7 @@ def build_erasure(
         OtherPlaces(unused, [] if source is None else [source], elsewhere, journal_unread=unread),
         checkpoint.is_moved,
         learned=learned,
+        accounts=settings.message.deletes_accounts,
     )
     stack.callback(erasure.close)
     return erasure

@@ -23,6 +23,8 @@ from streamnb.kernels.layout import Texts
 
 Column = TextColumn | NDArray[np.float64]
 
+ACCOUNT_MARK = "~"  # behind the first part of an id and its `/`: all ids that begin so
+
 # The field of numbers that says how many examples a message counts as, beside those that the model
 # reads; where it is missing that is 1.
 WEIGHT = "message.weight"
@@ -319,6 +321,8 @@ class Messages:
         Messages with emoticons of more than one class: they are predicted, never learned.
     n_superseded : int
         Messages left out because the stream had deleted or updated them before they came.
+    n_added : int
+        Rows beside those of the messages: deletions that the one of an account stands for.
     """
 
     raw: RawColumns
@@ -334,6 +338,7 @@ class Messages:
     ignored: dict[str, int] = field(default_factory=dict)
     n_ambiguous: int = 0
     n_superseded: int = 0
+    n_added: int = 0
 
     def __len__(self) -> int:
         return len(self.at)
@@ -352,7 +357,7 @@ class Messages:
     def offsets(self) -> NDArray[np.int64]:
         """Each message's offset, shape (n,), int64, increasing."""
         whole = self.raw.offsets
-        return whole if len(self.at) == len(whole) else whole[self.at]
+        return whole if len(self.at) == len(whole) and not self.n_added else whole[self.at]
 
     @property
     def to_learn(self) -> NDArray[np.int64]:
@@ -442,6 +447,27 @@ def take_texts(texts: Texts, at: NDArray[np.int64]) -> TextColumn:
     if len(at) == len(texts.starts):
         return TextColumn(texts)
     return TextColumn(Texts(texts.data, texts.starts[at], texts.ends[at]))
+
+
+def account_prefixes(ids: Texts) -> Texts:
+    """Return of each id of several parts the first with its `/`: that of its account.
+
+    It is empty where there is no id, or one without a `/`.
+    """
+    slashes = np.append(np.flatnonzero(ids.data == ord("/")), len(ids.data))
+    first = slashes[np.searchsorted(slashes, ids.starts)]
+    return Texts(ids.data, ids.starts, np.where(first < ids.ends, first + 1, ids.starts))
+
+
+def account_of(name: str) -> str | None:
+    """Return how a deletion of its account names an id of several parts; see `account_id`."""
+    first, slash, _ = name.partition("/")
+    return f"{first}/{ACCOUNT_MARK}" if slash else None
+
+
+def names_account(name: str) -> bool:
+    """Return whether an id of several parts is that of an account's deletion."""
+    return name.endswith(f"/{ACCOUNT_MARK}")
 
 
 def rows_of(column: Column, rows: NDArray[np.int64]) -> Column:

@@ -41,6 +41,7 @@ from consumers.factories import (
 )
 from consumers.features import build_model, columns_of, learned_kinds, read_alike, without_hybrid
 from consumers.messages import (
+    ACCOUNT_MARK,
     OPERATIONS,
     Column,
     KnownClasses,
@@ -137,6 +138,11 @@ class _IdLog:
         self.is_known = True
         return True
 
+    def end(self) -> None:
+        """Take back all that lives: the account was deleted."""
+        self.n_taken_back += len(self.living)
+        self.living.clear()
+
     def correct(self, said: Correction, fields: Fields, chosen: bool) -> None:
         """Go on with what a person said of the message at that offset, whose fields these are."""
         at = said.offset
@@ -171,8 +177,10 @@ class Replay:
         self._takes_back = settings.learned.messages_max > 0
         self._kinds: dict[str, Kind] = learned_kinds(settings)
         self._targets = targets
-        self._named: set[tuple[Partition, bytes]] = set()
+        self._has_accounts = settings.message.deletes_accounts and self._takes_back
+        self._named: set[tuple[Partition, bytes]] = set()  # also accounts, by what ids begin with
         self._logs: dict[tuple[Partition, bytes], _IdLog] = defaultdict(_IdLog)
+        self._by_account: dict[tuple[Partition, bytes], dict[bytes, _IdLog]] = defaultdict(dict)
         self._said: dict[tuple[Partition, int], list[Correction]] = defaultdict(list)
         self._own: dict[str, Correction] = {}  # examples that came by themselves, by id
         for each in corrections:
@@ -190,7 +198,7 @@ class Replay:
         else:
             is_nameless = said.id == place_name(place, said.offset)
             name = _nameless(said.offset) if is_nameless else said.id.removeprefix(ID_MARK).encode()
-            own_log = self._logs[place, name]
+            own_log = self._log_of(place, name)
             if said.was is None or said.offset in own_log.living:
                 self._named.add((place, name))
                 own_log.correct(said, self._fields_of(said.example), self._choice is None)
@@ -201,6 +209,9 @@ class Replay:
         if self._takes_back:
             names = _names(messages, np.union1d(messages.updated, messages.deleted))
             self._named.update((messages.partition, name) for name in names if name is not None)
+            if self._has_accounts:
+                ended = [name[:-1] for name in names if name and name.endswith(_ACCOUNT_END)]
+                self._named.update((messages.partition, name) for name in ended)
 
     def learn(self, messages: Messages) -> None:
         """Learn what nothing takes back, and keep the rest by their ids."""
@@ -211,7 +222,9 @@ class Replay:
         is_kept = np.zeros(len(messages), np.bool_)
         if self._named or self._said:
             is_kept[:] = [
-                (place, name) in self._named or (place, offset) in self._said
+                (place, name) in self._named
+                or (place, offset) in self._said
+                or (self._has_accounts and (place, _account_of(name)) in self._named)
                 for name, offset in zip(names, offsets, strict=True)
             ]
         self.counts["messages"] += len(messages.raw)
@@ -221,8 +234,19 @@ class Replay:
         self._teach(place, columns, Codes(messages.labels[rows], messages.classes))
         for row in np.flatnonzero(is_kept).tolist():
             name = names[row]
+            if self._has_accounts and name is not None and name.endswith(_ACCOUNT_END):
+                for own_log in self._by_account[place, _account_of(name)].values():
+                    own_log.end()
+                continue
             name = _nameless(offsets[row]) if name is None else name
-            self._keep(messages, row, self._logs[place, name])
+            self._keep(messages, row, self._log_of(place, name))
+
+    def _log_of(self, place: Partition, name: bytes) -> _IdLog:
+        """Return what the messages of an id teach, and have its account find it."""
+        own_log = self._logs[place, name]
+        if self._has_accounts:
+            self._by_account[place, _account_of(name)][name] = own_log
+        return own_log
 
     def _chosen(self, messages: Messages, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         if self._choice is None:
@@ -282,6 +306,15 @@ class Replay:
 
     def _column(self, name: str, values: list[Any]) -> Any:
         return np.array(values, np.float64) if self._kinds[name] in {"numbers", "flags"} else values
+
+
+_ACCOUNT_END = f"/{ACCOUNT_MARK}".encode()
+
+
+def _account_of(name: bytes | None) -> bytes:
+    """Return what all ids of an id's account begin with, or nothing."""
+    first, slash, _ = (name or b"").partition(b"/")
+    return first + slash if slash else b""
 
 
 def _nameless(offset: int) -> bytes:

@@ -107,7 +107,7 @@ Values = Annotated[
 ]
 Conditions = dict[FieldPath, Values]
 Retweets = Literal["keep", "drop", "fold"]
-OperationName = Literal["create", "update", "delete"]
+OperationName = Literal["create", "update", "delete", "delete_account"]
 
 
 def _own_operations() -> dict[str, OperationName]:
@@ -116,6 +116,11 @@ def _own_operations() -> dict[str, OperationName]:
 
 _POSTS = "app.bsky.feed.post"
 _EVENT = "network.bsky.jetstream.subscribeEvents#"
+# Of the states of an account that is not active these two are meant to last. One that is
+# deactivated or suspended is expected back, and the network does not send its posts again.
+_OF_BLUESKY: dict[str, OperationName] = {
+    **_own_operations(), "deleted": "delete_account", "takendown": "delete_account"
+}  # fmt: skip
 
 # The settings of well-known streams, as anybody could write them.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -127,10 +132,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "user": "did",
         "lang": "commit.record.langs",
         "text": "commit.record.text",
-        "operation": "commit.operation",
+        "operation": {"first_of": ["commit.operation", "account.status"]},
+        "operations": _OF_BLUESKY,
         "reply": "commit.record.reply",
-        "ignore": {"account.status": ["deleted"]},
-        "keep": {"kind": ["commit"], "commit.collection": [_POSTS]},
+        "ignore": {"account.active": ["true"]},
+        "keep": {"kind": ["commit", "account"], "commit.collection": [_POSTS]},
     },
     "jetstream-v2": {
         "id": ["payload.did", "payload.collection", "payload.rkey"],
@@ -138,10 +144,14 @@ PRESETS: dict[str, dict[str, Any]] = {
         "user": "payload.did",
         "lang": "payload.record.langs",
         "text": "payload.record.text",
-        "operation": "payload.operation",
+        "operation": {"first_of": ["payload.operation", "payload.status"]},
+        "operations": _OF_BLUESKY,
         "reply": "payload.record.reply",
-        "ignore": {"payload.status": ["deleted"]},
-        "keep": {"payload.$type": [f"{_EVENT}commit"], "payload.collection": [_POSTS]},
+        "ignore": {"payload.active": ["true"]},
+        "keep": {
+            "payload.$type": [f"{_EVENT}commit", f"{_EVENT}account"],
+            "payload.collection": [_POSTS],
+        },
     },
     # An event and its payload, which a deletion's id alone may be.
     "mastodon": {
@@ -244,6 +254,8 @@ class MessageSettings(Section):
     def _fits(self) -> Self:
         if self.deleted is not None and not isinstance(self.id, str):
             raise wrong("deleted names a whole id, so id must be a single path")
+        if self.deletes_accounts and len(self.id_paths) == 1:
+            raise wrong("operations: delete_account needs id: a list of paths, the account's first")
         if self.retweets == "fold" and self.retweet is None:
             raise wrong("retweets: fold needs retweet: the path of the message that is repeated")
         if self.replies == "drop" and self.reply is None:
@@ -256,6 +268,11 @@ class MessageSettings(Section):
     def id_paths(self) -> tuple[str, ...]:
         """The fields that make an id, in order."""
         return (self.id,) if isinstance(self.id, str) else self.id
+
+    @property
+    def deletes_accounts(self) -> bool:
+        """Whether a message may ask to delete all of an account: all ids with its first part."""
+        return "delete_account" in self.operations.values()
 
 
 def effective(message: MessageSettings) -> MessageSettings:

@@ -33,7 +33,7 @@ from consumers.corrections.model import (
     without_example,
 )
 from consumers.errors import CheckpointError, SourceError
-from consumers.messages import Partition, RawColumns
+from consumers.messages import Partition, RawColumns, account_of
 from consumers.private_files import open_private, overwrite_lines, sync_folder, write_at
 from consumers.sources.base import Source
 from consumers.sources.records import raw_columns, split_lines
@@ -129,12 +129,15 @@ class Journal:
         wanted: Mapping[str, Mapping[Partition, int]],
         applied: int,
         goes_on: Callable[[], bool],
+        *,
+        accounts: bool = False,
     ) -> set[str] | None:
         """Take the examples of deleted messages out of the lines that nobody will apply again.
 
         `wanted` has by id and log the offset up to which messages of that id are deleted. Lines
         before `applied` are applied in every kept checkpoint. `goes_on` is asked now and then.
-        Returns the ids that lines behind `applied` still hold texts of; None if it did not go on.
+        With `accounts` it has deleted accounts too. Returns the ids, and those of their accounts,
+        that lines behind `applied` still hold texts of; None if it did not go on.
         If the disk fails, it may be called again.
         """
         left: set[str] = set()
@@ -145,10 +148,12 @@ class Journal:
                 # Reading has rejected it; or a power cut tore what was being overwritten here.
                 is_torn = at < applied and line.startswith(b'{"kind":"') and not is_json(line)
                 return b"{}" if is_torn else None
-            if not _is_meant(said, wanted):
+            account = account_of(said.id) if accounts else None
+            names = [said.id] if account is None else [said.id, account]
+            if not any(_is_meant(said, wanted.get(name)) for name in names):
                 return None
             if at >= applied:
-                left.update({said.id} if said.example else ())
+                left.update(names if said.example else ())
                 return None
             new = without_example(said)
             return None if line.rstrip(b" ") == new else new
@@ -194,9 +199,8 @@ class Journal:
             self._failed = False
 
 
-def _is_meant(said: Correction, wanted: Mapping[str, Mapping[Partition, int]]) -> bool:
+def _is_meant(said: Correction, deleted: Mapping[Partition, int] | None) -> bool:
     """Return whether a correction is of a message that was deleted, and not of a newer one."""
-    deleted = wanted.get(said.id)
     if deleted is None or said.place is None:
         return False
     return said.offset <= deleted.get(said.place, said.offset)

@@ -119,10 +119,12 @@ class Decoder:
         self._reads = field_specs(reads, message)
         form = record_format or RecordFormat()
         self._rows = RowDecoder(message, labeller, form, self._reads, needs_text=self._needs_text)
-        self._operation_names = name_table_of(list(message.operations))
+        # What deletes an account is rare, and decoded by itself.
+        plain = {n: each for n, each in message.operations.items() if each != "delete_account"}
+        self._operation_names = name_table_of(list(plain))
         # What `match` returns → code; its last two are OTHER and NOTHING. Nearly all messages
         # create, without saying so.
-        named = [_CODES[Operation(each)] for each in message.operations.values()]
+        named = [_CODES[Operation(each)] for each in plain.values()]
         self._operation_codes = np.array([*named, 0, _CODES[Operation.CREATE]], np.int8)
         self._text_form = text_form(message)
         self._selection = self._rows.selection

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.model import Kind
 from consumers.config.settings import MessageSettings
-from consumers.messages import WEIGHT, Messages, Partition, Reason, take_texts
+from consumers.messages import ACCOUNT_MARK, WEIGHT, Messages, Partition, Reason, take_texts
 from streamnb import TextColumn
 from streamnb.columns import LARGEST, missing_text, text_column
 from streamnb.features.category_values import value_text
@@ -146,6 +146,17 @@ def id_of(parts: Sequence[Any]) -> str | None:
     if len(parts) == 1:
         return str(parts[0])
     return "/".join([str(part).replace("~", "~0").replace("/", "~1") for part in parts])
+
+
+def account_id(first: Any) -> str | None:
+    """Return what names all messages whose id of several parts begins with one.
+
+    No id is spelled so, as a `~` in one has `0` or `1` behind it.
+
+    >>> account_id("did:x"), account_id(None)
+    ('did:x/~', None)
+    """
+    return None if first is None else f"{id_of((first, ''))}{ACCOUNT_MARK}"
 
 
 def place_name(partition: Partition, offset: int) -> str:

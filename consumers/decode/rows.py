@@ -31,6 +31,7 @@ from consumers.decode.fields import (
     DecodeError,
     FieldSpec,
     Selection,
+    account_id,
     converter,
     id_of,
     marked_ids,
@@ -297,8 +298,11 @@ class RowDecoder:
         self._lang = getter(message.lang)
         self._deleted = getter(message.deleted) if message.deleted else _nothing
         self._operations: dict[Any, Operation] = {None: Operation.CREATE} | {
-            name: Operation(each) for name, each in message.operations.items()
+            name: Operation(each.removesuffix("_account"))
+            for name, each in message.operations.items()
         }
+        named = message.operations.items()
+        self._of_accounts = {name for name, each in named if each == "delete_account"}
         self._conditions = [(each, getter(each.path)) for each in self.selection.conditions]
         reads_retweet = message.retweets != "keep" and message.retweet
         self._retweet = getter(message.retweet) if reads_retweet and message.retweet else _nothing
@@ -403,7 +407,7 @@ class RowDecoder:
         text = self._text(row) if self._needs_text else None
         if not is_delete and selection.drops_retweet(self._retweet(row), text):
             return selection.retweet_code
-        if selection.sample < 1:
+        if selection.sample < 1 and not self._is_of_account(row):
             parts = [get(row) for _, get in self._id_parts]
             is_id = all(part is None or part.__class__ in {str, int} for part in parts)
             if is_id and selection.drops_id(id_of(parts), value):
@@ -460,7 +464,19 @@ class RowDecoder:
     def _ids(self, rows: Sequence[Any]) -> Iterable[str | int | None]:
         """Return the id of each row; an id of one part needs no Python call a row."""
         columns = [map(get, rows) for _, get in self._id_parts]
-        return columns[0] if len(columns) == 1 else map(id_of, zip(*columns, strict=True))
+        names = columns[0] if len(columns) == 1 else map(id_of, zip(*columns, strict=True))
+        if not self._of_accounts:
+            return names
+        get = self._id_parts[0][1]
+        return [
+            account_id(get(row)) if self._is_of_account(row) else name
+            for name, row in zip(names, rows, strict=True)
+        ]
+
+    def _is_of_account(self, row: Any) -> bool:
+        """Return whether a row asks to delete an account."""
+        asked = self._operation(row) if self._of_accounts else None
+        return asked.__class__ is str and asked in self._of_accounts
 
     def _with_id(self, error: DecodeError, row: Any) -> DecodeError:
         """Return an error with the id of its row, unless that is of a wrong type."""

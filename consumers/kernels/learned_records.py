@@ -215,6 +215,7 @@ CORRECTED, TAKEN_BACK = 7, 8
 WAITING, WAITING_UPDATE, LATE_LABELLED, DEFAULTED, LATE_UPDATE = range(10, 15)
 NOTHING, NO_LABEL = 255, -1
 UPDATE, DELETE = 1, 2
+DELETE_OF_ACCOUNT = 3  # one of the deletes that the deletion of an account stands for
 WAITS, DEFAULT, LABELLED, GONE = range(4)  # states of a message that waits or waited
 # Places of `counts`.
 UPDATE_MATCHED, UPDATE_UNMATCHED, DELETE_MATCHED, DELETE_UNMATCHED, DELETE_REPEATED = range(5)
@@ -398,10 +399,13 @@ def _created(i: Int, floor: Int, window_ms: float, events: Events, chains: Chain
 
 @inner
 def _revised(
-    i: Int, is_update: bool, floor: Int, is_late: bool, events: Events, chains: Chains, takers: I64,
+    i: Int, operation: Int, floor: Int, is_late: bool, events: Events, chains: Chains, takers: I64,
     counts: I64,
 ) -> Int:  # fmt: skip
-    """Return the kind of a delete or an update, and count it; note what it takes back."""
+    """Return the kind of a delete or an update, and count it; note what it takes back.
+
+    The deletion of an account is counted by itself, and says nothing of messages to come.
+    """
     own = events.ids[i]
     n_alive, given, given_late, at = 0, np.int64(NOBODY), np.int64(NOBODY), chains.living[own]
     while at != NOBODY:
@@ -420,7 +424,7 @@ def _revised(
     for k in range(n_slots):
         n_open += 1 if chains.states[k] != GONE else 0
     is_matched = n_open > 0
-    if is_update:
+    if operation == UPDATE:
         counts[UPDATE_MATCHED if is_matched else UPDATE_UNMATCHED] += 1
         if given != NOBODY:
             events.labels[i] = events.labels[given]
@@ -433,12 +437,12 @@ def _revised(
                 return WAITING_UPDATE
             events.labels[i] = events.labels[given_late]
             return LATE_UPDATE
-    else:
+    elif operation == DELETE:
         unmatched = DELETE_REPEATED if is_known else DELETE_UNMATCHED
         counts[DELETE_MATCHED if is_matched else unmatched] += 1
     if is_matched:
         return DELETED
-    return NOTHING if is_known else EARLY_DELETE
+    return NOTHING if is_known or operation == DELETE_OF_ACCOUNT else EARLY_DELETE
 
 
 @kernel
@@ -452,16 +456,20 @@ def fold(
     window below 0: labels do not come late. `taken` notes the events that are taken back.
     """
     n_known = len(events.ids) - len(operations)
+    floor: Int = np.int64(0)
     for i in range(n_known):
         _add(i, events, chains)
     for k in range(len(operations)):
         i = n_known + k
         number, was = n + before[k], events.kinds[i]
-        floor = max(0, number // segment * segment - records_max)
+        # Those of an account are one in the log: what they say must not push its messages out.
+        is_alone = operations[k] != DELETE_OF_ACCOUNT or k == 0
+        if is_alone or events.offsets[i - 1] != events.offsets[i]:
+            floor = max(0, number // segment * segment - records_max)
         events.numbers[i] = number
-        if operations[k] == UPDATE or operations[k] == DELETE:
-            is_update = operations[k] == UPDATE
-            kind = _revised(i, is_update, floor, window_ms >= 0, events, chains, takers, counts)
+        if operations[k] >= UPDATE:
+            is_late = window_ms >= 0
+            kind = _revised(i, operations[k], floor, is_late, events, chains, takers, counts)
         else:
             kind = _created(i, floor, window_ms, events, chains)
         events.kinds[i] = kind

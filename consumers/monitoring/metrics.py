@@ -48,8 +48,8 @@ REQUEST_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 DECODERS = ("columns", "records", "librdkafka")
 OUTCOMES = ("learned", "unlabelled", "ambiguous", "rejected", "delete", "superseded", "ignored")
 REVISIONS = (
-    ("delete", "matched"), ("delete", "unmatched"), ("delete", "repeated"),
-    ("update", "matched"), ("update", "unmatched"),
+    ("delete", "matched"), ("delete", "unmatched"), ("delete", "repeated"), ("update", "matched"),
+    ("update", "unmatched"), ("delete_account", "matched"), ("delete_account", "unmatched"),
 )  # fmt: skip
 LATE_LABELS = (
     "learned", "repeated", "no_message", "outside_window", "before_beginning", "forgotten",

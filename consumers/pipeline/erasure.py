@@ -39,7 +39,13 @@ from numpy.typing import NDArray
 
 from consumers.corrections.journal import Journal
 from consumers.errors import SinkError
-from consumers.messages import Partition
+from consumers.messages import (
+    ACCOUNT_MARK,
+    Partition,
+    account_of,
+    account_prefixes,
+    names_account,
+)
 from consumers.pipeline.learned_records import (
     AWAITED,
     EARLY_DELETE,
@@ -103,9 +109,9 @@ class MessageStore(Protocol):
     """What erasure calls of the store of recent messages."""
 
     def forget_ids(
-        self, ids: Sequence[str], at: tuple[Partition, Sequence[int]]
+        self, ids: Sequence[str], at: tuple[Partition, Sequence[int]], *, of_accounts: bool = False
     ) -> threading.Event:
-        """Forget messages; the event is set once they are forgotten."""
+        """Forget messages, or accounts; the event is set once they are forgotten."""
 
 
 class TextMemory(Protocol):
@@ -147,6 +153,7 @@ class Erasure:
     knows already what people delete. `applied` returns of each log the offset that every kept
     checkpoint is past; see `Checkpoint.oldest_positions`. Outputs outside the folder are left
     alone.
+    With `accounts` the deletion of an account erases all texts of ids that begin with its own.
     A file of pending deletions that cannot be read is a `SinkError`.
     """
 
@@ -162,6 +169,7 @@ class Erasure:
         is_moved: Callable[[], bool] = lambda: False,
         *,
         learned: TextMemory | None = None,
+        accounts: bool = False,
     ) -> None:
         self._folder = folder
         self._path = None if folder is None else folder / FILE_NAME
@@ -177,7 +185,7 @@ class Erasure:
         }
         self._refused: set[Path] = set()  # folders with files that may not be opened
         self._recent = recent
-        self._learned = learned
+        self._learned, self._accounts = learned, accounts
         self._n_checkpoints: Counter[Deletion] = Counter()  # since each deletion was noted
         self._clock = clock
         self._lock = threading.Lock()
@@ -219,15 +227,16 @@ class Erasure:
                 "files in checkpoint.folder are erased",
             )
             self._elsewhere = []  # once a run
-        by_log: dict[Partition, tuple[list[str], list[int]]] = {}
+        by_log: dict[tuple[Partition, bool], tuple[list[str], list[int]]] = {}
         for name, partition, offset in places:
-            ids, offsets = by_log.setdefault(partition, ([], []))
+            of_account = self._accounts and names_account(name)
+            ids, offsets = by_log.setdefault((partition, of_account), ([], []))
             ids.append(name)
             offsets.append(offset)
-        for partition, (ids, offsets) in by_log.items():
-            done = threading.Event()
+        for (partition, of_accounts), (ids, offsets) in by_log.items():
+            done, at = threading.Event(), (partition, offsets)
             if from_stream and self._recent is not None:
-                done = self._recent.forget_ids(ids, (partition, offsets))
+                done = self._recent.forget_ids(ids, at, of_accounts=of_accounts)
             else:
                 done.set()
             if self._path is None:
@@ -351,7 +360,7 @@ class Erasure:
         A file that fails is logged, and the others and the journal are erased all the same.
         """
         offsets_by_id = _offsets_by_id(pending)
-        deleted = {msgspec.json.encode(name): at for name, at in offsets_by_id.items()}
+        deleted = {self._begins(name): at for name, at in offsets_by_id.items()}
         failed = self._delete_unused()
         refused = dict[Path, list[OSError]]()
         for path, taken in [*((o.path, o.taken) for o in self._outputs), *self._left_files()]:
@@ -376,6 +385,12 @@ class Erasure:
             raise failed[0]
         return left
 
+    def _begins(self, name: str) -> bytes:
+        """Return an id as JSON, or of an account what the JSON of its ids begins with."""
+        written = msgspec.json.encode(name)
+        is_account = self._accounts and names_account(name)
+        return written.removesuffix(f'{ACCOUNT_MARK}"'.encode()) if is_account else written
+
     def _delete_unused(self) -> list[OSError]:
         """Delete the files that held messages and that nobody uses; return what failed."""
         failed = []
@@ -394,7 +409,7 @@ class Erasure:
     ) -> set[str] | None:
         if self._journal is None:
             return set()
-        left = self._journal.erase(offsets_by_id, applied, self._goes_on)
+        left = self._journal.erase(offsets_by_id, applied, self._goes_on, accounts=self._accounts)
         if left and self._journal_unread:
             log.warning("journal_not_applied", n_ids=len(left), detail=_NOT_APPLIED)
             self._journal_unread = False  # once a run
@@ -500,8 +515,17 @@ def _replace(path: Path, data: bytes) -> None:
         sync_folder(path.parent)
 
 
-def named_by(ids: Collection[bytes], hashed: Hashed) -> Callable[[Texts], NDArray[np.bool_]]:
-    """Return a function that says which of some ids may be among these, asked for every chunk."""
+def named_by(
+    ids: Collection[bytes], hashed: Hashed, *, accounts: bool = False
+) -> Callable[[Texts], NDArray[np.bool_]]:
+    """Return a function that says which of some ids may be among these, asked for every chunk.
+
+    With `accounts` there may be deletions of accounts among these.
+    """
+    if accounts:
+        ended = [name[:-1] for name in ids if names_account(name.decode())]
+        among, are_ended = named_by(ids, hashed), named_by(ended, hashed)
+        return lambda texts: among(texts) | are_ended(account_prefixes(texts))
     sizes = np.array(list(map(len, ids)), np.int64)
     ends, run = np.cumsum(sizes), IdRun(0)
     data = np.frombuffer(bytearray(b"".join(ids)), np.uint8)
@@ -562,6 +586,8 @@ def _rows_to_erase(
     found = []
     for row in rows[holding(chunk.kinds()[rows])].tolist():
         name, offset = chunk.id(row), int(chunk.offsets[row])
-        if offset <= ids.get(name or b"", -1) or (name is None and offset in places):
+        account = (account_of((name or b"").decode()) or "").encode()
+        last = max(ids.get(name or b"", -1), ids.get(account, -1))
+        if offset <= last or (name is None and offset in places):
             found.append(row)
     return found

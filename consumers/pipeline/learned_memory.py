@@ -9,8 +9,8 @@ names each file and how many records the log had, but no bytes, as these depend 
 the start files are cut to that, and what it does not name is removed.
 
 Records are found by a keyed 64-bit hash of their id, in tables that are made when first asked for,
-with the hashes: a stream without deletes and updates needs none. The id itself is compared
-afterwards, so a collision changes nothing.
+with the hashes: a stream without deletes and updates needs none, and the tables of accounts wait
+for the first deletion of one. The id itself is compared afterwards, so a collision changes nothing.
 """
 
 from __future__ import annotations
@@ -35,18 +35,24 @@ from numpy.typing import NDArray
 from consumers.config.model import Kind
 from consumers.decode.fields import place_name
 from consumers.errors import CheckpointError
-from consumers.messages import WEIGHT, CheckpointEntry, Column, Partition, part_name, partition_of
+from consumers.messages import (
+    WEIGHT,
+    CheckpointEntry,
+    Column,
+    Partition,
+    account_prefixes,
+    part_name,
+    partition_of,
+)
 from consumers.pipeline.erasure import erase_records, named_by
 from consumers.pipeline.learned_records import (
     EARLY_DELETE,
     EARLY_UPDATE,
-    OF_STREAM,
     DamagedError,
     FoundRecords,
     Hashed,
     Hashes,
     IdIndex,
-    LearnedRecord,
     PendingIds,
     Segment,
     collected,
@@ -75,8 +81,9 @@ class LogMemory:
     """The newest records of one partition, of messages that are learned by some fields."""
 
     def __init__(
-        self, folder: Path | None, fields: Mapping[str, Kind], records_max: int, hashed: Hashed
-    ) -> None:
+        self, folder: Path | None, fields: Mapping[str, Kind], records_max: int, hashed: Hashed,
+        *, accounts: bool = False,
+    ) -> None:  # fmt: skip
         self.folder, self.n_fields = folder, len(fields)
         self._has_weights = WEIGHT in fields
         self.hashed = hashed
@@ -89,7 +96,8 @@ class LogMemory:
         self.segments: dict[int, Segment] = {}
         self.lost: set[int] = set()  # segments that could not be read, as long as they would count
         self._pending = PendingIds()
-        self._ids = IdIndex()
+        self._ids, self._accounts = IdIndex(), IdIndex()
+        self._indexes = [self._ids, self._accounts][: 1 + accounts]
 
     def floor(self, number: int) -> int:
         """Return the first record that is still known when a record of this number comes."""
@@ -140,7 +148,9 @@ class LogMemory:
             ]
             data = pack(offsets[rows], labels[rows], kinds[rows], ids.piece(begin, end), own)
             segment.append(data, end - begin)
-            self._ids.add(self.n, end - begin, None if hashes is None else hashes[rows])
+            for index in self._indexes:
+                made = hashes if index is self._ids else None
+                index.add(self.n, end - begin, None if made is None else made[rows])
             self.n += end - begin
             if self.n % SEGMENT_RECORDS == 0:
                 segment.is_sealed = True
@@ -159,7 +169,8 @@ class LogMemory:
         for each in gone:
             del self.segments[each.number]
         if gone or self.lost:
-            self._ids.forget(floor)
+            for index in self._indexes:
+                index.forget(floor)
             self._pending.forget(floor // SEGMENT_RECORDS)
             self.lost = {each for each in self.lost if each >= floor // SEGMENT_RECORDS}
         return gone
@@ -184,14 +195,17 @@ class LogMemory:
         """Return the records with one of some hashes."""
         return self.read(self._ids.find(hashes, self._hashes_from))
 
-    def _hashes_from(self, number: int) -> Hashes:
-        """Return the hashes of the ids of the chunk that begins with a record."""
+    def _account_hashes_from(self, number: int) -> Hashes:
+        return self._hashes_from(number, account_prefixes)
+
+    def _hashes_from(self, number: int, part: Callable[[Texts], Texts] = lambda ids: ids) -> Hashes:
+        """Return the hashes of the ids, or of a part of each, of the chunk from a record on."""
         segment = self.segments.get(number // SEGMENT_RECORDS)
         if segment is None:
             return np.empty(0, np.uint64)
         try:
             k = bisect_left(segment.firsts, number % SEGMENT_RECORDS)
-            return self.hashed(segment.chunk(k).ids())
+            return self.hashed(part(segment.chunk(k).ids()))
         except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
             self.lose(segment.number, error)
             return np.empty(0, np.uint64)
@@ -208,36 +222,9 @@ class LogMemory:
             detail=f"{said}; deletes and updates of its messages take nothing back",
         )
 
-    def at_offset(self, offset: int) -> list[LearnedRecord]:
-        """Return the records of a message without an id, which is known by its place alone."""
-        found = [np.empty(0, np.int64)]
-        for number, segment in list(self.segments.items()):
-            try:
-                for k, first in enumerate(segment.firsts):
-                    at = np.flatnonzero(segment.chunk(k).offsets == offset)
-                    found.append(at + first + number * SEGMENT_RECORDS)
-            except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
-                self.lose(number, error)
-        return [each for each in self.read(np.concatenate(found)).records() if each.id is None]
-
-    def knows_from(self) -> int:
-        """Return the offset from which on it is known whether a message taught something."""
-        first = _next_segment(self.n) // SEGMENT_RECORDS
-        while first - 1 in self.segments:  # before one that is lost, nothing is known
-            first -= 1
-        if self.is_whole and not first:
-            return 0
-        if first not in self.segments:
-            return 1 << 62
-        try:
-            for k in range(len(self.segments[first].firsts)):
-                chunk = self.segments[first].chunk(k)
-                for offset in chunk.offsets[np.isin(chunk.kinds(), OF_STREAM)][:1].tolist():
-                    return int(offset)
-        except (OSError, ValueError, DamagedError) as error:
-            self.lose(first, error)
-            return self.knows_from()
-        return 1 << 62
+    def of_accounts(self, hashes: Hashes) -> FoundRecords:
+        """Return the records with one of some hashes of what their ids begin with."""
+        return self.read(self._accounts.find(hashes, self._account_hashes_from))
 
     def read(self, numbers: NDArray[np.int64]) -> FoundRecords:
         """Return the records of some numbers, ascending, that are known yet."""
@@ -274,7 +261,8 @@ class LogMemory:
             kinds = chunk.kinds()
             if np.isin(kinds, (EARLY_DELETE, EARLY_UPDATE)).any():
                 self._note_early(number, kinds, self.hashed(chunk.ids()))
-            self._ids.add(number * SEGMENT_RECORDS + segment.n, len(chunk), None)
+            for index in self._indexes:
+                index.add(number * SEGMENT_RECORDS + segment.n, len(chunk), None)
             segment.note(len(chunk), chunk.end - chunk.at)
         if segment.n > n:
             raise DamagedError(f"it has {segment.n} records, not {n}")
@@ -297,14 +285,17 @@ class LearnedMemory:
     """The memory of all partitions; without a folder it is kept in memory alone.
 
     `fields` are those that messages are learned by, with what is made of them; `records_max` bounds
-    the records of a partition, and `keep` checkpoints are kept.
+    the records of a partition, and `keep` checkpoints are kept. With `accounts` all records of an
+    account can be found, by the first part of their ids.
     """
 
     name = "memory"
 
     def __init__(
-        self, folder: Path | None, fields: Mapping[str, Kind], records_max: int, keep: int
-    ) -> None:
+        self, folder: Path | None, fields: Mapping[str, Kind], records_max: int, keep: int,
+        *, accounts: bool = False,
+    ) -> None:  # fmt: skip
+        self.accounts = accounts
         self.folder = None if folder is None else folder / FOLDER_NAME
         self.fields = dict(fields)
         self.records_max = records_max
@@ -323,10 +314,11 @@ class LearnedMemory:
         """Return the memory of a partition, which may be empty."""
         found = self.logs.get(partition)
         if found is None:
-            found = self.logs[partition] = LogMemory(
-                self._path(partition), self.fields, self.records_max, self.hashed
-            )
+            found = self.logs[partition] = self._empty_log(self._path(partition))
         return found
+
+    def _empty_log(self, folder: Path | None) -> LogMemory:
+        return LogMemory(folder, self.fields, self.records_max, self.hashed, accounts=self.accounts)
 
     # ---- the group -----------------------------------------------------------------------------
 
@@ -337,8 +329,7 @@ class LearnedMemory:
         """
         old = self.log(partition)
         self._leaving[-1] += [each.path for each in old.segments.values()]
-        new = LogMemory(old.folder, self.fields, self.records_max, self.hashed)
-        self.logs[partition] = new
+        new = self.logs[partition] = self._empty_log(old.folder)
         new.tag = f"-{secrets.token_hex(4)}"
         new.is_whole, new.is_elsewhere = False, True
         return new
@@ -537,7 +528,7 @@ class LearnedMemory:
                 if segment.is_sealed and not is_stored:
                     self.wrote(memory, [segment])
         if memory.n // SEGMENT_RECORDS not in memory.segments:  # its open one may be damaged
-            memory.n = _next_segment(memory.n)
+            memory.n = next_segment(memory.n)
 
     def begin(self, positions: Iterable[Partition]) -> None:
         """Go on from a checkpoint: of its other partitions what they taught is not known.
@@ -583,7 +574,7 @@ class LearnedMemory:
             # Of a message without an id the name is its place.
             places = [at for name, at in own.items() if name == place_name(partition, at)]
             folder = self.folder / quote(part_name(partition), safe="")
-            are_named = named_by(ids, self.hashed)
+            are_named = named_by(ids, self.hashed, accounts=self.accounts)
             for path in sorted(folder.iterdir()) if folder.is_dir() else ():
                 if not _FILE.fullmatch(path.name):
                     continue
@@ -595,6 +586,6 @@ class LearnedMemory:
                     raise OSError(error.errno, error.strerror, where) from error
 
 
-def _next_segment(n: int) -> int:
+def next_segment(n: int) -> int:
     """Return the first number from `n` on with which a segment begins."""
     return -(-n // SEGMENT_RECORDS) * SEGMENT_RECORDS

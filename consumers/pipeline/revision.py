@@ -9,13 +9,15 @@ The rules, in the order of the partition's log:
 - A label that a person gave holds: an update is learned with it. So is one without a label of its
   own with the label that came later than the message: see `late_labels`.
 - What is older than the memory is as good as never seen.
+- The deletion of an account is, in its place, a delete of each living message whose id begins with
+  the account's part. It says nothing of messages behind it: the account may be active again.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,12 +30,16 @@ from consumers.decode.labels import keep_classes
 from consumers.features import columns_of
 from consumers.kernels import learned_records as kernels
 from consumers.messages import (
+    ACCOUNT_MARK,
     NO_LABEL,
     OPERATIONS,
     Column,
     Messages,
     Operation,
+    account_of,
+    account_prefixes,
     part_name,
+    rows_of,
     take_texts,
     weighed,
 )
@@ -62,6 +68,7 @@ from consumers.pipeline.learned_records import (
     Longs,
     Segment,
     collected,
+    listed,
     no_spans,
     pack,
     runs_of,
@@ -69,7 +76,9 @@ from consumers.pipeline.learned_records import (
 from consumers.pipeline.waiting_messages import (
     Arrivals,
     Floats,
+    known_from,
     living,
+    records_at,
     take_back,
     texts_of,
     unlearn,
@@ -81,8 +90,10 @@ from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
 from streamnb.labels import Label, to_indices
 
-_DELETE, _UPDATE = OPERATIONS.index(Operation.DELETE), OPERATIONS.index(Operation.UPDATE)
+_CREATE, _DELETE = OPERATIONS.index(Operation.CREATE), OPERATIONS.index(Operation.DELETE)
 _NOTHING = kernels.NOTHING  # of this message nothing is remembered
+_NO_ROWS = np.empty(0, np.int64)
+_ACCOUNT_END = f"/{ACCOUNT_MARK}".encode()
 _COUNTS = (
     "update_matched", "update_unmatched", "delete_matched", "delete_unmatched", "delete_repeated",
 )  # fmt: skip
@@ -92,7 +103,8 @@ _COUNTS = (
 class Revision:
     """What a batch changes: the messages to go on with, what to remember and to take back.
 
-    `kinds` has what is remembered of each message of `whole`, the batch as it came.
+    `kinds` has what is remembered of each message of `whole`: the batch as it came, and before the
+    deletion of an account the deletes that it stands for, which are the rows `added`.
     """
 
     messages: Messages
@@ -102,11 +114,19 @@ class Revision:
     done: Fold | None = None  # of the messages whose ids were looked up
     found: FoundRecords | None = None  # of these ids
     arrivals: Arrivals | None = None  # where labels come late
+    added: Longs = field(default_factory=_NO_ROWS.copy)
 
     @property
     def superseded(self) -> list[int]:
-        """The rows of `whole` that are left out."""
-        return [] if self.done is None else self.done.superseded
+        """The rows of the batch as it came that are left out."""
+        rows = np.array([] if self.done is None else self.done.superseded, np.int64)
+        return (rows - np.searchsorted(self.added, rows)).tolist()  # type: ignore[no-any-return]  # numpy's lists have no type
+
+    @property
+    def left_out(self) -> Longs:
+        """The rows of `whole` that are not among the messages, ascending."""
+        rows = np.array([] if self.done is None else self.done.superseded, np.int64)
+        return np.union1d(rows, self.added)
 
     def cuts(self, *, in_place: bool) -> Iterator[tuple[int, Longs]]:
         """Yield up to which of the messages to learn, and the records to take back then.
@@ -116,7 +136,7 @@ class Revision:
         n, taken = len(self.messages), np.empty(0, np.int64)
         if self.done is not None and in_place:
             rows = self.done.takers
-            ends = rows + 1 - np.searchsorted(np.array(self.superseded, np.int64), rows)
+            ends = rows + 1 - np.searchsorted(self.left_out, rows)
             for first, last in runs_of(ends[ends < n]):
                 yield int(ends[first]), self.done.taken[first:last]
             taken = self.done.taken[ends == n]
@@ -144,13 +164,22 @@ class Reviser:
         if is_plain and not messages.operations.any():  # all create
             kinds = np.where(messages.labels != NO_LABEL, np.uint8(CREATED), np.uint8(_NOTHING))
             return Revision(messages, messages, kinds)
-        is_delete = messages.operations == _DELETE
-        is_taught = (messages.labels != NO_LABEL) & ~is_delete
+        arrivals = None if self.late is None else self.late.arrive(messages)
+        source = accounts = added = _NO_ROWS
+        if self.memory.accounts and len(accounts := _accounts(messages)):
+            messages, source, added = self._with_deletes(memory, messages, accounts)
+            accounts = np.searchsorted(source, accounts, "right") - 1
+            if arrivals is not None:
+                arrivals = Arrivals(
+                    arrivals.times_ms[source], arrivals.waits[source], arrivals.window_ms
+                )
+        is_taught = (messages.labels != NO_LABEL) & (messages.operations != _DELETE)
         kinds = np.where(is_taught, np.uint8(CREATED), np.uint8(_NOTHING))
-        asked = is_delete | (messages.operations == _UPDATE)
+        kinds[accounts] = DELETED  # so that what is said later of its messages is known to be late
+        asked = messages.operations != _CREATE
         hashes = self.memory.hashed(messages.ids.texts)
         has_id = messages.ids.texts.ends >= 0
-        arrivals = None if self.late is None else self.late.arrive(messages)
+        has_id[accounts] = False
         if arrivals is not None:
             kinds[arrivals.waits] = WAITING
             asked |= arrivals.waits & (memory.knows(hashes) | _repeated(hashes))
@@ -159,6 +188,7 @@ class Reviser:
             asked |= pending
         asked &= has_id
         if not asked.any():
+            self._count_accounts(accounts, _NO_ROWS)
             return Revision(messages, messages, kinds, hashes, arrivals=arrivals)
         wanted, asking = np.unique(hashes[asked]), IdRun(0)
         asking.add(wanted)
@@ -169,9 +199,49 @@ class Reviser:
         if arrivals is not None:
             arrivals.times_ms[rows] = done.times_ms
         self.counts.update(done.counts)
+        self._count_accounts(source[accounts], source[added[kinds[added] == DELETED]])
         whole = replace(messages, labels=done.labels, classes=done.classes)
-        kept = whole.without(np.array(done.superseded)) if done.superseded else whole
-        return Revision(kept, whole, kinds, hashes, done, found, arrivals)
+        revision = Revision(whole, whole, kinds, hashes, done, found, arrivals, added)
+        if not len(revision.left_out):
+            return revision
+        kept = replace(whole.without(revision.left_out), n_added=0)
+        return replace(revision, messages=kept)
+
+    def _count_accounts(self, accounts: Longs, took: Longs) -> None:
+        """Count the deletions of accounts; `took` has the row of one for each id taken back."""
+        is_matched = np.isin(accounts, took)
+        for outcome, n in (("matched", is_matched.sum()), ("unmatched", (~is_matched).sum())):
+            if n:
+                self.counts[f"delete_account_{outcome}"] += int(n)
+
+    def _with_deletes(
+        self, memory: LogMemory, messages: Messages, accounts: Longs
+    ) -> tuple[Messages, Longs, Longs]:
+        """Return a batch with a delete of each id of some accounts, before those of the accounts.
+
+        With it, of each row the one of the batch that it is or stands before, and the rows added.
+        A delete whose message does not live comes to nothing; by the order of the ids the rest are
+        the same however the log is cut into batches.
+        """
+        hashes = self.memory.hashed(account_prefixes(messages.ids.texts))
+        wanted = np.unique(hashes[accounts])
+        known, came = defaultdict[bytes, set[bytes]](set), defaultdict[bytes, list[Any]](list)
+        for name in listed(memory.of_accounts(wanted).texts(kernels.ID)):
+            if name and not name.endswith(_ACCOUNT_END):
+                known[name.partition(b"/")[0]].add(name)
+        own = np.flatnonzero(np.isin(hashes, wanted) & (messages.operations != _DELETE))
+        for row, name in zip(own.tolist(), _names(messages, own), strict=True):
+            came[name.partition(b"/")[0]].append((row, name))
+        sizes, names = list[int](), list[bytes]()
+        for row, account in zip(accounts.tolist(), _names(messages, accounts), strict=True):
+            first = account.removesuffix(_ACCOUNT_END)
+            ids = known[first] | {name for at, name in came[first] if at < row}
+            sizes.append(len(ids))
+            names += sorted(ids)
+        places = np.repeat(accounts, sizes)
+        source = np.insert(np.arange(len(messages)), places, places)
+        added = places + np.arange(len(places))
+        return _with_rows(messages, source, added, names), source, added
 
     def take_back(self, revision: Revision, numbers: Longs, learner: Learner) -> None:
         """Unlearn what some records taught: earlier ones, or those of the batch under way."""
@@ -264,10 +334,10 @@ class Reviser:
             each.offset > said.offset
             if each.kind in (DELETED, EARLY_DELETE)
             else each.offset == said.offset
-            for each in records
+            for each in (*records, *self._of_account(memory, said))
         ):
             return CorrectedMessage("gone")
-        if said.offset < memory.knows_from():
+        if said.offset < known_from(memory):
             return None
         first = memory.first_offset
         return CorrectedMessage("before" if first is None or said.offset < first else "never")
@@ -276,10 +346,18 @@ class Reviser:
         """Return the records of the id of a corrected message, or of its place."""
         assert said.place is not None
         if said.id == place_name(said.place, said.offset):
-            return memory.at_offset(said.offset)
+            return records_at(memory, said.offset)
         names = {said.id.encode(), said.id.removeprefix(ID_MARK).encode()}
         found = memory.find(np.unique([self.memory.hash(name) for name in names]))
         return [each for each in found.records(len(self._fields)) if each.id in names]
+
+    def _of_account(self, memory: LogMemory, said: Correction) -> list[LearnedRecord]:
+        """Return the deletions of the account of a corrected message."""
+        name = account_of(said.id) if self.memory.accounts else None
+        if name is None:
+            return []
+        found = memory.find(np.array([self.memory.hash(name.encode())]))
+        return [each for each in found.records() if each.id == name.encode()]
 
     def correct(
         self, said: Correction, message: CorrectedMessage, part: str, learner: Learner
@@ -341,6 +419,41 @@ class Reviser:
             ids, fields,
         )  # fmt: skip
         self.memory.wrote(memory, sealed)
+
+
+def _names(messages: Messages, rows: Longs) -> list[bytes]:
+    """Return the ids of some messages, which all have one."""
+    return [name or b"" for name in listed(take_texts(messages.ids.texts, rows).texts)]
+
+
+def _accounts(messages: Messages) -> Longs:
+    """Return the rows that delete an account."""
+    data, starts, ends = messages.ids.texts
+    rows, n = messages.deleted, len(_ACCOUNT_END)
+    rows = rows[ends[rows] - starts[rows] >= n]
+    last = data[ends[rows, np.newaxis] - np.arange(n, 0, -1)]
+    is_account: NDArray[np.bool_] = (last == np.frombuffer(_ACCOUNT_END, np.uint8)).all(axis=1)
+    return rows[is_account]
+
+
+def _with_rows(messages: Messages, source: Longs, added: Longs, names: Sequence[bytes]) -> Messages:
+    """Return a batch with deletes of some ids as further rows; each stands at `source` in it."""
+    if not len(added):
+        return messages
+    ids, own = take_texts(messages.ids.texts, source).texts, texts_of(names).texts
+    ids.starts[added], ids.ends[added] = own.starts + len(ids.data), own.ends + len(ids.data)
+    operations = messages.operations[source]
+    operations[added] = kernels.DELETE_OF_ACCOUNT
+    return replace(
+        messages,
+        at=messages.at[source],
+        labels=messages.labels[source],
+        operations=operations,
+        texts=take_texts(messages.texts.texts, source),
+        ids=TextColumn(Texts(np.concatenate((ids.data, own.data)), ids.starts, ids.ends)),
+        fields={name: rows_of(column, source) for name, column in messages.fields.items()},
+        n_added=len(added),
+    )
 
 
 def _labels_of(messages: Messages, classes: Sequence[Label]) -> NDArray[np.int32]:

@@ -28,6 +28,7 @@ from consumers.pipeline.learned_records import (
     AWAITED,
     EARLY_LABEL,
     LABEL_HEAD,
+    OF_STREAM,
     DamagedError,
     FoundRecords,
     Hashes,
@@ -284,6 +285,39 @@ def waiting_records(memory: LogMemory) -> FoundRecords:
         except (OSError, ValueError, DamagedError) as error:
             memory.lose(segment.number, error)
     return memory.read(np.concatenate(numbers))
+
+
+def records_at(memory: LogMemory, offset: int) -> list[LearnedRecord]:
+    """Return the records of a message without an id, which is known by its place alone."""
+    found = [np.empty(0, np.int64)]
+    for number, segment in list(memory.segments.items()):
+        try:
+            for k, first in enumerate(segment.firsts):
+                at = np.flatnonzero(segment.chunk(k).offsets == offset)
+                found.append(at + first + number * learned_memory.SEGMENT_RECORDS)
+        except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
+            memory.lose(number, error)
+    return [each for each in memory.read(np.concatenate(found)).records() if each.id is None]
+
+
+def known_from(memory: LogMemory) -> int:
+    """Return the offset from which on it is known whether a message taught something."""
+    first = learned_memory.next_segment(memory.n) // learned_memory.SEGMENT_RECORDS
+    while first - 1 in memory.segments:  # before one that is lost, nothing is known
+        first -= 1
+    if memory.is_whole and not first:
+        return 0
+    if first not in memory.segments:
+        return 1 << 62
+    try:
+        for k in range(len(memory.segments[first].firsts)):
+            chunk = memory.segments[first].chunk(k)
+            for offset in chunk.offsets[np.isin(chunk.kinds(), OF_STREAM)][:1].tolist():
+                return int(offset)
+    except (OSError, ValueError, DamagedError) as error:
+        memory.lose(first, error)
+        return known_from(memory)
+    return 1 << 62
 
 
 def texts_of(values: Sequence[bytes | None]) -> TextColumn:

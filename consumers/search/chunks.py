@@ -19,7 +19,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -76,12 +76,14 @@ class Chunk:
     alive: NDArray[np.bool_] = field(init=False)  # False if there is no row, or no longer
     _order: NDArray[np.int64] = field(init=False)
     _sorted: NDArray[np.uint32] = field(init=False)
+    _accounts: NDArray[np.uint32] = field(init=False)  # of the first rows; filled when asked for
 
     def __post_init__(self) -> None:
         self.columns = {name: np.zeros(self.capacity, t) for name, t in TYPES.items()}
         self.alive = np.zeros(self.capacity, np.bool_)
         self._order = np.zeros(0, np.int64)
         self._sorted = np.zeros(0, np.uint32)
+        self._accounts = np.zeros(0, np.uint32)
 
     @property
     def n_alive(self) -> int:
@@ -135,6 +137,7 @@ class Chunk:
         self.alive[self.n_committed : self.n] = False
         self.n = self.n_committed
         self._order, self._sorted = self._order[:0], self._sorted[:0]
+        self._accounts = self._accounts[: self.n]
         self.n_offered, self.n_bytes, self.dirty_since_s = figures[:3]
         self.n_deleted, self.is_packed, self.n_changed = figures[3:]
 
@@ -187,6 +190,20 @@ class Chunk:
         at.append(np.flatnonzero(np.isin(own[n_sorted:], crcs)) + n_sorted)
         keys: list[int] = (np.sort(np.concatenate(at)) + self.first_key).tolist()
         return keys
+
+    def with_accounts(
+        self, crcs: NDArray[np.uint32], crcs_since: Callable[[int], Iterable[tuple[int, int]]]
+    ) -> list[int]:
+        """Return the keys of rows, gone ones too, whose accounts may have one of these checksums.
+
+        `crcs_since` returns keys and checksums of the rows in the file from a key on.
+        """
+        n = len(self._accounts)
+        if n < self.n:
+            self._accounts = np.concatenate((self._accounts, np.zeros(self.n - n, np.uint32)))
+            for key, crc in crcs_since(self.first_key + n):
+                self._accounts[key - self.first_key] = crc
+        return (np.flatnonzero(np.isin(self._accounts, crcs)) + self.first_key).tolist()
 
     def at_offsets(self, place: int, offsets: NDArray[np.int64]) -> dict[int, int]:
         """Return the keys of rows, gone ones too, that came from some places: offset → key."""

@@ -480,6 +480,14 @@ def ids_of(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[tup
     return sorted(msgspec.json.decode(found, type=list[tuple[int, str]]))
 
 
+def ids_since(db: sqlite3.Connection, number: int, key: int) -> list[tuple[int, str]]:
+    """Return key and id of the rows from a key on."""
+    (found,) = db.execute(
+        f"SELECT json_group_array(json_array(key, id)) FROM rows{number} WHERE key >= ?", (key,)
+    ).fetchone()
+    return msgspec.json.decode(found, type=list[tuple[int, str]])
+
+
 def numbers(db: sqlite3.Connection) -> set[int]:
     """Return the chunks whose tables are there."""
     (found,) = db.execute(

@@ -125,10 +125,14 @@ class RawBatch:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Messages that the stream has deleted, by deletions `at` offsets of a partition."""
+    """Messages that the stream has deleted, by deletions `at` offsets of a partition.
+
+    `of_accounts`: each of the ids is an account's, and names all that begin as it does.
+    """
 
     ids: Sequence[str]
     at: tuple[Partition, Sequence[int]]
+    of_accounts: bool = False
     done: threading.Event = field(default_factory=threading.Event)
 
 

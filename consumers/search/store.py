@@ -143,14 +143,15 @@ class RecentStore:
         self._sampler.offer(messages, rows, log_posteriors)
 
     def forget_ids(
-        self, ids: Sequence[str], at: tuple[Partition, Sequence[int]]
+        self, ids: Sequence[str], at: tuple[Partition, Sequence[int]], *, of_accounts: bool = False
     ) -> threading.Event:
         """Forget messages that the stream deleted, behind all that was offered before; no wait.
 
-        All of an id go, but those that stand behind the deletion `at` an offset of its partition.
+        All of an id go, but those that stand behind the deletion `at` an offset of its partition;
+        `of_accounts`: all whose id begins with that of an account.
         The event is set once the file no longer has them in its tables.
         """
-        forget = Forget(tuple(ids), at)
+        forget = Forget(tuple(ids), at, of_accounts)
         if not ids:
             forget.done.set()
         else:

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -25,7 +26,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.messages import Partition
+from consumers.messages import Partition, account_of
 from consumers.search import database, history
 from consumers.search.chunks import Chunk, Retention, note_changed, pack
 from consumers.search.rows import Change, RowMapper, crc_of, placed
@@ -365,15 +366,34 @@ class Transactions:
     def _forget(self, items: Sequence[Forget], done: Applied) -> None:
         """Remove what deletions of the stream name, in one go: no message came between them."""
         self._write()
+        ids, accounts = (
+            set(chain.from_iterable(item.ids for item in items if item.of_accounts is of_accounts))
+            for of_accounts in (False, True)
+        )
         # Of a fast stream hardly any of them are held.
-        held = self._held(list(set(chain.from_iterable(item.ids for item in items))))
-        last: dict[str, dict[int, int]] = {one.id: {} for one in held}
+        held = self._held(list(ids))
+        if accounts:
+            more = self._held_of(accounts)
+            held += [one for one in more if one.id not in ids]
+        # Of an id, or of an account: a row stands behind all deletions of either.
+        last: dict[tuple[str | None, bool], dict[int, int]] = {}
+        for one in held:
+            last[one.id, False], last[account_of(one.id), True] = {}, {}
         for item in items if held else ():
             place = self.contents.place_code(item.at[0])
             for name, offset in zip(item.ids, item.at[1], strict=True):
-                if name in last:
-                    last[name][place] = max(offset, last[name].get(place, offset))
-        self._let_go_of([one for one in held if not is_behind(one, last[one.id])], done)
+                own = last.get((name, item.of_accounts))
+                if own is not None:
+                    own[place] = max(offset, own.get(place, offset))
+        self._let_go_of(
+            [
+                one
+                for one in held
+                if not is_behind(one, last[one.id, False])
+                or not is_behind(one, last[account_of(one.id), True])
+            ],
+            done,
+        )
 
     def _let_go_of(self, held: Sequence[Held], done: Applied) -> None:
         self._remove(held)
@@ -494,6 +514,24 @@ class Transactions:
                 found = database.ids_of(self._db, chunk.number, keys)
                 held += [Held(chunk, key, name) for key, name in found if name in wanted]
         return held
+
+    def _held_of(self, accounts: Collection[str]) -> list[Held]:
+        """Return the rows of some accounts, oldest first."""
+        crcs = np.array([crc_of(name) for name in accounts], np.uint32)
+        held: list[Held] = []
+        for chunk in self._chunks:
+            keys = chunk.with_accounts(crcs, partial(self._account_crcs, chunk.number))
+            if keys:
+                found = database.ids_of(self._db, chunk.number, keys)
+                own = [(key, name) for key, name in found if account_of(name) in accounts]
+                held += [Held(chunk, key, name) for key, name in own]
+        return held
+
+    def _account_crcs(self, number: int, since: int) -> Iterator[tuple[int, int]]:
+        for key, name in database.ids_since(self._db, number, since):
+            account = account_of(name)
+            if account is not None:
+                yield key, crc_of(account)
 
     def _remove(self, held: Sequence[Held]) -> None:
         """Delete rows; they are not shown any more from here on, even if the disk is full."""

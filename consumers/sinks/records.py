@@ -190,7 +190,8 @@ class RejectedMessage(msgspec.Struct, frozen=True, kw_only=True):
     value: str | msgspec.UnsetType = msgspec.UNSET
 
 
-# Of each deleted message, by its id as JSON: the offset up to which it is deleted, by log.
+# Of each deleted message, by its id as JSON: the offset up to which it is deleted, by log. An
+# account stands there by what its ids begin with as JSON, up to the first `/`.
 Deleted: TypeAlias = Mapping[bytes, Mapping[Partition, int]]
 _encode = msgspec.json.Encoder().encode
 
@@ -343,6 +344,14 @@ def _is_newer(line: Mapping[str, Any], deleted: Mapping[Partition, int]) -> bool
     return at is not None and bool(line["offset"] > at)
 
 
+def _deleted_at(name: bytes, deleted: Deleted) -> Mapping[Partition, int] | None:
+    """Return up to which offsets the messages of an id, given as JSON, are deleted."""
+    own, account = deleted.get(name), deleted.get(name[: name.find(b"/") + 1])
+    if own is None or account is None:
+        return account if own is None else own
+    return {each: max(own.get(each, -1), account.get(each, -1)) for each in {*own, *account}}
+
+
 def prediction_without_text(line: bytes, deleted: Deleted) -> bytes | None:
     """Return a prediction's line without text and fields if it belongs to a deleted message.
 
@@ -351,14 +360,15 @@ def prediction_without_text(line: bytes, deleted: Deleted) -> bytes | None:
     nothing to remove.
     """
     found = _ID.match(line)
-    if found is None or found[1] not in deleted:
+    places = None if found is None else _deleted_at(found[1], deleted)
+    if found is None or places is None:
         return None
     try:
         prediction = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
         new = found[0] + b"}"
         return None if line.rstrip(b" ") == new else new
-    if _is_newer(prediction, deleted[found[1]]):
+    if _is_newer(prediction, places):
         return None
     kept = {key: prediction[key] for key in _WITHOUT_TEXT if key in prediction}
     return None if line.rstrip(b" ") == (new := _encode(kept)) else new
@@ -422,9 +432,12 @@ def reject_without_bytes(line: bytes, deleted: Deleted) -> bytes | None:
         return b"{}"
     if not (key or value):
         return None
-    names = {_encode(reject["id"])} if "id" in reject else _tokens(key, value)
-    meant = deleted.keys() & names
-    if not meant or ("id" in reject and _is_newer(reject, deleted[meant.pop()])):
+    if "id" in reject:
+        places = _deleted_at(_encode(reject["id"]), deleted)
+        is_meant = places is not None and not _is_newer(reject, places)
+    else:
+        is_meant = bool(deleted.keys() & _tokens(key, value))
+    if not is_meant:
         return None
     return _encode(
         {name: reject[name] for name in _WITHOUT_BYTES if name in reject}
@@ -436,7 +449,7 @@ def _tokens(key: bytes, value: bytes) -> set[bytes]:
     """Return as JSON strings a key, and every word, string and cell of a value.
 
     The bytes are read as UTF-8 and as Latin-1, and values as JSON and as CSV. Each is there also
-    with the mark that `decode.fields.marked_ids` may have put before an id.
+    with the mark that `decode.fields.marked_ids` may have put before an id, and as an account.
     """
     found: set[str] = set()
     for encoding in ("utf-8", "latin-1"):
@@ -451,7 +464,9 @@ def _tokens(key: bytes, value: bytes) -> set[bytes]:
         with contextlib.suppress(msgspec.DecodeError, UnicodeError):
             found.add(msgspec.json.decode(f'"{token}"'))
     names = {mark + token for token in found for mark in ("", "~")}
-    return {_encode(name) for name in names}
+    accounts = {token.replace("~", "~0").replace("/", "~1") for token in found}
+    accounts |= {token.partition("/")[0] for token in found if "/" in token}
+    return {_encode(name) for name in names} | {_encode(f"{name}/")[:-1] for name in accounts}
 
 
 def _base64(data: bytes | None) -> str | None:

@@ -12,7 +12,7 @@ import pytest
 from streamnb.storage import read
 from tests.consumers.corrections.stepped_daemon import by_part
 from tests.endtoend.correction_clients import ask, check_model
-from tests.endtoend.daemon_process import Daemon, write_config
+from tests.endtoend.daemon_process import Daemon, command, write_config
 
 # Of each message that is deleted, a word that no other has.
 LABELLED, CORRECTED, UNLABELLED, TAUGHT, STREAMED, MARKED = SECRETS = (
@@ -79,15 +79,81 @@ def stream(tmp_path: Path) -> Stream:
     return stream
 
 
-def config_of(tmp_path: Path, **more: Any) -> Path:
+def config_of(tmp_path: Path, *, sections: dict[str, Any] | None = None, **more: Any) -> Path:
     """Return a configuration whose outputs lie in the state folder."""
     return write_config(
         tmp_path / "config.yaml",
+        **(sections or {}),
         source=f"file:{tmp_path}/in.jsonl",
         predictions={"to": "file:state/predictions.jsonl"},
         rejects={"to": "file:state/rejects.jsonl"},
         checkpoint={"folder": "state", "interval_s": 0.05, **more},
     )
+
+
+def posted(did: str, rkey: str, text: str) -> dict[str, Any]:
+    """Return a post on Jetstream's first wire."""
+    commit = {"operation": "create", "collection": "app.bsky.feed.post", "rkey": rkey}
+    return {"did": did, "kind": "commit", "commit": commit | {"record": {"text": text}}}
+
+
+def account(did: str, **state: Any) -> dict[str, Any]:
+    """Return what Jetstream says of an account."""
+    return {"did": did, "kind": "account", "account": {"did": did} | state}
+
+
+@pytest.mark.deep
+def test_an_account_leaves_with_all_that_it_said(tmp_path: Path) -> None:
+    """Killed before and behind its deletion, the daemon counts, shows and holds none of its posts.
+
+    Those without a label go too. What it posts when it is active again counts; an account that is
+    suspended keeps its posts.
+    """
+    ann, bob = "did:plc:ann", "did:plc:bob"
+    state, stream = tmp_path / "state", Stream(tmp_path / "in.jsonl")
+    stream.add(
+        posted(ann, "1", f"good {LABELLED} morning :)"),
+        posted(bob, "1", "good gracious :("),
+        posted(ann, "2", f"good {UNLABELLED} night"),
+        posted(ann, "3", f"good {CORRECTED} noon"),
+        posted(bob, "2", "good grief"),
+    )
+    sections = {"message": "jetstream", "labels": {"kind": "emoticons"}}
+    config = config_of(tmp_path, sections=sections)
+    secrets = LABELLED, UNLABELLED, CORRECTED
+    with Daemon(config) as daemon:
+        daemon.until_page("/v1/search?q=grief", 200, "good grief")
+        daemon.until_it_takes_corrections()
+        said = {"id": f"{ann}/app.bsky.feed.post/3", "label": "positive"}
+        assert ask(daemon.address, "POST", "/v1/labels", said)[0] == 202
+        daemon.until_metric("streamnb_corrections_total", 1)
+        daemon.until(lambda: holders(state, secrets).keys() >= {
+            "model.nb", "corrections.jsonl", "predictions.jsonl"
+        }, "texts in the files")  # fmt: skip
+    stream.add(
+        account(bob, active=False, status="suspended"),
+        account(ann, active=False, status="deleted"),
+        account(bob, active=True),
+    )
+    with Daemon(config) as daemon:
+        daemon.until_metric("streamnb_messages_total", 3)
+    with Daemon(config) as daemon:
+        until_gone(daemon, stream, state, secrets)
+        stream.add(account(ann, active=True), posted(ann, "4", "good gravy :)"))
+        daemon.until_page("/v1/search?q=gravy", 200, "good gravy")
+        status, found = ask(daemon.address, "GET", "/v1/search?q=good")
+        assert status == 200
+        assert {each["text"] for each in found["messages"]} == {
+            "good gracious", "good grief", "good gravy"
+        }  # fmt: skip
+        assert daemon.stop() == 0
+    assert holders(state, secrets) == {}
+    model = read(state / "model.nb").model
+    assert dict(zip(model.classes, model.class_counts.tolist(), strict=True)) == {
+        "negative": 1.0, "positive": 1.0,
+    }  # fmt: skip
+    verified = command("verify", "--config", config, folder=tmp_path)
+    assert verified.returncode == 0, verified.stdout
 
 
 def test_what_was_deleted_stands_in_no_file(tmp_path: Path, stream: Stream) -> None:

@@ -25,7 +25,7 @@ JETSTREAM = "jetstream_corpus_expected_v1.jsonl"
 GOLDEN = "jetstream_golden_v1.jsonl"
 TWITTER = "twitter_v1_stream_2016.jsonl.xz"
 X = "x_v2_filtered_stream_sample.jsonl"
-NO_POSTS = {"commit.collection": 132, "kind": 2}
+NO_POSTS = {"account.active": 1, "commit.collection": 132, "kind": 1}
 
 
 class NoView:
@@ -85,7 +85,7 @@ def ran(folder: Path, source: Path, message: Any, **sections: Any) -> tuple[Summ
             NO_POSTS | {"lang": 8},
         ),
         (JETSTREAM, {"preset": "jetstream", "replies": "drop"}, 9, 1, NO_POSTS | {"reply": 8}),
-        (GOLDEN, "jetstream", 1, 0, {"commit.collection": 7, "kind": 2}),
+        (GOLDEN, "jetstream", 1, 0, {"account.active": 1, "commit.collection": 7, "kind": 1}),
         (TWITTER, "twitter-v1", 427, 0, {}),
         (TWITTER, {"preset": "twitter-v1", "keep": {"lang": ["en"]}}, 396, 0, {"lang": 31}),
         (TWITTER, {"preset": "twitter-v1", "retweets": "drop"}, 162, 0, {"retweet": 265}),

@@ -148,6 +148,27 @@ def test_what_the_log_took_back_is_not_counted(tmp_path: Path, seed: int) -> Non
     assert done.examples == stored(tmp_path).model.n_examples > 100
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_an_account_took_along_is_not_counted(tmp_path: Path, seed: int) -> None:
+    """The rules are written there a second time, and people say more in between."""
+    chance = random.Random(f"accounts {seed}")
+    log = [each | {"user": f"u{chance.randrange(5)}"} for each in entries(600, seed)]
+    for at in sorted(chance.sample(range(600), 25)):
+        log[at] = {"user": f"u{chance.randrange(6)}", "operation": "gone"}
+    operations = {each: each for each in ("create", "update", "delete")}
+    message = {"id": ["user", "id"], "operations": operations | {"gone": "delete_account"}}
+    write_lines(tmp_path / "in.jsonl", log)
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}", message=message)
+    run(settings, 150 + 50 * seed)
+    first = verify(settings, stored(tmp_path))
+    run(settings)
+    done = verify(settings, stored(tmp_path))
+    for each in (first, done):
+        assert each.is_equal, each.differences
+    assert done.taken_back > 150
+    assert done.examples == stored(tmp_path).model.n_examples > 10
+
+
 def said(journal: Path, lines: list[Correction]) -> None:
     """Write what people said, as the daemon's own service does."""
     journal.parent.mkdir(exist_ok=True)

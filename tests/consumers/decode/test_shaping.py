@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from consumers.config.message import PRESETS, LateLabelsSettings
 from consumers.config.settings import MessageSettings, Settings, to_yaml
 from consumers.decode.decoder import Decoder, LabelDecoder
-from consumers.decode.fields import plain_text
+from consumers.decode.fields import account_id, id_of, names_of, plain_text
 from consumers.decode.labels import NoLabels
 from consumers.decode.rows import RecordFormat
-from consumers.messages import Messages, Reason
+from consumers.messages import Messages, Reason, account_of, account_prefixes, names_account
+from streamnb.kernels.layout import Texts
 from tests.consumers.raw_batches import CLASSES, raw
 
 
@@ -74,18 +78,72 @@ EVENT = "network.bsky.jetstream.subscribeEvents#"
 TIME = "2026-05-25T14:23:29.157119Z"
 
 
-def test_a_deleted_account_is_counted_by_itself() -> None:
-    """Its posts stay in the counts, and the guide says so; other news of accounts are no events."""
-    base = {"did": "did:x", "time_us": 1, "kind": "account"}
-    found = decoded(
-        "jetstream",
-        [
-            base | {"account": {"active": False, "status": "deleted"}},
-            base | {"account": {"active": False, "status": "deactivated"}},
-            base | {"account": {"active": True}},
-        ],
-    )
-    assert found.ignored == {"account.status": 1, "kind": 2}
+STATES = ["deleted", "takendown", "suspended", "deactivated", "throttled", None]
+
+
+@pytest.mark.parametrize("preset", ["jetstream", "jetstream-v2"])
+def test_an_account_that_is_gone_for_good_is_deleted(preset: str) -> None:
+    """One that may come back is left alone, and so is one that is active, whatever else is said."""
+    events = []
+    for active in (False, True):
+        for status in STATES:
+            own = {"active": active, "did": "did:x", "seq": 7, "time": TIME}
+            own |= {} if status is None else {"status": status}
+            first = {"did": "did:x", "time_us": 1, "kind": "account", "account": own}
+            second = {"$type": "message", "payload": {"$type": f"{EVENT}account", **own}}
+            events.append(first if preset == "jetstream" else second)
+    found = decoded(preset, events)
+    assert said(found) == [("delete", "did:x/~", "")] * 2
+    at = "account." if preset == "jetstream" else "payload."
+    posts = "commit.collection" if preset == "jetstream" else "payload.collection"
+    assert found.ignored == {f"{at}active": len(STATES), posts: len(STATES) - 2}
+
+
+GONE = {"operations": {"create": "create", "gone": "delete_account"}, "id": ["user", "kind", "n"]}
+
+
+@pytest.mark.parametrize(
+    ("own", "event", "name"),
+    [
+        ({}, {"user": "ann"}, "ann/~"),
+        ({}, {"user": "an~n/b", "kind": "post"}, "an~0n~1b/~"),
+        ({}, {"user": 17, "text": 3, "n": "7"}, "17/~"),
+        ({"sample": 1e-9}, {"user": "ann"}, "ann/~"),  # of no sample: all its messages are meant
+        ({"keep": {"kind": ["post"]}}, {"user": "ann"}, "ann/~"),
+        ({"unwrap": "payload"}, {"user": "ann", "payload": "{}"}, "ann/~"),
+        ({"operation": {"first_of": ["op", "operation"]}}, {"user": "ann", "op": None}, "ann/~"),
+        ({"retweets": "fold", "retweet": "original"}, {"user": "ann", "original": {}}, "ann/~"),
+        ({}, {"n": 7}, "t-0-100"),  # of nobody
+    ],
+)
+def test_an_operation_deletes_an_account(
+    own: dict[str, Any], event: dict[str, Any], name: str
+) -> None:
+    """It names what all ids of the account begin with, and no message."""
+    found = decoded(GONE | own, [event | {"operation": "gone"}])
+    assert said(found) == [("delete", name, "")]
+    assert names_of(found, np.arange(1)) == [name]
+
+
+def test_an_account_of_a_wrong_type_is_rejected() -> None:
+    """As an id would be."""
+    settings = MessageSettings.model_validate(GONE)
+    event = json.dumps({"user": ["ann"], "operation": "gone"}).encode()
+    (found,) = Decoder(settings, NoLabels(CLASSES)).decode(raw([event])).rejects
+    assert "the id at 'user' is ['ann']" in found.detail
+
+
+@given(st.lists(st.text(alphabet="a/~01", max_size=4), min_size=2, max_size=3))
+def test_no_id_names_an_account(parts: list[str]) -> None:
+    """And each begins as that of its account does."""
+    name, account = id_of(parts) or "", account_id(parts[0])
+    assert not names_account(name)
+    assert account_of(name) == account
+    assert names_account(account or "")
+    text = np.frombuffer(bytearray(name.encode()), np.uint8)
+    texts = Texts(text, np.zeros(1, np.int64), np.array([len(text)]))
+    (end,) = account_prefixes(texts).ends.tolist()
+    assert name[:end] + "~" == account
 
 
 def test_an_update_that_is_left_out_takes_its_message_back() -> None:
@@ -327,7 +385,8 @@ def test_presets_are_settings_like_any_other() -> None:
         ({"id": ["a", "b"], "deleted": "c"}, "id must be a single path"),
         ({"unwrap": "a.b"}, "must be a name"),
         ({"sample": 0}, "greater than 0"),
-        ({"operations": {"new": "insert"}}, "'create', 'update' or 'delete'"),
+        ({"operations": {"new": "insert"}}, "'create', 'update', 'delete' or 'delete_account'"),
+        ({"operations": {"gone": "delete_account"}}, "needs id: a list of paths"),
     ],
 )
 def test_wrong_settings_are_named(message: Any, error: str) -> None:

@@ -48,13 +48,14 @@ class Forgetful:
 
     def __init__(self) -> None:
         self.told: list[tuple[list[str], list[int]]] = []
+        self.accounts: list[tuple[list[str], list[int]]] = []
         self.done = threading.Event()
 
     def forget_ids(
-        self, ids: Sequence[str], at: tuple[Partition, Sequence[int]]
+        self, ids: Sequence[str], at: tuple[Partition, Sequence[int]], *, of_accounts: bool = False
     ) -> threading.Event:
         """Note it; it is done when `done` is set."""
-        self.told.append((list(ids), list(at[1])))
+        (self.accounts if of_accounts else self.told).append((list(ids), list(at[1])))
         return self.done
 
 
@@ -72,21 +73,21 @@ class NotingMemory:
 
 
 class Folder:
-    """A state folder with a journal and both outputs; `m1` is to be erased."""
+    """A state folder with a journal and both outputs; one message is to be erased."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, name: str = "m1") -> None:
+        self.path, self.name = path, name
         self.applied = 1 << 40
         self.recent = Forgetful()
         self.lines = {
             "corrections.jsonl": [
-                correction("m0", 0, "a", "kept"), correction("m1", 1, "a"), correction("m1", 1),
+                correction("m0", 0, "a", "kept"), correction(name, 1, "a"), correction(name, 1),
             ],
-            "predictions.jsonl": [prediction("m0", "kept"), prediction("m1")],
-            "rejects.jsonl": [reject("m0", "kept"), reject("m1")],
+            "predictions.jsonl": [prediction("m0", "kept"), prediction(name)],
+            "rejects.jsonl": [reject("m0", "kept"), reject(name)],
         }  # fmt: skip
-        for name, lines in self.lines.items():
-            (path / name).write_bytes(b"".join(line + b"\n" for line in lines))
+        for file, lines in self.lines.items():
+            (path / file).write_bytes(b"".join(line + b"\n" for line in lines))
 
     @contextmanager
     def opened(self, learned: TextMemory | None = None) -> Iterator[Erasure]:
@@ -99,7 +100,7 @@ class Folder:
         logs = LOG, journal.partition
         erasure = Erasure(
             self.path, lambda: dict.fromkeys(logs, self.applied), journal, outputs, self.recent,
-            lambda: 0.0, learned=learned,
+            lambda: 0.0, learned=learned, accounts="/" in self.name,
         )  # fmt: skip
         try:
             yield erasure

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.kernels.learned_records import DELETE_OF_ACCOUNT
 from consumers.kernels.learned_records import NOTHING as _NOTHING
 from consumers.messages import NO_LABEL, OPERATIONS, Messages, Operation
 from consumers.pipeline.learned_memory import LogMemory
@@ -131,13 +132,17 @@ class PlainFold:
         # The number of a record is that of the log's records before it.
         was_remembered = self.kinds != _NOTHING
         before = (np.cumsum(was_remembered) - was_remembered)[rows].tolist()
-        n_more, memory = self.memory.n, self.memory
+        n_more, memory, last, floor = self.memory.n, self.memory, -1, 0
         for row, offset, n_before, (start, end) in zip(
             rows.tolist(), offsets, before, bounds, strict=True
         ):
             number, name = n_before + n_more, bytes(plain[start:end])
             was = self.kinds[row]
-            kind = self._kind(row, self.records[name], memory.floor(number))
+            is_of_account = self.messages.operations[row] == DELETE_OF_ACCOUNT
+            if not is_of_account or offset != last:  # those of an account are one in the log
+                floor = memory.floor(number)
+            last = offset
+            kind = self._kind(row, self.records[name], floor)
             if kind != was:
                 self.kinds[row] = kind
                 n_more += (kind != _NOTHING) - int(was != _NOTHING)
@@ -152,7 +157,7 @@ class PlainFold:
         operation, seen = self.messages.operations[row], list[PlainWaiting]()
         if self.arrivals is not None:
             seen = plain_waiting([each for each in own if each.number >= floor])
-        if operation in (_UPDATE, _DELETE):
+        if operation in (_UPDATE, _DELETE, DELETE_OF_ACCOUNT):
             alive = [each for each in plain_living(own) if each.number >= floor]
             self.taken += [(each.number, row) for each in alive]
             is_known = bool(own) and own[-1].number >= floor
@@ -177,7 +182,11 @@ class PlainFold:
         none = "repeated" if is_known and not is_update else "unmatched"
         is_open = any(each.state != "gone" for each in seen)
         found = "matched" if alive or is_open else none
-        self.counts[f"{what}_{found}"] += 1
+        is_of_account = self.messages.operations[row] == DELETE_OF_ACCOUNT
+        if is_of_account and found != "matched":
+            return _NOTHING
+        if not is_of_account:
+            self.counts[f"{what}_{found}"] += 1
         if is_update and self._keep_label(row, alive, (CORRECTED, RELABELLED)):
             return RELABELLED
         if is_update and seen and seen[-1].state != "gone" and self.labels[row] == NO_LABEL:

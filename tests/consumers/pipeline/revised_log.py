@@ -45,8 +45,11 @@ class Said(NamedTuple):
         """Return its value on the wire."""
         if self.operation == "tombstone":
             return None
+        account, slash, own = (self.id or "").partition("/")
         message: dict[str, object] = {"operation": self.operation, "id": self.id, "text": self.text}
         message |= {"label": self.label, "weight": self.weight}
+        if slash:  # an id of two parts; without the second it is all of the account
+            message |= {"user": account, "id": own or None}
         return json.dumps({k: v for k, v in message.items() if v is not None}).encode()
 
 
@@ -70,8 +73,30 @@ def _entry(
     return Said(operation, id, text, label, weight)
 
 
+ACCOUNT_LOGS = st.lists(
+    st.builds(
+        _entry,
+        OPERATIONS,
+        st.none() | st.sampled_from([f"{who}/{which}" for who in "ab" for which in "123"]),
+        TEXTS,
+        LABELS,
+    )
+    | st.sampled_from([Said("gone", "a/"), Said("gone", "b/"), Said("gone", "nobody/")]),
+    max_size=40,
+)
 LOGS = st.lists(st.builds(_entry, OPERATIONS, IDS, TEXTS, LABELS), max_size=40)
 WEIGHTS = st.none() | st.sampled_from([2, 0.1, 3.7, 1e6, 1 / 1024])
+ACCOUNTS = Settings.model_validate(
+    SETTINGS.model_dump()
+    | {
+        "message": {
+            "id": ["user", "id"],
+            "operations": {
+                "create": "create", "update": "update", "delete": "delete", "gone": "delete_account"
+            },
+        }
+    }
+)  # fmt: skip
 WEIGHTED = Settings.model_validate(SETTINGS.model_dump() | {"message": {"weight": "weight"}})
 SIZES = st.lists(st.integers(1, 9), min_size=40, max_size=40)
 WEIGHTED_LOGS = st.lists(st.builds(_entry, OPERATIONS, IDS, TEXTS, LABELS, WEIGHTS), max_size=40)
@@ -110,7 +135,10 @@ class Run:
     ) -> None:
         settings = settings or SETTINGS
         self.checkpoint = Checkpoint(CheckpointSettings(folder=folder, keep=KEEP), {})
-        self.memory = LearnedMemory(folder, learned_kinds(settings), records_max, KEEP)
+        self.memory = LearnedMemory(
+            folder, learned_kinds(settings), records_max, KEEP,
+            accounts=settings.message.deletes_accounts,
+        )  # fmt: skip
         model, positions = self.checkpoint.restore(build_model(settings.model))
         self.checkpoint.restore_entries([self.memory])
         self.memory.begin(positions)
@@ -192,6 +220,9 @@ def expected(log: Sequence[Said], settings: Settings = SETTINGS) -> tuple[Counts
             elif example:
                 alive[each.id] += example
                 seen.add(each.id)
+        elif each.operation == "gone":
+            for name in [name for name in alive if name and name.startswith(each.id)]:
+                alive[name] = []
         else:
             if each.id not in seen:
                 early.add(each.id)

@@ -23,6 +23,7 @@ from consumers.messages import Envelope, Operation, Partition, Reason, Reject
 from consumers.pipeline.erasure import FILE_NAME, Erasure, Output
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.learned_records import CREATED
+from consumers.pipeline.waiting_messages import texts_of
 from consumers.private_files import overwrite_lines
 from consumers.sinks.records import (
     prediction_record,
@@ -34,7 +35,14 @@ from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 from tests.consumers.corrections.stepped_daemon import Life, Store, by_part, taught_anew
 from tests.consumers.full_disk import disk_full_at
-from tests.consumers.pipeline.erasure_folder import LOG, SECRET, Folder, NotingMemory, correction
+from tests.consumers.pipeline.erasure_folder import (
+    LOG,
+    SECRET,
+    Folder,
+    NotingMemory,
+    correction,
+    prediction,
+)
 from tests.endtoend.expected_counts import examples
 
 
@@ -479,6 +487,77 @@ def test_a_line_without_its_text_is_not_applied_again(tmp_path: Path) -> None:
         (Reason.CORRECTION, True)
     ]
     life.end()
+
+
+@pytest.mark.parametrize("name", ["ann/m1", 'a"\\ü/m1'])
+def test_the_texts_of_an_account_are_erased(tmp_path: Path, name: str) -> None:
+    """In journal and outputs, by what its ids begin with; also where the id could not be read."""
+    folder, account = Folder(tmp_path, name), name.partition("/")[0]
+    others = [prediction(each) for each in (account, f"{account}x/m1", f"{account}~1/m1")]
+    with (tmp_path / "predictions.jsonl").open("ab") as file:
+        file.writelines(line + b"\n" for line in others)
+    unread = json.dumps({"user": account, "text": SECRET.decode()}).encode()
+    rejected = reject_record(Reject(Reason.NOT_JSON, "no", LOG, 4, 5, None, unread)).value
+    with (tmp_path / "rejects.jsonl").open("ab") as file:
+        file.write(rejected + b"\n")
+    folder.recent.done.set()
+    (tmp_path / "corrections.jsonl").write_bytes(correction(name, 1, "a") + b"\n")
+    with folder.opened() as erasure:
+        erasure.add([(f"{account}/~", LOG, 9), ("m7", LOG, 9)], from_stream=True)
+        assert folder.recent.accounts == [([f"{account}/~"], [9])]
+        assert folder.recent.told == [(["m7"], [9])]
+        folder.applied = 0  # the line of the journal is still to be applied in a kept checkpoint
+        folder.erase(erasure)
+        assert SECRET in (tmp_path / "corrections.jsonl").read_bytes()
+        assert erasure.n_pending == 2
+    folder.applied = 1 << 40
+    with folder.opened() as erasure:  # after a kill
+        assert erasure.n_pending == 2
+        folder.erase(erasure)
+        assert erasure.n_pending == 0
+    predicted = (tmp_path / "predictions.jsonl").read_bytes().split(b"\n")
+    assert [SECRET in line for line in predicted] == [False, False, True, True, True, False]
+    for each in ("rejects.jsonl", "corrections.jsonl"):
+        assert SECRET not in (tmp_path / each).read_bytes()
+    assert b'"value_base64":null' in (tmp_path / "rejects.jsonl").read_bytes().splitlines()[-1]
+
+
+def test_a_message_behind_the_deletion_of_its_account_keeps_its_text() -> None:
+    """The account was active again; a deletion of the message itself stands for itself."""
+    envelope = Envelope("ann/m1", 5, None, None, "so it goes", None, Operation.CREATE, {})
+    line = prediction_record(envelope, ["a"], [0.0], 7, place=(LOG, 5)).value
+    account, own = b'"ann/', b'"ann/m1"'
+    assert prediction_without_text(line, {account: {LOG: 4}}) is None
+    assert prediction_without_text(line, {account: {LOG: 5}}) is not None
+    assert prediction_without_text(line, {account: {LOG: 4}, own: {LOG: 5}}) is not None
+    assert prediction_without_text(line, {account: {LOG: 5}, own: {LOG: 4}}) is not None
+    assert prediction_without_text(line, {b'"an/': {LOG: 5}, b'"ann"': {LOG: 5}}) is None
+
+
+def test_an_id_that_looks_like_an_account_is_one_message(folder: Folder) -> None:
+    """Without the setting nothing else is erased by it."""
+    folder.recent.done.set()
+    with folder.opened() as erasure:
+        erasure.add([("m1/~", LOG, 9)], from_stream=True)
+        assert folder.recent.told == [(["m1/~"], [9])]
+        assert not folder.recent.accounts
+
+
+@pytest.mark.parametrize("accounts", [True, False])
+def test_the_texts_of_an_account_leave_the_memory(tmp_path: Path, accounts: bool) -> None:
+    """Up to its deletion, in the log of that."""
+    memory = LearnedMemory(tmp_path, {"text": "words"}, 100, keep=0, accounts=accounts)
+    ids = texts_of([b"a/1", b"b/1", b"a/2", b"a~1/1", b"a/~", b"a/3", None])
+    texts = texts_of([b"secret%d" % k for k in range(7)])
+    kinds = np.full(7, CREATED, np.uint8)
+    memory.log(LOG).append(np.arange(7), np.zeros(7, np.int32), kinds, ids, {"text": texts})
+    memory.pack()
+    memory.sync()
+    memory.erase({"a/~": {LOG: 4}})
+    memory.close()
+    (data,) = (path.read_bytes() for path in tmp_path.rglob("*.records"))
+    gone = {0, 2, 4} if accounts else {4}
+    assert {k for k in range(7) if b"secret%d" % k not in data} == gone
 
 
 def test_an_id_that_two_logs_delete_leaves_the_memory_of_both(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ RECORDS = st.lists(
 )
 LABELS = st.none() | st.sampled_from(CLASSES)
 MESSAGES = st.lists(
-    st.tuples(st.sampled_from(list(Operation)), IDS, LABELS, TIMES),
+    st.tuples(st.sampled_from([*Operation, None]), IDS, LABELS, TIMES),  # None: of an account
     min_size=1,
     max_size=5,
 )
@@ -49,7 +49,7 @@ MESSAGES = st.lists(
 
 class _Case(NamedTuple):
     records: list[tuple[int, str | None, int, int, float]]
-    messages: list[tuple[Operation, str | None, str | None, float]]
+    messages: list[tuple[Operation | None, str | None, str | None, float]]
     records_max: int
     is_late: bool
 
@@ -65,11 +65,16 @@ def _both(case: _Case) -> tuple[Fold, Fold]:
             np.array([offset]), np.array([label], np.int32), np.array([kind], np.uint8), ids,
             fields, holder.hashed(ids.texts),
         )  # fmt: skip
-    log = [Said(operation, name, "sun", label) for operation, name, label, _ in case.messages]
+    log = [
+        Said(operation or Operation.DELETE, name, "sun", label)
+        for operation, name, label, _ in case.messages
+    ]
     messages = DECODER.decode(raw(log, 100))
+    is_of_account = np.array([operation is None for operation, *_ in case.messages])
+    messages.operations[is_of_account] = kernels.DELETE_OF_ACCOUNT
     is_plain = messages.operations == OPERATIONS.index(Operation.CREATE)
     is_labelled = (messages.labels != NO_LABEL) & (
-        messages.operations != OPERATIONS.index(Operation.DELETE)
+        messages.operations < OPERATIONS.index(Operation.DELETE)
     )
     kinds = np.where(is_labelled, np.uint8(learned_records.CREATED), np.uint8(kernels.NOTHING))
     arrivals = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -210,6 +211,28 @@ def test_what_was_made_anew_stays() -> None:
         store.forget_ids(["a", "b"], (Partition("other", 0), [1, 1]))
         settle(store)
         assert [found.row.text for found in store.search(parse("")).rows] == ["two"]
+
+
+def test_an_account_leaves_with_all_its_messages(tmp_path: Path) -> None:
+    """Of all chunks, before and after a restart, but for what stands behind its deletion."""
+    names = [f"{who}/{n}" for n in range(3) for who in ("a", "b", "a~1")] + ["a", "a/3"]
+    rows: list[dict[str, Any] | str] = [{"text": "day", "id": name} for name in names]
+    path = tmp_path / "recent.db"
+    with running(path) as store:
+        offer(store, tweets(rows))
+        store.forget_ids(["nobody/~"], (LOG, [20]), of_accounts=True)  # all are looked at once
+        offer(store, tweets([{"text": "day", "id": "a/4"}], first=20))
+        settle(store)
+        store.forget_ids(["a/~"], (LOG, [10]), of_accounts=True)
+        offer(store, tweets([{"text": "day", "id": "a/5"}, {"text": "day", "id": "b/5"}], first=30))
+        settle(store)
+        left = [name for name in names[:-1] if not name.startswith("a/")]
+        assert sorted(ids(store, "day")) == sorted([*left, "a/4", "a/5", "b/5"])
+    with running(path) as store:
+        store.forget_ids(["b/~", "b/1"], (LOG, [29, 40]), of_accounts=True)
+        store.forget_ids(["a~1/1"], (LOG, [40]))
+        settle(store)
+        assert sorted(ids(store, "day")) == sorted(["a", "a/4", "a/5", "a~1/0", "a~1/2", "b/5"])
 
 
 OTHER = Partition("other", 0)
