@@ -19,7 +19,16 @@ from consumers.messages import part_name
 from consumers.pipeline import learned_memory
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import PartFiles
-from tests.consumers.pipeline.revised_log import LOG, LOGS, SETTINGS, Run, Said, expected
+from tests.consumers.pipeline.revised_log import (
+    ACCOUNT_LOGS,
+    ACCOUNTS,
+    LOG,
+    LOGS,
+    SETTINGS,
+    Run,
+    Said,
+    expected,
+)
 
 NEW_CLASSES = SETTINGS.model_copy(
     update={"model": SETTINGS.model.model_copy(update={"new_classes": True})}
@@ -84,8 +93,19 @@ STEPS = st.lists(
 @given(LOGS, STEPS)
 def test_deletes_and_updates_reach_over_handovers(log: list[Said], steps: list[str]) -> None:
     """Whoever reads and dies when: the counts are those of one process."""
+    reaches_over(log, steps, SETTINGS)
+
+
+@given(ACCOUNT_LOGS, STEPS)
+def test_deletions_of_accounts_reach_over_handovers(log: list[Said], steps: list[str]) -> None:
+    """Who takes a log over finds the accounts in what the others have handed on."""
+    reaches_over(log, steps, ACCOUNTS)
+
+
+def reaches_over(log: list[Said], steps: list[str], settings: Settings) -> None:
+    """Read a log by members that hand it over and die: the counts must be the page's."""
     with tempfile.TemporaryDirectory() as name:
-        members = [Member(Path(name), f"{k}") for k in range(N_MEMBERS)]
+        members = [Member(Path(name), f"{k}", settings) for k in range(N_MEMBERS)]
         reader = 0
         members[reader].take_over()
         for step in [*steps, "read all"]:
@@ -100,12 +120,12 @@ def test_deletes_and_updates_reach_over_handovers(log: list[Said], steps: list[s
             else:
                 if step == "kill":
                     member.memory.close()
-                    members[reader] = Member(Path(name), f"{reader}")
+                    members[reader] = Member(Path(name), f"{reader}", settings)
                 else:
                     member.give_up()
                 reader = 1 - reader
                 members[reader].take_over()
-        assert members[reader].counts == expected(log)[0]
+        assert members[reader].counts == expected(log, settings)[0]
         for member in members:
             assert not member.reviser.counts["refused"]
             member.memory.close()
@@ -140,6 +160,27 @@ def members(tmp_path: Path) -> Iterator[Two]:
 def created(n: int) -> list[Said]:
     """Return messages that create, each with a word of its own."""
     return [Said("create", f"m{i}", f"word{i}", "positive") for i in range(n)]
+
+
+def test_an_account_is_found_in_what_was_handed_on(tmp_path: Path) -> None:
+    """In sealed segments and in the open one, by who takes over and by that one's next life."""
+    log = [Said("create", f"{'ab'[i % 2]}/{i}", f"word{i}", "positive") for i in range(11)]
+    log += [Said("gone", "a/"), Said("gone", "b/")]
+    first, second = (Member(tmp_path, name, ACCOUNTS) for name in ("first", "second"))
+    first.take_over()
+    first.read(log, 11)
+    first.save()
+    first.memory.close()
+    second.take_over()
+    second.read(log, 12)
+    assert second.reviser.counts == {"delete_account_matched": 1, "unlearned": 6}
+    second.save()
+    second.memory.close()
+    again = Member(tmp_path, "second", ACCOUNTS)
+    again.read(log, 13)
+    assert again.reviser.counts == {"delete_account_matched": 1, "unlearned": 5}
+    assert not again.learner.model.n_examples
+    again.memory.close()
 
 
 def test_classes_that_joined_in_another_order_are_taken_back(tmp_path: Path) -> None:
