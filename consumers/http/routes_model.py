@@ -21,8 +21,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from consumers.config.page import message_names, question
-from consumers.config.settings import Settings
+from consumers.config.settings import Settings, message_names, question
 from consumers.http import schemas
 from consumers.http.authorization import NOT_OPEN, check_change, is_open, needs_token
 from consumers.http.openapi import ApiOperation, ApiRoute

@@ -9,7 +9,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config.page import message_names, question
 from consumers.config.settings import (
     KafkaSettings,
     OutputAddress,
@@ -17,6 +16,8 @@ from consumers.config.settings import (
     SourceAddress,
     WordsSettings,
     load,
+    message_names,
+    question,
     to_yaml,
 )
 from consumers.errors import ConfigError
