@@ -261,22 +261,26 @@ def located(chunks: Sequence[Chunk], cutoff_ms: int, keys: Keys | None) -> Parts
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Conditions on what is known of rows in memory; None, or no bound, is no condition.
+    """Conditions on what is known of rows in memory; None is no condition.
 
     `label` is the number of the likeliest class, `lang_code` that of the language; times are the
-    messages', in Unix milliseconds: from `from_ms` on, before `to_ms`.
+    messages', in Unix milliseconds: from `from_ms` on, before `to_ms`. `compared` are comparisons
+    of columns with values: name, a function of both, value, and whether it must not hold.
     """
 
     lang_code: int | None = None
     label: int | None = None
     from_ms: int | None = None
     to_ms: int | None = None
+    compared: tuple[tuple[str, Callable[[Any, Any], Any], float, bool], ...] = ()
 
     def passed(self, chunk: Chunk, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return those of some positions in a chunk whose rows meet all conditions."""
         for name, wanted in (("lang_code", self.lang_code), ("label", self.label)):
             if wanted is not None:
                 at = at[chunk.columns[name][at] == wanted]
+        for name, compare, value, negated in self.compared:
+            at = at[compare(chunk.columns[name][at], value) != negated]
         if self.from_ms is not None:
             at = at[chunk.times_ms(at) >= self.from_ms]
         if self.to_ms is not None:

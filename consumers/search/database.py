@@ -507,6 +507,15 @@ def matching_keys(db: sqlite3.Connection, number: int, match: str, lowest: int, 
     return np.fromstring(found or "", dtype=np.int64, sep=" ")
 
 
+def keys_where(db: sqlite3.Connection, number: int, condition: str, keys: Sequence[int]) -> Keys:
+    """Return those of some keys whose rows meet a condition, given as SQL; ascending."""
+    (found,) = db.execute(
+        f"SELECT group_concat(key, ' ') FROM rows{number} WHERE {_CHOSEN} AND {condition}",
+        (msgspec.json.encode(keys).decode(),),
+    ).fetchone()
+    return np.sort(np.fromstring(found or "", dtype=np.int64, sep=" "))
+
+
 def found_rows(
     db: sqlite3.Connection, number: int, match: str, bounds: tuple[int, int], n_max: int
 ) -> list[list[Any]]:
@@ -560,6 +569,20 @@ def lines_of(
         (msgspec.json.encode(keys).decode(),),
     ).fetchone()
     return n, lines or b""
+
+
+def marked_rows(
+    db: sqlite3.Connection, number: int, match: str, keys: Sequence[int]
+) -> list[list[Any]]:
+    """Return some rows that match, newest first, as `found_rows` does."""
+    return _collected(
+        db,
+        number,
+        f"SELECT rowid AS at, highlight(words{number}, 0, ?, ?) AS marked FROM words{number}"
+        # With a limit SQLite asks the index by itself; within the join it could not be highlighted.
+        f" WHERE words{number} MATCH ? AND rowid IN (SELECT value FROM json_each(?)) LIMIT ?",
+        (OPEN, CLOSE, match, msgspec.json.encode(keys).decode(), len(keys)),
+    )
 
 
 def _collected(

@@ -165,19 +165,26 @@ class ArrivedRows:
         """Return which of the rows match, as positions, ascending."""
         if not self.rows:
             return ()
-        if query.is_everything:
-            return [i for i, row in enumerate(self.rows) if not lang or row.lang == lang]
-        return self._matcher().matches(query, lang)
+        if query.terms:
+            found = self._matcher().matches(query, lang)
+        else:
+            found = [i for i, row in enumerate(self.rows) if not lang or row.lang == lang]
+        if query.conditions:
+            found = [i for i in found if query.admits(self.rows[i].values)]
+        return found
 
     def newest(
         self, query: Query, lang: str | None, matches: Sequence[int], n_max: int
     ) -> list[FoundRow]:
         """Return the last of the rows that match, ascending, with the query's words marked."""
-        if query.is_everything:
+        if not query.terms:
             rows = [self.rows[i] for i in matches[-n_max:]]
             return [FoundRow(row, (row.text,)) for row in rows]
-        found = self._matcher().newest(query, lang, n_max)
-        return [FoundRow(self.rows[i], marked) for i, marked in found]
+        # Of those that have the words some may not meet the conditions.
+        shown = set(matches[-n_max:])
+        n_looked_at = len(self.rows) if query.conditions else n_max
+        found = self._matcher().newest(query, lang, n_looked_at)
+        return [FoundRow(self.rows[i], marked) for i, marked in found if i in shown]
 
     def close(self) -> None:
         """Let go of the index."""
@@ -205,6 +212,7 @@ class LiveQuery:
         self._newest: list[FoundRow] = []  # ascending
         self._has_older = False  # than these, in the store
         self._window: MatchWindow | None = None  # everything needs none
+        self._is_cut = False  # the store has not looked at all for it
 
     def take(self, arrived: ArrivedRows) -> None:
         """Take in what has come."""
@@ -242,7 +250,9 @@ class LiveQuery:
         self._newest = list(reversed(found.rows))
         self._has_older = found.more
         if not self.query.is_everything:
-            keys = self._recent.keys(self.query, self.lang, COUNTED_MAX + SPARE)
+            keys, self._is_cut = self._recent.scanned_keys(
+                self.query, self.lang, COUNTED_MAX + SPARE
+            )
             self._window = MatchWindow(keys, COUNTED_MAX)
         self.is_stale = False
 
@@ -253,7 +263,8 @@ class LiveQuery:
             return self._recent.counted(self.query, self.lang)
         window.keys = self._recent.held(window.keys)
         self.is_stale |= window.lacks_some(self._recent.oldest_key)
-        return self._recent.counted_keys(window.counted, newest_only=window.newest_only)
+        newest_only = window.newest_only or self._is_cut
+        return self._recent.counted_keys(window.counted, newest_only=newest_only)
 
     def _show(self, arrived: ArrivedRows, matches: Sequence[int]) -> None:
         last_key = self._newest[-1].row.key if self._newest else -1
@@ -397,15 +408,18 @@ class Watched:
 class Subscriptions:
     """All pages that are open, and what they watch.
 
-    `make` makes a live query, `problem` the body of an event that says what is wrong with one.
+    `make` makes a live query, `problem` the body of an event that says what is wrong with one,
+    `read` reads what was typed.
     """
 
     def __init__(
         self,
         make: Callable[[Query, str | None], LiveQuery],
         problem: Callable[[str], bytes],
+        read: Callable[[str], Query] = parse,
     ) -> None:
         self._make = make
+        self._read = read
         self._problem = problem
         self._lock = threading.Lock()
         self._closed = False
@@ -444,7 +458,7 @@ class Subscriptions:
             events = [] if self._status is None else [self._status]
             for index, (text, lang) in enumerate(asked):
                 try:
-                    query = parse(text)
+                    query = self._read(text)
                 except QueryError as error:
                     events.append(Event("problem", index, self._problem(str(error))))
                     continue

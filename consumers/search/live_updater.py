@@ -103,7 +103,9 @@ class LiveUpdater:
         self._recent = recent
         self._serializer = serializer
         self._clock = clock
-        self._pages = Subscriptions(partial(LiveQuery, recent=recent), serializer.problem)
+        self._pages = Subscriptions(
+            partial(LiveQuery, recent=recent), serializer.problem, recent.parse
+        )
         self._pending = EventBuffer(lambda: self._pages.n_pages > 0)
         recent.listeners.append(self._pending.stored)
         recent.change_listeners.append(self._pending.changed)

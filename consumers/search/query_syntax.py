@@ -8,7 +8,11 @@
 - `#tag`, `@name`: just these;
 - beginnings: `obam*`, from two letters on. The last word, of two letters or more, is taken for a
   beginning as long as no blank or other character follows: it is being typed.
-- emoji and Chinese or Japanese characters are found wherever they stand.
+- emoji and Chinese or Japanese characters are found wherever they stand;
+- `name:value`: messages whose field has this value, as `grade:B`, `grade:"very good"`, `lang:en`,
+  `label:positive`; of numbers also `income:>50000`, `confidence:<0.7`, with `<=` and `>=`;
+  `-grade:B` leaves them out. Names are `lang`, `label`, `confidence` and the fields of the model;
+  with any other name it is words.
 
 Case and accents make no difference. All other characters separate words.
 
@@ -36,10 +40,15 @@ which has none: as far as FTS5 can cut them.
 from __future__ import annotations
 
 import itertools
+import math
+import operator
 import re
+import string
 import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from consumers.errors import ConsumerError
 
@@ -185,22 +194,146 @@ class Term:
     negated: bool = False
 
 
+CONDITIONS_MAX = 8
+_BUILT_IN = ("lang", "label", "confidence")
+_CONDITION = re.compile(
+    r'"[^"]*"?|(?<!\S)(?P<no>-?)(?P<name>[^\s":<>=]+):(?P<op><=|>=|[<>=])?'
+    r'(?:"(?P<quoted>[^"]*)"?|(?P<plain>[^\s"<>=][^\s"]*))'
+)
+_PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]+')
+_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_FLAGS = {"true": 1.0, "false": 0.0}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldCondition:
+    """What a value of a message must be, or, `negated`, must not be.
+
+    `name` is `lang`, `label`, `confidence` or a field of the model. A value that is missing meets
+    no condition that is not negated. Texts are equal whatever the case of their ASCII letters.
+    """
+
+    name: str
+    op: str  # "=", "<", "<=", ">" or ">="
+    value: str
+    negated: bool = False
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether it is about what every message has, and not about a field of the model."""
+        return self.name in _BUILT_IN
+
+    @property
+    def compare(self) -> Callable[[Any, Any], Any]:
+        """The function that compares a value with that of the condition."""
+        return _COMPARED[self.op]
+
+    @property
+    def number(self) -> float | None:
+        """The value as a number; None if it is none."""
+        try:
+            number = _FLAGS.get(self.value.lower(), float(self.value or "nan"))
+        except ValueError:
+            return _FLAGS.get(self.value.lower())
+        return number if math.isfinite(number) else None
+
+    def is_met_by(self, found: Any) -> bool:
+        """Return whether a value meets it; None: the message has none."""
+        number = self.number
+        if isinstance(found, str):
+            met = self.op == "=" and _ascii_lower(found) == _ascii_lower(self.value)
+        else:
+            met = found is not None and number is not None and self.compare(found, number)
+        return bool(met) != self.negated
+
+    def sql(self) -> str:
+        """Return SQL that says the same of a field, over a row of a chunk's table."""
+        value = field_value(self.name)
+        met = []
+        if self.op == "=":
+            met.append(
+                f"(typeof({value}) = 'text' AND {value} = {literal(self.value)} COLLATE NOCASE)"
+            )
+        if self.number is not None:
+            met.append(f"(typeof({value}) <> 'text' AND {value} {self.op} {self.number!r})")
+        return f"{'NOT ' if self.negated else ''}ifnull({' OR '.join(met)}, 0)"
+
+
+def _ascii_lower(text: str) -> str:
+    return text.translate(_LOWER)
+
+
+def field_value(name: str) -> str:
+    """Return SQL for the value of one of the model's fields, NULL if the message has none."""
+    if _PLAIN_NAME.fullmatch(name):
+        path = literal(f'$."{name}"')
+        return f"json_extract(example, {path})"
+    return f"(SELECT value FROM json_each(example) WHERE key = {literal(name)})"  # noqa: S608 -- quoted
+
+
+def literal(text: str) -> str:
+    """Return a text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _conditions(text: str, names: Sequence[str]) -> tuple[list[FieldCondition], str]:
+    """Return the conditions of a query, and the query with blanks in their place."""
+    found: list[FieldCondition] = []
+    rest = text
+    for match in _CONDITION.finditer(text):
+        name, op = match["name"], match["op"] or "="
+        if name is None:
+            continue
+        value = match["quoted"] if match["plain"] is None else match["plain"]
+        one = FieldCondition(name, op, value, negated=bool(match["no"]))
+        if name in _BUILT_IN or name in names:
+            _check(one)
+            found.append(one)
+            begin, end = match.span()
+            rest = rest[:begin] + " " * (end - begin) + rest[end:]
+        elif op != "=" and one.number is not None:
+            known = ", ".join([*_BUILT_IN, *names])
+            raise QueryError(f"There is no field {_short(name)} to compare; there are {known}.")
+    if len(found) > CONDITIONS_MAX:
+        raise QueryError(
+            f"The query has {len(found)} conditions; {CONDITIONS_MAX} are read at most."
+        )
+    return found, rest
+
+
+def _check(one: FieldCondition) -> None:
+    if one.name in {"lang", "label"} and one.op != "=":
+        raise QueryError(f"{one.name} is no number; write {one.name}:{one.value}.")
+    if (one.op != "=" or one.name == "confidence") and one.number is None:
+        raise QueryError(f"{_short(one.value)} is no number; write {one.name}:>0.5, for instance.")
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A query that can be searched for; hashable, so it can be the key of a live query."""
 
     text: str = ""  # as it was typed, without blanks at its ends
     terms: tuple[Term, ...] = ()
+    conditions: tuple[FieldCondition, ...] = ()
     prefix_last: bool = False  # its last word is taken for a beginning: it is being typed
 
     @property
     def is_everything(self) -> bool:
         """Whether it asks for all messages: nothing was typed."""
-        return not self.terms
+        return not self.terms and not self.conditions
+
+    def admits(self, values: Mapping[str, Any]) -> bool:
+        """Return whether all conditions are met by values, by their names."""
+        return all(each.is_met_by(values.get(each.name)) for each in self.conditions)
 
 
-def parse(text: str) -> Query:
+def parse(text: str, fields: Sequence[str] = ()) -> Query:
     """Read a query; raise `QueryError` if there is nothing in it to look for, or too much.
+
+    `fields` are those of the model that conditions may name.
 
     >>> parse("obam").terms
     (Term(atoms=(Atom(kind=<TokenKind.WORDS: 'words'>, value='obam', prefix=True),),
@@ -216,19 +349,20 @@ def parse(text: str) -> Query:
     terms: list[Term] = []
     typed = False
     fit = _UNFIT.sub(lambda match: match[0] if match[0] == '"' else " ", text)
+    conditions, fit = _conditions(fit, fields)
     for piece in _PIECE.finditer(fit):
         at_end = piece.end() == len(fit) and not piece["close"] and not piece["no"]
         atoms = _atoms(piece["plain"] or piece["quoted"] or "", piece["plain"] is not None, at_end)
         if atoms:
             terms.append(Term(tuple(atoms), negated=bool(piece["no"])))
             typed = at_end and atoms[-1].prefix and not fit.endswith("*")
-    if shown and not terms:
+    if shown and not terms and not conditions:
         raise QueryError(
             f"There is no word in {_short(shown)} to look for; type letters, digits or emoji."
         )
     if len(terms) > TERMS_MAX:
         raise QueryError(f"The query has {len(terms)} words; {TERMS_MAX} are read at most.")
-    return Query(shown, tuple(terms), prefix_last=typed)
+    return Query(shown, tuple(terms), tuple(conditions), prefix_last=typed)
 
 
 def _atoms(text: str, is_plain: bool, at_end: bool) -> list[Atom]:

@@ -13,7 +13,6 @@ forms in which rows leave as a file, which SQLite writes as well.
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,13 @@ from numpy.typing import NDArray
 from consumers.messages import NO_LABEL, Messages, Partition, pairs, part_name
 from consumers.search.chunks import Chunk
 from consumers.search.database import COLUMNS, SHOWN, Values, partition_at
-from consumers.search.query_syntax import signs_of, with_lang, without_marks
+from consumers.search.query_syntax import (
+    field_value,
+    literal,
+    signs_of,
+    with_lang,
+    without_marks,
+)
 from streamnb import TextColumn
 
 TEXT_MAX = 4_000  # characters that are shown and searched
@@ -59,6 +64,12 @@ class MessageRow(msgspec.Struct, frozen=True):
     taught: str | None  # the label by which it teaches the model now; None: it teaches nothing
     taught_part: str | None  # the model's part that holds what it taught
     corrected: str | None  # the label that a person gave
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What a query's conditions may name."""
+        own = {"lang": self.lang, "label": self.label, "confidence": self.probability}
+        return self.example | own
 
 
 class FoundRow(msgspec.Struct, frozen=True):
@@ -464,7 +475,6 @@ _CELLS_MAX = 500  # texts of one piece of a file, each of TEXT_MAX characters at
 # A spreadsheet takes a cell that begins so for a formula. A cell that begins with ' gets one too:
 # whoever takes the first ' off any cell has the text again, whatever it was.
 _FORMULA = "-=+@\t\r\n\uff1d\uff0b\uff0d\uff20'"
-_PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]+')
 _TIME_MS = "CASE WHEN time_ms >= 0 THEN time_ms ELSE arrived_ms END"
 
 
@@ -499,13 +509,13 @@ def csv_form(classes: Sequence[str], fields: Sequence[str]) -> ExportForm:
     columns = _columns(classes, fields)
     names = [f"{column.group}.{column.name}".lstrip(".") for column in columns]
     header = ",".join(['"{}"'.format(name.replace('"', '""')) for name in names]) + "\r\n"
-    formula = _literal(f"[{_FORMULA}]*")
+    formula = literal(f"[{_FORMULA}]*")
     parts: list[str] = []
     for i, column in enumerate(columns):
         text = f"iif(c{i} GLOB {formula}, '\"''', '\"') || replace(c{i}, '\"', '\"\"') || '\"'"
         cell = f"CASE typeof(c{i}) WHEN 'text' THEN {text} ELSE ifnull(c{i}, '') END"
         parts += ["','", cell if column.is_text else f"ifnull(c{i}, '')"]
-    return _form("text/csv", header.encode(), columns, [*parts[1:], _literal("\r\n")], fields)
+    return _form("text/csv", header.encode(), columns, [*parts[1:], literal("\r\n")], fields)
 
 
 def jsonl_form(classes: Sequence[str], fields: Sequence[str]) -> ExportForm:
@@ -516,7 +526,7 @@ def jsonl_form(classes: Sequence[str], fields: Sequence[str]) -> ExportForm:
         value = f"json_quote(c{i})" if column.is_text else f"ifnull(c{i}, 'null')"
         members[column.group][column.name] = [value]
     groups = {group: _object(own) for group, own in members.items() if group}
-    parts = [*_object(members[""] | groups), _literal("\n")]
+    parts = [*_object(members[""] | groups), literal("\n")]
     return _form("application/jsonl", b"", columns, parts, fields)
 
 
@@ -534,7 +544,7 @@ def _form(
 
 
 def _columns(classes: Sequence[str], fields: Sequence[str]) -> list[_Column]:
-    named = " ".join([f"WHEN {k} THEN {_literal(name)}" for k, name in enumerate(classes)])
+    named = " ".join([f"WHEN {k} THEN {literal(name)}" for k, name in enumerate(classes)])
     iso = f"strftime('%Y-%m-%dT%H:%M:%fZ', ({_TIME_MS}) / 1000.0, 'unixepoch')"
     return [
         _Column("id", "id"),
@@ -553,14 +563,6 @@ def _columns(classes: Sequence[str], fields: Sequence[str]) -> list[_Column]:
     ]
 
 
-def field_value(name: str) -> str:
-    """Return SQL for the value of one of the model's fields, NULL if the message has none."""
-    if _PLAIN_NAME.fullmatch(name):
-        path = _literal(f'$."{name}"')
-        return f"json_extract(example, {path})"
-    return f"(SELECT value FROM json_each(example) WHERE key = {_literal(name)})"  # noqa: S608 -- quoted
-
-
 def _field(name: str) -> str:
     value = field_value(name)
     return f"CASE typeof({value}) WHEN 'text' THEN substr({value}, 1, {TEXT_MAX}) ELSE {value} END"
@@ -570,7 +572,7 @@ def _object(members: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a JSON object as SQL expressions to be joined; its values are such themselves."""
     parts: list[str] = []
     for name, value in members.items():
-        parts += [_literal(f"{',' if parts else '{'}{_json(name).decode()}:"), *value]
+        parts += [literal(f"{',' if parts else '{'}{_json(name).decode()}:"), *value]
     return [*parts, "'}'"] if parts else ["'{}'"]
 
 
@@ -580,8 +582,3 @@ def _joined(parts: Sequence[str]) -> str:
         return parts[0]
     middle = len(parts) // 2
     return f"({_joined(parts[:middle])} || {_joined(parts[middle:])})"
-
-
-def _literal(text: str) -> str:
-    """Return a text as SQL has it."""
-    return "'" + text.replace("'", "''") + "'"

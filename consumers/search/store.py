@@ -8,13 +8,13 @@ milliseconds. Counts come from memory alone (`chunks`), once the keys of what is
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sqlite3
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,15 @@ from consumers.messages import Messages, Partition
 from consumers.search import database
 from consumers.search.chunks import Chunk, Keys, Parts, Retention, RowFilter, located
 from consumers.search.history import STEPS_S, CountsOverTime, MessageCounter, read
-from consumers.search.query_syntax import Query, QueryError, StoreNotOpenError, expression, pieces
+from consumers.search.matching import Matcher, Scan
+from consumers.search.query_syntax import (
+    Query,
+    QueryError,
+    StoreNotOpenError,
+    expression,
+    parse,
+    pieces,
+)
 from consumers.search.rows import (
     Change,
     Counted,
@@ -221,9 +229,11 @@ class RecentStore:
         if (code := file.contents.known_lang(lang)) == -1:
             return Found((), more=False, before=None)
         limit = max(1, min(limit, LIMIT_MAX))
+        below = database.KEY_LAST if before is None else min(before, database.KEY_LAST)
+        if query.conditions:
+            return self._found_where(file, query, lang, limit, below)
         plain = query.is_everything and code is None
         match = "" if plain else expression(query, code)
-        below = database.KEY_LAST if before is None else min(before, database.KEY_LAST)
         rows: list[FoundRow] = []
         with self._view(file) as (db, newest_first):
             for chunk, lowest in newest_first:
@@ -235,24 +245,76 @@ class RecentStore:
                     if plain
                     else database.found_rows(db, chunk.number, match, bounds, missing)
                 )
-                rows += [
-                    FoundRow(file.mapper.row(values[:-1]), pieces(values[-1], query))
-                    for values in found
-                    if chunk.is_alive(values[0])
-                ]
+                rows += self._rows(file, chunk, query, found)
                 if len(rows) > limit:
                     return Found(rows[:limit], more=True, before=rows[limit - 1].row.key)
         return Found(rows, more=False, before=None)
 
+    def _found_where(
+        self, file: Transactions, query: Query, lang: str | None, limit: int, below: int
+    ) -> Found:
+        """Search with conditions; a page may end early, where as many rows as may be were read."""
+        scan, matcher = Scan(limit + 1, below), self._matcher(file, query, lang)
+        rows: list[FoundRow] = []
+        with self._view(file) as (db, newest_first):
+            for chunk, keys in matcher.newest(db, newest_first, scan):
+                own = keys.tolist()
+                if query.terms:
+                    match = expression(query)
+                    found = database.marked_rows(db, chunk.number, match, own)
+                else:
+                    found = database.rows_with_keys(db, chunk.number, own)
+                rows += self._rows(file, chunk, query, found)
+        if len(rows) > limit:
+            return Found(rows[:limit], more=True, before=rows[limit - 1].row.key)
+        return Found(rows, more=scan.is_cut, before=scan.below if scan.is_cut else None)
+
+    def _rows(
+        self, file: Transactions, chunk: Chunk, query: Query, found: Sequence[Sequence[Any]]
+    ) -> list[FoundRow]:
+        """Return rows of a chunk that a statement found, but those that are gone."""
+        return [
+            FoundRow(file.mapper.row(values[:-1]), pieces(values[-1], query))
+            for values in found
+            if chunk.is_alive(values[0])
+        ]
+
+    def _matcher(
+        self, file: Transactions, query: Query, lang: str | None, rows: RowFilter | None = None
+    ) -> Matcher:
+        return Matcher.of(query, file.contents, self.classes, lang, rows)
+
+    def parse(self, text: str) -> Query:
+        """Read a query, whose conditions may name the model's fields and classes."""
+        query = parse(text, [name for name in self.fields if name != "text"])
+        for each in query.conditions:
+            if each.name == "label" and each.value not in self.classes:
+                raise QueryError(
+                    f"There is no class {each.value!r}; there are {', '.join(self.classes)}."
+                )
+        return query
+
     def keys(self, query: Query, lang: str | None, n_max: int) -> Keys:
         """Return the keys of the newest messages that match, ascending, `n_max` at most."""
+        return self.scanned_keys(query, lang, n_max)[0]
+
+    def scanned_keys(self, query: Query, lang: str | None, n_max: int) -> tuple[Keys, bool]:
+        """Return what `keys` does, and whether older ones may match that were not looked at.
+
+        That is so if as many rows as may be read for a condition on a field were read.
+        """
         found = [np.zeros(0, np.int64)]
         file = self._file()
+        scan = Scan(n_max)
         if (code := file.contents.known_lang(lang)) == -1:
-            return found[0]
-        match = expression(query, code)
-        missing = n_max
+            return found[0], False
         with self._view(file) as (db, newest_first):
+            if query.conditions:
+                matcher = self._matcher(file, query, lang)
+                found += [keys for _, keys in matcher.newest(db, newest_first, scan)]
+                return np.concatenate(found[::-1]), scan.is_cut
+            match = expression(query, code)
+            missing = n_max
             for chunk, lowest in newest_first:
                 if missing <= 0:
                     break
@@ -260,7 +322,7 @@ class RecentStore:
                 keys = np.sort(keys[chunk.alive[keys - chunk.first_key]])
                 found.append(keys)
                 missing -= len(keys)
-        return np.concatenate(found[::-1])
+        return np.concatenate(found[::-1]), False
 
     def exported(
         self, query: Query, lang: str | None, rows: RowFilter, form: ExportForm, n_max: int
@@ -271,10 +333,10 @@ class RecentStore:
         is removed meanwhile is left out. Messages that came later than the first are not in it.
         """
         file = self._file()
-        rows = dataclasses.replace(rows, lang_code=file.contents.known_lang(lang))
+        matcher = self._matcher(file, query, lang, rows)
         head, below = form.header, database.KEY_LAST
         while n_max > 0:
-            chunk, keys = self._next_keys(file, query, rows, below)
+            chunk, keys = self._next_keys(file, matcher, below)
             if chunk is None:
                 break
             below = chunk.first_key
@@ -290,20 +352,13 @@ class RecentStore:
             yield head
 
     def _next_keys(
-        self, file: Transactions, query: Query, rows: RowFilter, below: int
+        self, file: Transactions, matcher: Matcher, below: int
     ) -> tuple[Chunk | None, Keys]:
         """Return the newest chunk with keys below one, and the keys there that match, ascending."""
         with self._view(file, file.export_readers) as (db, newest_first):
             for chunk, lowest in newest_first:
-                if chunk.first_key >= below:
-                    continue
-                if query.is_everything:
-                    keys = np.arange(lowest, chunk.first_key + chunk.n_committed)
-                else:
-                    match = expression(query, rows.lang_code)
-                    found = database.matching_keys(db, chunk.number, match, lowest, chunk.capacity)
-                    keys = np.sort(found)
-                return chunk, rows.passed(chunk, keys - chunk.first_key) + chunk.first_key
+                if chunk.first_key < below:
+                    return chunk, matcher.keys(db, chunk, lowest)
         return None, np.zeros(0, np.int64)
 
     def _lines(
@@ -357,8 +412,8 @@ class RecentStore:
         if query.is_everything:
             n_max = self._bounds.messages_max
             return self._counted(self._everything(lang), n_max, span_ms=span_ms)
-        keys = self.keys(query, lang, COUNTED_MAX + 1)
-        newest_only = len(keys) > COUNTED_MAX
+        keys, is_cut = self.scanned_keys(query, lang, COUNTED_MAX + 1)
+        newest_only = is_cut or len(keys) > COUNTED_MAX
         return self.counted_keys(keys[-COUNTED_MAX:], newest_only=newest_only, span_ms=span_ms)
 
     def counted_keys(

@@ -29,6 +29,9 @@ QUERIES = (
     WatchRequest('"bad day"', None),
     WatchRequest("-love ", "en"),
     WatchRequest("#sun", None),
+    WatchRequest("label:positive", None),
+    WatchRequest("bad confidence:>0.7", None),
+    WatchRequest("-lang:de", "en"),
 )
 WORDS = st.sampled_from(["love", "bad", "day", "bad day", "lovely", "#sun", "sun"])
 IDS = st.integers(0, 30).map(str)

@@ -1,0 +1,120 @@
+"""Which of the stored rows match a query, chunk by chunk: words, what memory knows, then fields.
+
+Words are looked up in a chunk's index. What is kept in memory of each row (language, class,
+confidence, time) is compared there. Fields of the model stand in the rows alone; so for a condition
+on one the rows that are left are read, newest first, and no more than `SCANNED_MAX` of them for one
+question: the answer says where it ended, and the next question can go on from there.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from consumers.search import database
+from consumers.search.chunks import Chunk, Keys, RowFilter
+from consumers.search.database import Contents
+from consumers.search.query_syntax import Query, expression
+
+SCANNED_MAX = 100_000  # rows of one search that are read for a condition on a field
+_AT_ONCE = 5_000
+_COLUMN_OF = {"lang": "lang_code", "label": "label", "confidence": "probability"}
+
+
+@dataclass(slots=True)
+class Scan:
+    """How far messages are looked through for conditions, newest first; it goes on downwards."""
+
+    n_missing: int  # messages that are still to be found
+    below: int = database.KEY_LAST  # the keys that are still to be looked at
+    n_left: int = SCANNED_MAX  # rows that may still be read
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it ended because enough rows were read."""
+        return self.n_left <= 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to be looked at."""
+        return self.n_missing <= 0 or self.is_cut
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """Finds the keys of the rows that match `query`.
+
+    `rows` are the conditions that memory answers, `of_fields` those on fields of the model as SQL,
+    empty without any.
+    """
+
+    query: Query
+    rows: RowFilter
+    of_fields: str
+
+    @classmethod
+    def of(
+        cls,
+        query: Query,
+        contents: Contents,
+        classes: Sequence[str],
+        lang: str | None = None,
+        rows: RowFilter | None = None,
+    ) -> Matcher:
+        """Return the one for a query, in a language, of rows that meet further conditions."""
+        in_memory = []
+        for each in query.conditions:
+            if each.is_built_in:
+                value: float = each.number or 0.0
+                if each.name == "lang":
+                    value = contents.langs.codes.get(each.value, -1)
+                elif each.name == "label":
+                    value = classes.index(each.value)
+                in_memory.append((_COLUMN_OF[each.name], each.compare, value, each.negated))
+        of_fields = [f"({each.sql()})" for each in query.conditions if not each.is_built_in]
+        code = contents.known_lang(lang)
+        rows = replace(rows or RowFilter(), lang_code=code, compared=tuple(in_memory))
+        return cls(query, rows, " AND ".join(of_fields))
+
+    def keys(self, db: sqlite3.Connection, chunk: Chunk, lowest: int) -> Keys:
+        """Return all keys of a chunk that match, from the lowest one on, ascending."""
+        keys = self._before_fields(db, chunk, lowest)
+        return self._with_fields(db, chunk, keys)
+
+    def newest(
+        self, db: sqlite3.Connection, newest_first: Iterator[tuple[Chunk, int]], scan: Scan
+    ) -> Iterator[tuple[Chunk, Keys]]:
+        """Yield keys that match, ascending, of chunk after chunk, as far as a scan goes."""
+        for chunk, lowest in newest_first:
+            if chunk.first_key >= scan.below:
+                continue
+            keys = self._before_fields(db, chunk, lowest)
+            keys = keys[keys < scan.below]
+            while len(keys) and not scan.is_over:
+                n = min(_AT_ONCE, scan.n_left) if self.of_fields else len(keys)
+                keys, some = keys[:-n], keys[-n:]
+                scan.below = int(some[0])
+                scan.n_left -= len(some) if self.of_fields else 0
+                some = self._with_fields(db, chunk, some)[-scan.n_missing :]
+                scan.n_missing -= len(some)
+                yield chunk, some
+            if scan.is_over:
+                return
+
+    def _before_fields(self, db: sqlite3.Connection, chunk: Chunk, lowest: int) -> Keys:
+        if self.query.terms:
+            match = expression(self.query, self.rows.lang_code)
+            found = database.matching_keys(db, chunk.number, match, lowest, chunk.capacity)
+            keys = np.sort(found)
+        else:
+            keys = np.arange(lowest, chunk.first_key + chunk.n_committed)
+        at = keys - chunk.first_key
+        return self.rows.passed(chunk, at[chunk.alive[at]]) + chunk.first_key
+
+    def _with_fields(self, db: sqlite3.Connection, chunk: Chunk, keys: Keys) -> Keys:
+        if not self.of_fields:
+            return keys
+        return database.keys_where(db, chunk.number, self.of_fields, keys.tolist())

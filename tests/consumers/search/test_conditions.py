@@ -1,0 +1,241 @@
+"""Queries with conditions, `grade:B income:>50000`: read, met, bounded, and watched."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consumers.config.settings import Settings
+from consumers.features import kinds_of
+from consumers.search import QueryError, RecentStore, matching, parse
+from consumers.search.chunks import RowFilter
+from consumers.search.live_query import ArrivedRows
+from consumers.search.query_syntax import FieldCondition, Query
+from consumers.search.rows import jsonl_form
+from tests.consumers.decoded_messages import decoder, raw
+from tests.consumers.search.stores import CLASSES, LOG, SETTINGS, UNSURE_BELOW, Clock, settle
+
+MODEL = Settings.model_validate(
+    {
+        "model": {
+            "features": {
+                "text": {"kind": "words"},
+                "grade": {"kind": "categories", "fields": ["grade"]},
+                "flags": {"kind": "flags", "fields": ["owner"]},
+                "numbers": {"kind": "numbers", "fields": ["income", "monthly rate"]},
+            }
+        }
+    }
+)
+FIELDS = tuple(kinds_of(MODEL.model))
+NAMED = [name for name in FIELDS if name != "text"]
+
+
+@contextlib.contextmanager
+def running(messages_max: int = 1_000_000) -> Iterator[RecentStore]:
+    """Run a store of messages with categories, flags and numbers."""
+    store = RecentStore(
+        SETTINGS.model_copy(update={"messages_max": messages_max}), None, CLASSES, FIELDS,
+        UNSURE_BELOW, wall_clock=Clock(1_700_000_000.0), clock=Clock(100.0),
+    )  # fmt: skip
+    store.start()
+    try:
+        yield store
+    finally:
+        store.stop()
+
+
+def tell(store: RecentStore, rows: Sequence[dict[str, Any]]) -> None:
+    """Store messages; `p` is how probable the class is that they are judged to be, `k`."""
+    lines = [
+        msgspec.json.encode({"id": f"m{i}", "text": "good day", "p": 0.8, "k": i % 2} | row)
+        for i, row in enumerate(rows)
+    ]
+    told = decoder(MODEL).decode(raw(LOG, lines))
+    assert len(told.to_predict) == len(rows)
+    given_ = [msgspec.json.decode(line) for line in lines]
+    shares = np.array([[1 - row["p"], row["p"]][:: 1 if row["k"] else -1] for row in given_])
+    store.offer(told, told.to_predict, np.log(shares))
+    settle(store)
+
+
+def found(store: RecentStore, text: str, limit: int = 1_000) -> list[str]:
+    """Return the ids of what a query finds, newest first, page by page."""
+    names: list[str] = []
+    before = None
+    while True:
+        page = store.search(store.parse(text), limit=limit, before=before)
+        names += [each.row.id for each in page.rows]
+        if not page.more:
+            return names
+        assert before is None or (page.before is not None and page.before < before)
+        before = page.before
+
+
+def conditions(text: str) -> list[tuple[str, str, str, bool]]:
+    """Return the conditions that a query is read as."""
+    return [(c.name, c.op, c.value, c.negated) for c in parse(text, NAMED).conditions]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("grade:B", [("grade", "=", "B", False)]),
+        ('-grade:"very good" x', [("grade", "=", "very good", True)]),
+        ("income:>50000", [("income", ">", "50000", False)]),
+        ("income:<=-1.5e3", [("income", "<=", "-1.5e3", False)]),
+        ("owner:true", [("owner", "=", "true", False)]),
+        ("lang:en label:positive confidence:<0.7", [
+            ("lang", "=", "en", False),
+            ("label", "=", "positive", False),
+            ("confidence", "<", "0.7", False),
+        ]),
+    ],
+)  # fmt: skip
+def test_what_is_read_as_a_condition(text: str, expected: list[Any]) -> None:
+    """A known name, a colon, and a value or a comparison with a number."""
+    assert conditions(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["10:30", "https://example.org/a:b", '"grade:B"', '"so grade:B"', "grade:", "grade", "re:mark",
+     "x.grade:B", "#grade:B", 'a"grade:B"'],
+)  # fmt: skip
+def test_what_stays_words(text: str) -> None:
+    """What names no field, or stands within quotes, is looked for as before."""
+    query = parse(text, NAMED)
+    assert not query.conditions
+    assert query == parse(text)
+
+
+def test_words_and_conditions_stand_side_by_side() -> None:
+    """The words of a query are those that it has without its conditions."""
+    assert parse("good grade:B day ", NAMED).terms == parse("good day ").terms
+    assert not parse("good grade:B", NAMED).prefix_last  # it is not being typed any more
+    assert parse("grade:B goo", NAMED).prefix_last
+    assert not parse("grade:B", NAMED).is_everything
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("incme:>50000", "no field 'incme'"),
+        ("income:>much", "'much' is no number"),
+        ("confidence:high", "'high' is no number"),
+        ("lang:>en", "lang is no number; write lang:en"),
+        ("label:neutral", "no class 'neutral'; there are negative, positive"),
+        (" ".join(["grade:B"] * 9), "8 are read at most"),
+    ],
+)
+def test_a_condition_that_makes_no_sense_is_refused(text: str, says: str) -> None:
+    """The error names what was found and the way out."""
+    with running() as store, pytest.raises(QueryError, match=says):
+        store.parse(text)
+
+
+ROWS = st.fixed_dictionaries(
+    {"k": st.integers(0, 1), "p": st.sampled_from([0.55, 0.8, 0.95])},
+    optional={
+        "lang": st.sampled_from(["en", "de"]),
+        "text": st.sampled_from(["good day", "bad", "good"]),
+        "grade": st.sampled_from(["A", "B", "b", "1", 'it\'s "B"']),
+        "income": st.sampled_from([-5, 0, 1, 2.5, 50_000]),
+        "monthly rate": st.floats(0, 1, width=16),
+        "owner": st.booleans(),
+    },
+)
+ASKED = st.lists(
+    st.sampled_from([
+        "good", "-bad", "grade:B", "-grade:b", "grade:1", "income:1", "income:>0", "-income:<=1",
+        "income:>=2.5", "owner:true", "-owner:true", "owner:0", "lang:en", "-lang:de", "lang:xx",
+        "label:positive", "-label:positive", "confidence:<0.7", "confidence:>=0.95",
+        """grade:"it's """,
+    ]),
+    min_size=1, max_size=3,
+).map(lambda parts: " ".join(parts) + " ")  # fmt: skip
+
+
+@given(rows=st.lists(ROWS, max_size=30), text=ASKED, limit=st.integers(1, 5))
+@settings(max_examples=60, deadline=None)
+def test_all_that_meets_the_conditions_is_found_and_nothing_else(
+    rows: list[dict[str, Any]], text: str, limit: int
+) -> None:
+    """Search, counts, file and live query say what looking at each row by itself says."""
+    with running(16 * 7) as store:
+        tell(store, rows)
+        query = store.parse(text)
+        words = Query(query.text, query.terms)
+        everything = [each.row for each in store.search(words, limit=1_000).rows]
+        expected = [row.id for row in everything if query.admits(row.values)]
+        assert found(store, text, limit) == expected
+        counted = store.counted(query)
+        assert counted.n == len(expected)
+        assert not counted.newest_only
+        form = jsonl_form(CLASSES, FIELDS)
+        file = b"".join(store.exported(query, None, RowFilter(), form, 1_000)).split(b"\n")[:-1]
+        assert [msgspec.json.decode(line)["id"] for line in file] == expected
+        arrived = ArrivedRows(
+            [each.row for each in reversed(store.search(parse(""), limit=1_000).rows)], {}
+        )
+        matches = arrived.matches(query, None)
+        assert [arrived.rows[i].id for i in reversed(matches)] == expected
+        newest = [each.row.id for each in arrived.newest(query, None, matches, 2)]
+        assert newest[::-1] == expected[:2]
+        arrived.close()
+
+
+@given(
+    value=st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.text("aB1'\"é", max_size=2)),
+    op=st.sampled_from(["=", "<", "<=", ">", ">="]),
+    wanted=st.sampled_from(["1", "-2.5", "a", "B", "1'", "true", "false", "é", "0"]),
+    negated=st.booleans(),
+    name=st.sampled_from(["grade", "monthly rate", 'it\'s "so"', "é", "a.b"]),
+)
+def test_the_file_and_memory_agree(
+    value: Any, op: str, wanted: str, negated: bool, name: str
+) -> None:
+    """SQL over a stored row says what Python says of the row itself, whatever the name."""
+    one = FieldCondition(name, op, wanted, negated=negated)
+    if op != "=" and one.number is None:
+        return
+    import sqlite3  # noqa: PLC0415
+
+    db = sqlite3.connect(":memory:")
+    example = msgspec.json.encode({} if value is None else {name: value, "other": 7}).decode()
+    (met,) = db.execute(f"SELECT {one.sql()} FROM (SELECT ? AS example)", (example,)).fetchone()
+    assert bool(met) == one.is_met_by(value)
+    db.close()
+
+
+def test_a_condition_on_a_field_reads_a_bounded_number_of_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A page ends where enough rows were read, and says from where to go on; counts say so too."""
+    monkeypatch.setattr(matching, "SCANNED_MAX", 10)
+    monkeypatch.setattr(matching.Scan.__init__, "__defaults__", (2**63 - 1, 10))
+    with running() as store:
+        tell(store, [{"grade": "B" if i < 3 else "A"} for i in range(35)])
+        page = store.search(store.parse("grade:B"))
+        assert (page.rows, page.more, page.before) == ([], True, 26)
+        assert found(store, "grade:B") == ["m2", "m1", "m0"]
+        assert store.counted(store.parse("grade:A")).newest_only
+        assert store.counted(store.parse("grade:A")).n == 10
+        # What memory answers is not read at all.
+        assert len(store.search(store.parse("confidence:>0.5")).rows) == 35
+        assert not store.counted(store.parse("label:positive")).newest_only
+
+
+def test_words_are_marked_beside_conditions() -> None:
+    """The words of the query are shown as such, as without a condition."""
+    with running() as store:
+        tell(store, [{"grade": "B"}])
+        (one,) = store.search(store.parse("good grade:B")).rows
+        assert one.marked == ("", "good", " day")
