@@ -72,10 +72,14 @@ class Book:
         return answer
 
     def until_found(self, query: str, at_least: int) -> None:
-        """Wait until a search counts so many tweets."""
-        self.daemon.until(
-            lambda: self.json(f"/v1/summary?q={query}")["n"] >= at_least, f"{at_least} of {query!r}"
-        )
+        """Wait until a search counts so many tweets, at a start until the store is open too."""
+
+        def is_found() -> bool:
+            status, body = self.daemon.get(f"/v1/summary?q={query}")
+            assert status in {200, 503}, body
+            return bool(status == 200 and json.loads(body)["n"] >= at_least)
+
+        self.daemon.until(is_found, f"{at_least} of {query!r}")
 
 
 @contextmanager
