@@ -54,6 +54,7 @@ from streamnb.labels import to_indices
 TURN_S = 0.1  # how long a turn of the loop waits for a batch
 _SLICE_S = 1.0  # how often a longer wait reports that the loop is alive
 log = structlog.get_logger(__name__)
+_Rows: TypeAlias = NDArray[np.int64]
 _Held: TypeAlias = list[tuple[int, Record]]  # by offset
 
 
@@ -180,7 +181,8 @@ class Pipeline:
         self._is_mid_batch = True
         began_s = time.thread_time()  # pieces stay as large if other processes take the core away
         if self.reviser is None:
-            self._pass_on(messages, self._judge_and_learn(messages, 0, len(messages)))
+            n, rows = len(messages), (messages.to_learn, messages.to_predict)
+            self._pass_on(messages, self._judge_and_learn(messages, *rows, n))
         else:
             messages = self._learn_and_take_back(self.reviser, messages)
         self.reader.learned(len(messages), time.thread_time() - began_s)
@@ -259,30 +261,28 @@ class Pipeline:
         """
         in_place = self.learner.n_until_due() is not None or self.challengers is not None
         in_place |= self.statistics.drift is not None
-        begin, pieces = 0, list[_Piece]()
-        revision = reviser.revise(messages, self.learner.model.classes)
+        revision, pieces = reviser.revise(messages, self.learner.model.classes), list[_Piece]()
+        to_learn, to_predict = revision.messages.to_learn, revision.messages.to_predict
         for end, taken in revision.cuts(in_place=in_place):
-            pieces += self._judge_and_learn(revision.messages, begin, end)
+            n, m = int(np.searchsorted(to_learn, end)), int(np.searchsorted(to_predict, end))
+            pieces += self._judge_and_learn(revision.messages, to_learn[:n], to_predict[:m], end)
             reviser.take_back(revision, taken, self.learner)
-            begin = end
+            to_learn, to_predict = to_learn[n:], to_predict[m:]
         self._pass_on(revision.messages, pieces)
         reviser.remember(revision, self.learner)
         self.statistics.revised(reviser.counts, reviser.memory.sizes())
-        superseded = revision.superseded
-        if not superseded:
+        if not (superseded := revision.superseded):
             return messages
         return replace(messages.without(np.array(superseded)), n_superseded=len(superseded))
 
-    def _judge_and_learn(self, messages: Messages, begin: int, until: int) -> list[_Piece]:
-        """Learn messages of a batch, cut where examples make a snapshot due or a class joins.
+    def _judge_and_learn(
+        self, messages: Messages, to_learn: _Rows, to_predict: _Rows, until: int
+    ) -> list[_Piece]:
+        """Learn rows of a batch before a row, cut where a snapshot is due or a class joins.
 
         A message without a label is judged by the snapshot of its cut, which knows none of the
         labels that stand behind it in its log.
         """
-        to_learn, to_predict = (
-            each[slice(*np.searchsorted(each, (begin, until)))]
-            for each in (messages.to_learn, messages.to_predict)
-        )
         own_times = times_and_weights(messages, self.decay)
         pieces = list[_Piece]()
         while True:
