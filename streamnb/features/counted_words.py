@@ -122,6 +122,7 @@ class CountedState(GroupState):
 
     def drop_from_part(self, part: GroupPart, n_kept: int) -> int:
         """Drop a part's least useful words, from the sum as well; return how many."""
+        self._grow_sum()  # it was not, while parts learned alone
         table, n_words = self.vocabulary.table, self.vocabulary.n_words
         columns = statistics.leaving(part.counts, table, n_words, n_kept)
         held = statistics.drop(part.counts, columns)
@@ -354,7 +355,7 @@ class CountedState(GroupState):
         """
         is_whole = part.counts is self.counts
         if learn:
-            self._make_room(part, is_whole=is_whole)
+            self._make_room(part, is_whole=is_whole, alone=alone)
         answering = part if alone or is_whole else self.as_part()
         weights, own_weights = answering.weights, part.weights
         assert weights is not None
@@ -366,20 +367,9 @@ class CountedState(GroupState):
         scratch = hybrid_scratch(self.hybrid, len(self.counts.tokens))
         while True:
             row, why, n_new = kernel.hybrid(
-                answering.counts,
-                weights,
-                part.counts,
-                own_weights,
-                mode,
-                self.kinds,
-                self.vocabulary.table,
-                batch.rows,
-                batch.present,
-                updates,
-                options,
-                scratch,
-                out,
-            )
+                answering.counts, weights, part.counts, own_weights, mode, self.kinds,
+                self.vocabulary.table, batch.rows, batch.present, updates, options, scratch, out,
+            )  # fmt: skip
             if why != counting.FULL:
                 return
             options = options._replace(row=row, n_predicted=row + 1)
@@ -391,17 +381,25 @@ class CountedState(GroupState):
             if not alone:
                 self.n_dropped += n_dropped
 
-    def _make_room(self, part: GroupPart, *, is_whole: bool) -> None:
+    def _make_room(self, part: GroupPart, *, is_whole: bool, alone: bool) -> None:
         """Have room for the vocabulary in the group and in a part, before it learns."""
-        self.counts, self.weights = self.grow(self.counts), self._grow_weights(self.weights)
+        capacity = self.vocabulary.capacity
+        if not alone:
+            self._grow_sum()
         if is_whole:
             part.counts, part.weights = self.counts, self.weights
-        else:
-            part.counts, part.weights = self.grow(part.counts), self._grow_weights(part.weights)
+        elif len(part.counts.by_word) < capacity:
+            assert part.weights is not None
+            grow = statistics.reserved if alone else statistics.grown
+            part.counts = grow(part.counts, columns=capacity)
+            part.weights = grow(part.weights, columns=capacity)
         if len(self.kinds) < self.vocabulary.capacity:
             kinds = np.zeros(self.vocabulary.capacity, dtype=np.uint8)
             kinds[: len(self.kinds)] = self.kinds
             self.kinds = kinds
+
+    def _grow_sum(self) -> None:
+        self.counts, self.weights = self.grow(self.counts), self._grow_weights(self.weights)
 
     def _mode(self, part: GroupPart) -> int:
         """Return whether a part has all that the group has: then one score does for both."""

@@ -10,6 +10,8 @@ what is left of them) stands below.
 
 from __future__ import annotations
 
+import math
+import mmap
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,6 +67,9 @@ _DERIVED = ("state", "n_values")  # whole numbers that follow from the counts, a
 # Of a bound, when words must leave: rare enough that the pass over the table costs nothing.
 _KEPT_SHARE = 0.75
 UNBOUNDED = 1 << 62
+_RESERVE = 4  # times the columns that are wanted
+_LARGE = 1 << 16  # columns: what has fewer is soon copied
+_ANONYMOUS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _CHUNK_ROWS = 1 << 14  # temporary arrays of so many rows stay in the processor's cache
 
 
@@ -122,6 +127,31 @@ def grown(statistics: S, **sizes: int) -> S:
     """Return statistics whose axes have at least these lengths; see `resized`."""
     wanted = {axis: n for axis, n in sizes.items() if n > size(statistics, axis)}
     return resized(statistics, **wanted) if wanted else statistics
+
+
+def reserved(statistics: S, *, columns: int) -> S:
+    """Return statistics with room for more columns, for one of many parts that learn alone.
+
+    There is room for four times as many, so that less is copied as they grow. Memory is mapped in
+    small pages, each as it is written to first: where memory is fragmented, the huge ones that
+    numpy asks for cost six times as much to get, 0.31 s for 100 MB. Few columns are as in `grown`.
+    """
+    if columns < _LARGE:
+        return grown(statistics, columns=columns)
+    arrays: list[Any] = []
+    held: NDArray[Any]
+    for held, axes in _arrays(statistics):
+        if axes[0] != "columns":
+            arrays.append(held)
+            continue
+        shape = (_RESERVE * columns, *held.shape[1:])
+        memory = mmap.mmap(-1, math.prod(shape) * held.itemsize, flags=_ANONYMOUS)
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):  # Linux
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+        room: NDArray[Any] = np.frombuffer(memory, dtype=held.dtype).reshape(shape)
+        room[: len(held)] = held
+        arrays.append(room)
+    return type(statistics)(*arrays)
 
 
 def copy(statistics: S, n_columns: int | None = None) -> S:
@@ -243,12 +273,16 @@ def left_of(counts: Floats, taken: Floats) -> Floats:
     is kept, or found to be missing.
     """
     left = counts - taken
+    # What follows takes three times as long, and hardly ever finds anything.
+    is_small = (left != 0.0) & (np.abs(left) < DUST * taken)
+    if not is_small.any():
+        return left
     parts = EXACT_PARTS * left
     are_whole = (taken == np.rint(taken)) & (counts == np.rint(counts))
     is_exact = np.where(
         taken < EXACT_BELOW, parts == np.rint(parts), are_whole & (taken < WHOLE_BELOW)
     )
-    return np.where((np.abs(left) < DUST * taken) & ~is_exact, 0.0, left)
+    return np.where(is_small & ~is_exact, 0.0, left)
 
 
 def floats(statistics: S) -> list[Floats]:

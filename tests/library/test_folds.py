@@ -166,3 +166,26 @@ def test_what_cannot_be_folded_is_refused_and_changes_nothing() -> None:
     with pytest.raises(InputError, match="declared classes"):
         folds.learn_many({"text": ["a", "b"]}, ["ham", "other"], 0)
     assert folds.total().digest() == before
+
+
+@pytest.mark.parametrize("hybrid", [None, nb.Hybrid()], ids=["plain", "hybrid"])
+@pytest.mark.parametrize("max_words", [3_000, 1_000_000])
+def test_folds_of_many_words_are_those_of_parts(hybrid: nb.Hybrid | None, max_words: int) -> None:
+    """Folds with room for a large vocabulary, full ones too, hold what parts hold, bit for bit."""
+    features = {"text": nb.Words(nb.Multinomial(), max_words=max_words, hybrid=hybrid)}
+    generator = np.random.default_rng(5)
+    texts = [" ".join(f"w{n}" for n in row) for row in generator.integers(0, 90_000, (2_400, 100))]
+    labels = [CLASSES[c] for c in generator.integers(0, 2, len(texts))]
+    folds, parts = nb.Folds(model_of(features), 2), model_of(features)
+    for begin in range(0, len(texts), 800):
+        for fold in range(2):
+            rows = slice(begin + fold, begin + 800, 2)
+            folds.learn_many({"text": texts[rows]}, labels[rows], fold)
+    parts.learn_many({"text": texts[1::2]}, labels[1::2], part="1")
+    rest = folds.without(0)
+    assert (rest.words_dropped > 0) == (max_words == 3_000)
+    assert rest.vocabulary_size > (2_000 if max_words == 3_000 else 1 << 16)
+    assert rest.digest() == parts.digest()
+    asked = {"text": texts[:100]}
+    found = rest.predict_log_proba_many(asked)
+    assert np.array_equal(found, parts.predict_log_proba_many(asked))
