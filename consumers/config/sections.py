@@ -418,6 +418,7 @@ class JetstreamSettings(Section):
 TOKEN_CHARACTERS_MIN = 16
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+Origin = Annotated[str, Field(pattern=r"^https?://[^/\s*@?#]+$")]
 _ASCII = re.compile("[!-~]([ -~]*[!-~])?")
 
 
@@ -541,6 +542,7 @@ class HttpSettings(Section):
     host: str = Field(default="127.0.0.1", min_length=1)
     port: int = Field(default=8100, ge=0, le=65_535)  # 0: a free one
     allowed_hosts: tuple[str, ...] = ()  # besides localhost, IP addresses and `host`
+    allowed_origins: tuple[Origin, ...] = ()  # pages of other sites that may ask
     token: SecretStr | None = None  # only by ${NAME} from the environment
     token_file: SecretPath | None = None
     snapshots: bool = False  # handed out to replicas, which are whole models

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Mount
@@ -193,18 +194,37 @@ def make_app(app_state: AppState) -> Starlette:
     app = Starlette(
         routes=[*routes, *description_routes(routes), *files],
         middleware=[
+            *_origins(http.allowed_origins),
             Middleware(
                 RequestMiddleware,
                 metrics=app_state.metrics.http,
                 hosts=AllowedHosts(http),
                 follow_age_s=app_state.follow_age_s,
-            )
+            ),
         ],
         exception_handlers={HTTPException: _as_problem, QueryError: _as_bad_query},
     )
     app.router.redirect_slashes = False
     app.state.workers = workers, correction_workers, exporter
     return app
+
+
+def _origins(allowed: Sequence[str]) -> list[Middleware]:
+    """Return what lets pages of other sites read answers.
+
+    It stands outside, so that they read problems too. What a browser asks beforehand (OPTIONS) ends
+    there; the answer says which origins may ask, and nothing else.
+    """
+    if not allowed:
+        return []
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=list(allowed),
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["Authorization", "Content-Type"],
+        expose_headers=["Retry-After", "Streamnb-Snapshot-Version"],
+    )
+    return [cors]
 
 
 class PageFiles(StaticFiles):

@@ -298,3 +298,49 @@ def test_no_form_can_teach(client: httpx.Client) -> None:
     asked_first = client.options("/v1/labels", headers={"Origin": "http://evil.example"})
     assert asked_first.status_code == 405
     assert not [name for name in asked_first.headers if name.startswith("access-control")]
+
+
+OURS, OTHER = "https://board.example.org", "https://elsewhere.example.org"
+PREFLIGHT = (
+    b"OPTIONS /v1/predict HTTP/1.1\r\nHost: localhost\r\nOrigin: %s\r\n"
+    b"Access-Control-Request-Method: POST\r\n"
+    b"Access-Control-Request-Headers: content-type\r\nConnection: close\r\n\r\n"
+)
+GET = b"GET %s HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\nConnection: close\r\n\r\n"
+
+
+def allows(answer: bytes) -> bool:
+    """Return whether a browser would let a page read an answer."""
+    return f"access-control-allow-origin: {OURS}\r\n".encode() in answer.lower()
+
+
+def test_pages_of_allowed_origins_may_ask() -> None:
+    """They read answers and problems, and may send JSON; other sites may not."""
+    with app_state(settings(http={"allowed_origins": [OURS]})) as of, served(of) as port:
+        for path in (b"/v1/model", b"/nothing"):
+            assert allows(said(port, GET % (path, b"localhost", OURS.encode())))
+            assert not allows(said(port, GET % (path, b"localhost", OTHER.encode())))
+        asked = said(port, PREFLIGHT % OURS.encode())
+        assert status_of(asked) == 200
+        assert allows(asked)
+        refused = said(port, PREFLIGHT % OTHER.encode())
+        assert status_of(refused) == 400
+        assert not allows(refused)
+        assert status_of(said(port, GET % (b"/v1/model", b"example.org", OURS.encode()))) == 403
+        assert b"allow-credentials" not in asked.lower()
+
+
+def test_no_page_of_another_site_may_ask_by_default() -> None:
+    """Without the setting no answer says that it may be read elsewhere."""
+    with app_state(settings()) as of, served(of) as port:
+        answer = said(port, GET % (b"/v1/model", b"localhost", OURS.encode()))
+        assert status_of(answer) == 200
+        assert b"access-control" not in answer.lower()
+        assert status_of(said(port, PREFLIGHT % OURS.encode())) == 405
+
+
+@pytest.mark.parametrize("origin", ["*", "board.example.org", f"{OURS}/", "https://*.example.org"])
+def test_an_origin_is_written_out(origin: str) -> None:
+    """What no browser sends as an origin is refused when the settings are read."""
+    with pytest.raises(ValueError, match="allowed_origins"):
+        HttpSettings.model_validate({"allowed_origins": [origin]})
