@@ -3,7 +3,7 @@
 import { ask, queryOf } from "./api.js";
 import { inOrder, leading, look, mark, nameOf } from "./classes.js";
 import { bandOf, ink, makeChart, within } from "./chart.js";
-import { $, attr, el, keyed, on, say, svg, text } from "./dom.js";
+import { $, attr, coalesced, el, keyed, on, say, svg, text } from "./dom.js";
 import { clock, count, moment, percent, short, span, withError } from "./format.js";
 import { names } from "./names.js";
 import { asked } from "./route.js";
@@ -217,16 +217,11 @@ export function makeSeries(onRange) {
     $("series-table").replaceChildren(el("caption", "Shares with 95% intervals."), el("thead", el("tr", heads)), el("tbody", rows));
   }
 
-  function draw() {
+  // In the frame after that of the messages and figures, which people wait for.
+  const plot = coalesced(() => {
     const series = range ? chosen?.series : summary?.series;
-    if (!series || !summary) return;
-    const points = series.points.filter(total);
-    const isDrawn = summary.enough && points.length > 0;
-    $("series-drawn").hidden = !isDrawn;
-    const nothing = points.length || !summary.enough ? `Not enough ${names.messages} for a chart yet.` : `No ${names.messages} in this time.`;
-    say($("series-few"), isDrawn ? null : nothing);
-    say($("series-source"), range ? chosen.note : null);
-    if (!isDrawn) return;
+    const points = series?.points.filter(total) ?? [];
+    if (!points.length) return; // another query has come meanwhile
     const labels = inOrder(summary.classes);
     const stepMs = 1000 * series.step_s;
     const endMs = points.at(-1).time_ms + stepMs;
@@ -240,6 +235,18 @@ export function makeSeries(onRange) {
     attr(node, "aria-label", `Share over time. From ${inWords(points[0])}, to ${inWords(points.at(-1))}${end}.`);
     read();
     fillTable();
+  });
+
+  function draw() {
+    const series = range ? chosen?.series : summary?.series;
+    if (!series || !summary) return;
+    const points = series.points.filter(total);
+    const isDrawn = summary.enough && points.length > 0;
+    $("series-drawn").hidden = !isDrawn;
+    const nothing = points.length || !summary.enough ? `Not enough ${names.messages} for a chart yet.` : `No ${names.messages} in this time.`;
+    say($("series-few"), isDrawn ? null : nothing);
+    say($("series-source"), range ? chosen.note : null);
+    if (isDrawn) plot();
   }
 
   /** Ask for the chosen time, unless that is still fresh. */
