@@ -28,7 +28,7 @@ PARTITIONS = 4
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("client", "n"),
-    [("kafka-python", 16_000), pytest.param("librdkafka", 60_000, marks=pytest.mark.deep)],
+    [("kafka-python", 16_000), pytest.param("librdkafka", 30_000, marks=pytest.mark.deep)],
 )
 def test_members_that_come_go_die_and_sleep_learn_each_message_once(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path, client: str, n: int
