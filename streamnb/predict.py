@@ -296,6 +296,7 @@ def run(
     """
     prior = np.empty((1, len(state.classes)))
     own = state if part is None else part
+    # Asked here too: a model without one calls no function for it.
     decay = None if state.prior_half_life is None else state.prior_decay
     held = own.class_counts if decay is None else own.class_counts.copy()
     posterior.class_prior(

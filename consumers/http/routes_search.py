@@ -39,7 +39,7 @@ from consumers.http.threads import Batcher, WorkerPool, call_soon
 from consumers.search.chunks import RowFilter
 from consumers.search.history import POINTS_MAX, STEPS_S
 from consumers.search.live_query import NotWatchedError, Subscription, WatchRequest
-from consumers.search.query_syntax import QueryError
+from consumers.search.query_syntax import Query, QueryError
 from consumers.search.rows import MessageRow, csv_form, jsonl_form
 from consumers.search.store import RecentStore
 from streamnb import Snapshot
@@ -161,10 +161,7 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
     async def search(request: Request) -> Response:
         recent = _store(app_state)
         given = QueryParameters(request, ("q", "lang", "limit", "before"))
-        query, lang = (
-            recent.parse(given.text("q")),
-            given.text("lang", schemas.LANG_CHARS_MAX) or None,
-        )
+        query, lang = _asked(recent, given)
         limit = given.whole("limit", 1, schemas.SEARCH_LIMIT_MAX) or LIMIT
         before = given.whole("before", 0, 2**63 - 1)
         found = await workers.run(partial(recent.search, query, lang, limit, before))
@@ -173,10 +170,7 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
     async def summary(request: Request) -> Response:
         recent = _store(app_state)
         given = QueryParameters(request, ("q", "lang", "from", "to"))
-        query, lang = (
-            recent.parse(given.text("q")),
-            given.text("lang", schemas.LANG_CHARS_MAX) or None,
-        )
+        query, lang = _asked(recent, given)
         span_ms = _span_ms(given)[:2] if given.text("from") or given.text("to") else None
         counted = await workers.run(partial(recent.counted, query, lang, span_ms))
         return json_response(serializer.summary(query, lang, counted, recent.state()))
@@ -217,8 +211,9 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
     ]
 
 
-def _lang(given: QueryParameters) -> str | None:
-    return given.text("lang", schemas.LANG_CHARS_MAX) or None
+def _asked(recent: RecentStore, given: QueryParameters) -> tuple[Query, str | None]:
+    """Return what is searched for, and in which language; None: in all."""
+    return recent.parse(given.text("q")), given.text("lang", schemas.LANG_CHARS_MAX) or None
 
 
 def _span_ms(given: QueryParameters) -> tuple[int, int, int]:
@@ -396,10 +391,7 @@ def export_routes(app_state: AppState, exporter: WorkerPool) -> list[ApiRoute]:
     async def export(request: Request) -> Response:
         recent = _store(app_state)
         given = QueryParameters(request, ("q", "lang", "format", "label", "from", "to", "limit"))
-        query, lang = (
-            recent.parse(given.text("q")),
-            given.text("lang", schemas.LANG_CHARS_MAX) or None,
-        )
+        query, lang = _asked(recent, given)
         kind = given.text("format") or "csv"
         if kind not in _FORMS:
             raise ProblemError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.corrections.model import Correction
-from consumers.pipeline import learned_memory
 from tests.consumers.pipeline.revised_log import (
     ACCOUNT_LOGS,
     ACCOUNTS,
@@ -23,13 +21,7 @@ from tests.consumers.pipeline.revised_log import (
     leaves_the_rest,
 )
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _short_segments() -> Iterator[None]:
-    """Seal a segment every few records."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learned_memory, "SEGMENT_RECORDS", 4)
-        yield
+pytestmark = pytest.mark.usefixtures("short_segments")
 
 
 @given(ACCOUNT_LOGS, SIZES, st.data())

@@ -16,7 +16,6 @@ from consumers.config.settings import Settings
 from consumers.errors import GroupError
 from consumers.features import build_model
 from consumers.messages import part_name
-from consumers.pipeline import learned_memory
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import PartFiles
 from tests.consumers.pipeline.revised_log import (
@@ -29,6 +28,8 @@ from tests.consumers.pipeline.revised_log import (
     Said,
     expected,
 )
+
+pytestmark = pytest.mark.usefixtures("short_segments")
 
 NEW_CLASSES = SETTINGS.model_copy(
     update={"model": SETTINGS.model.model_copy(update={"new_classes": True})}
@@ -75,14 +76,6 @@ class Member(Run):
             self.learner.set_part(part_name(LOG), part.model)
             self.memory.restart(partition)
             self.position = part.position
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _short_segments() -> Iterator[None]:
-    """Seal a segment every few records."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learned_memory, "SEGMENT_RECORDS", 4)
-        yield
 
 
 STEPS = st.lists(

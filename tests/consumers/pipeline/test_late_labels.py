@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from consumers.config.message import LateLabelsSettings
 from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.messages import Messages, Partition, part_name
-from consumers.pipeline import learned_memory
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.label_reader import LabelReader
 from consumers.pipeline.learned_memory import FOLDER_NAME
@@ -29,6 +28,8 @@ from consumers.pipeline.waiting_messages import DueTimes
 from tests.consumers.decoded_messages import raw
 from tests.consumers.pipeline.late_logs import LABEL_LOG, Label, LateRun, Said, expected, line
 from tests.consumers.pipeline.revised_log import LOG
+
+pytestmark = pytest.mark.usefixtures("short_segments")
 
 SETTINGS = LateLabelsSettings(source="kafka:labels", id="id", window_s=50.0)
 DEFAULTS = SETTINGS.model_copy(update={"default": "negative", "horizon_s": 30.0})
@@ -51,14 +52,6 @@ ENTRIES = st.builds(
     _entry, OPERATIONS, st.none() | IDS, TIMES, TEXTS, st.sampled_from([None, None, "positive"])
 )
 STEPS = st.tuples(st.sampled_from(["read", "labels", "save", "kill"]), st.integers(1, 9))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _short_segments() -> Iterator[None]:
-    """Seal a segment every few records."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learned_memory, "SEGMENT_RECORDS", 4)
-        yield
 
 
 LOGS = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from consumers.config.settings import Settings
-from consumers.pipeline import learned_memory
 from tests.consumers.pipeline.revised_log import (
     SETTINGS,
     SIZES,
@@ -22,13 +20,7 @@ from tests.consumers.pipeline.revised_log import (
     leaves_the_rest,
 )
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _short_segments() -> Iterator[None]:
-    """Seal a segment every few records."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learned_memory, "SEGMENT_RECORDS", 4)
-        yield
+pytestmark = pytest.mark.usefixtures("short_segments")
 
 
 @given(WEIGHTED_LOGS, SIZES, st.data())

@@ -37,13 +37,7 @@ from tests.consumers.pipeline.revised_log import (
 from tests.endtoend.expected_counts import counts as counts_of
 from tests.system_calls import Call, hooked
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _short_segments() -> Iterator[None]:
-    """Seal a segment every few records."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learned_memory, "SEGMENT_RECORDS", 4)
-        yield
+pytestmark = pytest.mark.usefixtures("short_segments")
 
 
 @given(LOGS, SIZES, st.data())
