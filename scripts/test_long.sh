@@ -23,9 +23,9 @@ say "compiling the kernels, or loading them"
 .venv/bin/streamnb warm-up
 aside "tests with Spark" .venv/bin/pytest --durations=15 --randomly-seed "$seed" \
     tests/endtoend/test_spark.py -m "deep and alone"
+aside "deep tests in the browser" .venv/bin/pytest --durations=15 --randomly-seed "$seed" \
+    tests/browser -m "deep and alone"
 step "deep tests in parallel" "${waiting[@]}" --randomly-seed "$seed" -m "deep and not alone"
-collect  # before times are measured
-step "deep tests in the browser" --randomly-seed "$seed" tests/browser -m "deep and alone"
 step "the daemon's laws with new examples" "${parallel[@]}" "${seeds[@]}" \
     --hypothesis-profile=fresh --ignore=tests/kernels --ignore=tests/library \
     -m "hypothesis and not alone and not deep"
