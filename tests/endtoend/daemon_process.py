@@ -16,9 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from tests.endtoend.forked import ForkedProcess, can_fork
+
 PATIENCE_S = 120.0
+_COMMAND_S = 2 * PATIENCE_S  # compiling all kernels on a busy machine takes longest
 _POLL_S = 0.1  # an answer takes a daemon some milliseconds, which slow down what is waited for
 ROOT = Path(__file__).parents[2]
+STREAMNB = (sys.executable, "-m", "consumers")
 
 
 class Daemon:
@@ -54,16 +58,15 @@ class Daemon:
         name: str = "run",
     ) -> None:
         self._lines: list[dict[str, Any]] = []
-        self._process = subprocess.Popen(
-            [*under, sys.executable, "-m", "consumers", name, "--config", config,
-             *(["--json"] if name == "run" else []), *arguments],
+        json_ = ["--json"] if name == "run" else []
+        self._process = _start(
+            [name, "--config", str(config), *json_, *map(str, arguments)],
             stdin=stdin or subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             cwd=config.parent,
             env=environment(**(env or {})),
             umask=umask,
-        )  # fmt: skip
+            under=under,
+        )
         assert self._process.stderr is not None
         assert self._process.stdout is not None
         os.set_blocking(self._process.stderr.fileno(), False)
@@ -246,15 +249,43 @@ def command(
     env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run `streamnb` as a user would type it, in a folder, to its end."""
+    words, whole = [str(argument) for argument in arguments], environment(**(env or {}))
+    if stdin is None and can_fork(whole):
+        forked = ForkedProcess(words, stdin=subprocess.DEVNULL, cwd=folder, env=whole)
+        out, err = forked.communicate(_COMMAND_S)
+        return subprocess.CompletedProcess(words, forked.wait(_COMMAND_S), out, err)
     return subprocess.run(
-        [sys.executable, "-m", "consumers", *arguments],
+        [*STREAMNB, *words],
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,
         capture_output=True,
         cwd=folder,
-        env=environment(**(env or {})),
-        timeout=2 * PATIENCE_S,  # compiling all kernels on a busy machine takes longest
+        env=whole,
+        timeout=_COMMAND_S,
         check=False,
+    )
+
+
+def _start(
+    arguments: Sequence[str],
+    *,
+    stdin: IO[bytes] | int,
+    cwd: Path,
+    env: Mapping[str, str],
+    umask: int,
+    under: Sequence[str],
+) -> subprocess.Popen[bytes] | ForkedProcess:
+    """Start `streamnb`, as a fork where nothing asks for an interpreter of its own."""
+    if not under and can_fork(env):
+        return ForkedProcess(arguments, stdin=stdin, cwd=cwd, env=env, umask=umask)
+    return subprocess.Popen(
+        [*under, *STREAMNB, *arguments],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=env,
+        umask=umask,
     )
 
 
