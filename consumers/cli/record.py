@@ -106,6 +106,10 @@ class RecordLimits:
     seconds_max: float | None = None
     part: StreamRange | None = None
 
+    def until_s(self, now_s: float) -> float | None:
+        """Return when time is up, on the clock that shows `now_s` at the start; None: never."""
+        return None if self.seconds_max is None else now_s + self.seconds_max
+
 
 def duration_s(text: str) -> float:
     """Return the seconds of a duration such as `90s`, `5m`, `2h` or `1d`, or raise `ValueError`."""
@@ -152,7 +156,10 @@ def record(
     try:
         writer = RecordingWriter(path, _head(settings, source.record_format), clock)
         try:
-            done = copy(source, writer, limits, stop, path.name, show=show, clock=clock)
+            done = copy(
+                source, writer, limits, stop, path.name, limits.until_s(clock()),
+                show=show, clock=clock,
+            )  # fmt: skip
         finally:
             writer.close()
     finally:
@@ -171,16 +178,18 @@ def copy(
     limits: RecordLimits,
     stop: threading.Event,
     name: str,
+    until_s: float | None,
     *,
     show: bool,
     clock: Callable[[], float] = time.monotonic,
 ) -> Recorded:
     """Read a source into a writer, on behind what that has, until a limit or `stop`.
 
-    `name` is what the progress calls the writer; both stay open.
+    It ends at `until_s` on the clock, if there is such a time. `name` is what the progress calls
+    the writer; both stay open.
     """
     with _Shown(source, name, show) as shown:
-        return _copy(source, writer, limits, stop, shown, clock)
+        return _copy(source, writer, limits, stop, shown, until_s, clock)
 
 
 def _copy(
@@ -189,11 +198,11 @@ def _copy(
     limits: RecordLimits,
     stop: threading.Event,
     shown: _Shown,
+    until_s: float | None,
     clock: Callable[[], float],
 ) -> Recorded:
     done = Recorded()
     until_end = limits.until_end or (limits.part is not None and limits.part.end is not None)
-    until_s = None if limits.seconds_max is None else clock() + limits.seconds_max
     source.resume(writer.logs)
     source.open(writer.positions.get)
     try:
@@ -349,8 +358,9 @@ class CursorFile:
 class TopicWriter:
     """Writes a stream into a topic, and notes how far the brokers have acknowledged it.
 
-    `read` makes records of a batch. Brokers that are away are waited for, until `stop` is set:
-    then for `_LAST_S` at most; `is_unsafe` says whether some messages are not acknowledged.
+    `read` makes records of a batch. Brokers that are away are waited for, until `stop` is set
+    or it is `until_s` on the clock: then for `_LAST_S` at most. `is_unsafe` says whether some
+    messages are not acknowledged.
     """
 
     def __init__(
@@ -360,6 +370,7 @@ class TopicWriter:
         cursor: CursorFile,
         read: RecordReader,
         stop: threading.Event,
+        until_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
@@ -367,6 +378,7 @@ class TopicWriter:
         self._cursor = cursor
         self._read = read
         self._stop = stop
+        self._until_s = until_s
         self._clock = clock
         self._troubles = Backoff(log, clock, _TRY_S)
         self._began_s: float | None = None  # when the oldest news came that the cursor has not
@@ -446,7 +458,7 @@ class TopicWriter:
         return not self.is_unsafe
 
     def _wait_for(self, attempt: Callable[[], None]) -> bool:
-        """Try until it works or time is up after a stop; return whether it worked."""
+        """Try until it works, or for `_LAST_S` once all is to end; return whether it worked."""
         left_s = _LAST_S
         while True:
             began_s = self._clock()
@@ -457,7 +469,8 @@ class TopicWriter:
             else:
                 self._troubles.clear(_TOPIC)
                 return True
-            if not self._stop.wait(self._troubles.pause_s(_TOPIC)):
+            is_stopped = self._stop.wait(self._troubles.pause_s(_TOPIC))
+            if not is_stopped and (self._until_s is None or self._clock() < self._until_s):
                 continue
             left_s -= max(self._clock() - began_s, _TRY_S / 4)
             if left_s <= 0:
@@ -492,9 +505,10 @@ def bridge_stream(
         read = recorded if is_keyed else reading(form, message, by_author=True)
         file = CursorFile(cursor, stream_identity(settings), topic)
         sink = KafkaSink(servers, topic, settings.kafka, is_idempotent=True)
-        writer = TopicWriter(source, sink, file, read, stop)
+        until_s = limits.until_s(time.monotonic())
+        writer = TopicWriter(source, sink, file, read, stop, until_s)
         try:
-            done = copy(source, writer, limits, stop, topic, show=show)
+            done = copy(source, writer, limits, stop, topic, until_s, show=show)
         finally:
             writer.close()
     finally:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from consumers.cli.record import Bridged, CursorFile, RecordLimits, bridge_stream
+from consumers.cli.record import Bridged, CursorFile, RecordLimits, TopicWriter, bridge_stream
 from consumers.cli.replay import reading
 from consumers.config.settings import MessageSettings, Settings
 from consumers.decode.rows import RecordFormat
@@ -21,6 +21,7 @@ from consumers.errors import ConfigError, SinkError
 from consumers.messages import Partition
 from consumers.sources.base import LogFacts
 from consumers.sources.records import from_parts
+from streamnb.testing import ManualClock
 from tests.broker.broker import Broker
 from tests.consumers.cli.test_record import Row, produce, recorded, recording
 
@@ -178,6 +179,48 @@ def test_a_cursor_file_is_one_streams_and_one_bridges(tmp_path: Path) -> None:
     path.mkdir()
     with pytest.raises(SinkError, match="cannot be read"):
         CursorFile(path, {"source": "jetstream"}, "posts")
+
+
+class _Away:
+    """A topic whose brokers are away: each attempt takes half a second of the clock."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    def partitions(self, timeout_s: float) -> int:
+        self._clock.advance(timeout_s)
+        raise SinkError("no broker answers")
+
+
+class _Waiting(threading.Event):
+    """A stop that nobody sets; a wait for it moves the clock."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._clock.advance(timeout or 0.0)
+        assert self._clock.now_s < 60.0, "it waits without end"
+        return self.is_set()
+
+
+def test_a_bridge_whose_time_is_up_waits_no_longer_for_brokers_that_are_away(
+    tmp_path: Path,
+) -> None:
+    """It gives the brokers as long as after a stop, and says that not all is acknowledged."""
+    clock, place = ManualClock(), Partition("x", 0)
+    cursor = CursorFile(tmp_path / "c", {"source": "stdin"}, "posts")
+    source: Any = object()
+    sink: Any = _Away(clock)
+    writer = TopicWriter(source, sink, cursor, lambda _: iter(()), _Waiting(clock), 10.0, clock)
+    writer.add(from_parts(place, [None], [b"{}"], range(1), [-1], 1))
+    assert writer.is_unsafe
+    assert 10.0 < clock.now_s < 20.0
+    writer.flush()
+    assert not writer.positions
+    assert not (tmp_path / "c").exists()
+    cursor.close()
 
 
 def test_a_recording_is_replayed_not_bridged(tmp_path: Path) -> None:
