@@ -78,7 +78,8 @@ class HalfLife:
 
 def check_prior_half_life(value: Any) -> float | None:
     """Return the half-life of a class prior in examples; None for none, 0 and infinity."""
-    if value is None or (type(value) in (int, float) and value in (0, math.inf)):
+    is_number = isinstance(value, int | float | np.integer | np.floating)
+    if value is None or (is_number and not isinstance(value, bool) and value in (0, math.inf)):
         return None
     return check("prior_half_life", value, above=0.0)
 

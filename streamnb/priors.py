@@ -37,6 +37,8 @@ def check(name: str, value: Any, *, above: float | None = None) -> float:
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(
         value, bool
     )
+    if isinstance(value, np.floating):
+        value = float(value)  # numpy would turn the bound below into a float32
     low = is_number and (value >= 0 if above is None else value > above)
     is_fit = low and value <= sys.float_info.max  # nan is neither, and an int may be beyond
     if not is_fit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import warnings
 from itertools import permutations
 from typing import Any
 
@@ -275,6 +276,15 @@ def test_what_does_not_go_together_is_refused() -> None:
             model_of(wrong)  # type: ignore[arg-type]  # a wrong type is what it refuses
     with pytest.raises(InputError, match=r"prior_half_life \(3\.0, None\)"):
         model_of(3.0) + model_of(None)
+
+
+@pytest.mark.parametrize("number", [np.float32, np.float64, np.int64])
+def test_it_may_be_a_number_of_numpy(number: Any) -> None:
+    """As a grid of parameters brings them, without a warning; 0 is none there, too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model_of(number(3)).state.prior_half_life == 3.0
+        assert model_of(number(0)).state.prior_half_life is None
 
 
 def test_a_forged_file_is_refused() -> None:
