@@ -213,7 +213,8 @@ class FieldCondition:
     """What a value of a message must be, or, `negated`, must not be.
 
     `name` is `lang`, `label`, `confidence` or a field of the model. A value that is missing meets
-    no condition that is not negated. Texts are equal whatever the case of their ASCII letters.
+    no condition that is not negated. Texts of a field are equal whatever the case of their ASCII
+    letters.
     """
 
     name: str
@@ -244,7 +245,10 @@ class FieldCondition:
         """Return whether a value meets it; None: the message has none."""
         number = self.number
         if isinstance(found, str):
-            met = self.op == "=" and _ascii_lower(found) == _ascii_lower(self.value)
+            is_same = found == self.value
+            if not self.is_built_in:
+                is_same = _ascii_lower(found) == _ascii_lower(self.value)
+            met = self.op == "=" and is_same
         else:
             met = found is not None and number is not None and self.compare(found, number)
         return bool(met) != self.negated

@@ -68,7 +68,9 @@ class MessageRow(msgspec.Struct, frozen=True):
     @property
     def values(self) -> dict[str, Any]:
         """What a query's conditions may name."""
-        own = {"lang": self.lang, "label": self.label, "confidence": self.probability}
+        # As the store's memory has them, so that a live query finds what a search does.
+        confidence = np.float32(self.probability)
+        own = {"lang": self.lang or "", "label": self.label, "confidence": confidence}
         return self.example | own
 
 

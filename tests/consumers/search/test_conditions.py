@@ -142,7 +142,7 @@ def test_a_condition_that_makes_no_sense_is_refused(text: str, says: str) -> Non
 
 
 ROWS = st.fixed_dictionaries(
-    {"k": st.integers(0, 1), "p": st.sampled_from([0.55, 0.8, 0.95])},
+    {"k": st.integers(0, 1), "p": st.sampled_from([0.55, 0.8, 0.95, 1 - 1e-9])},
     optional={
         "lang": st.sampled_from(["en", "de"]),
         "text": st.sampled_from(["good day", "bad", "good"]),
@@ -156,6 +156,7 @@ ASKED = st.lists(
     st.sampled_from([
         "good", "-bad", "grade:B", "-grade:b", "grade:1", "income:1", "income:>0", "-income:<=1",
         "income:>=2.5", "owner:true", "-owner:true", "owner:0", "lang:en", "-lang:de", "lang:xx",
+        "lang:EN", "-lang:EN", 'lang:""', '-lang:""', "confidence:<1", "confidence:>=1",
         "label:positive", "-label:positive", "confidence:<0.7", "confidence:>=0.95",
         """grade:"it's """,
     ]),
