@@ -221,9 +221,13 @@ def _span_ms(given: QueryParameters) -> tuple[int, int, int]:
     now_ms = int(time.time() * 1000)
     to_ms = _time_ms(given, "to", now_ms)
     from_ms = _time_ms(given, "from", max(0, to_ms - 1000 * HISTORY_S))
+    _check_order(from_ms, to_ms)
+    return from_ms, to_ms, now_ms
+
+
+def _check_order(from_ms: int, to_ms: int) -> None:
     if from_ms >= to_ms:
         raise ProblemError(422, f"from ({from_ms}) is not before to ({to_ms}); swap them")
-    return from_ms, to_ms, now_ms
 
 
 @overload
@@ -401,11 +405,11 @@ def export_routes(app_state: AppState, exporter: WorkerPool) -> list[ApiRoute]:
         label = given.text("label") or None
         if label is not None and label not in classes:
             raise ProblemError(422, f"label is {label[:80]!r}; there are {', '.join(classes)}")
-        rows = RowFilter(
-            label=None if label is None else classes.index(label),
-            from_ms=_time_ms(given, "from", None),
-            to_ms=_time_ms(given, "to", None),
-        )
+        from_ms, to_ms = _time_ms(given, "from", None), _time_ms(given, "to", None)
+        if from_ms is not None and to_ms is not None:
+            _check_order(from_ms, to_ms)
+        number = None if label is None else classes.index(label)
+        rows = RowFilter(label=number, from_ms=from_ms, to_ms=to_ms)
         limit = given.whole("limit", 1, schemas.EXPORT_LIMIT_MAX) or schemas.EXPORT_LIMIT_MAX
         form = _FORMS[kind](classes, recent.fields)
         pieces = recent.exported(query, lang, rows, form, limit)

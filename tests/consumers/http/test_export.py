@@ -83,6 +83,7 @@ def test_a_file_is_whole(http: httpx.Client) -> None:
         ("limit=1000001", "1000000"),
         ("from=yesterday", "from"),
         ("to=offset:3", "to"),
+        ("from=2026-11-03&to=2026-11-02", "is not before to"),
         ("q=!", "no word"),
         ("before=3", "there is no parameter 'before'"),
     ],
