@@ -219,12 +219,18 @@ def _origins(allowed: Sequence[str]) -> list[Middleware]:
         return []
     cors = Middleware(
         CORSMiddleware,
-        allow_origins=list(allowed),
+        allow_origins=list(map(_as_sent, allowed)),
         allow_methods=["GET", "POST", "DELETE"],
         allow_headers=["Authorization", "Content-Type"],
-        expose_headers=["Retry-After", "Streamnb-Snapshot-Version"],
+        expose_headers=["Retry-After", "Streamnb-Follow-Age", "Streamnb-Snapshot-Version"],
     )
     return [cors]
+
+
+def _as_sent(origin: str) -> str:
+    """Return an origin as browsers send it: in small letters, without the port of its scheme."""
+    origin = origin.lower()
+    return origin.removesuffix(":443" if origin.startswith("https:") else ":80")
 
 
 class PageFiles(StaticFiles):

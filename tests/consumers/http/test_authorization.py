@@ -330,6 +330,16 @@ def test_pages_of_allowed_origins_may_ask() -> None:
         assert b"allow-credentials" not in asked.lower()
 
 
+@pytest.mark.parametrize("written", [OURS.upper().replace("HTTPS", "https"), f"{OURS}:443"])
+def test_an_origin_is_compared_as_browsers_send_it(written: str) -> None:
+    """Capital letters and the scheme's own port are left out; all headers of ours can be read."""
+    with app_state(settings(http={"allowed_origins": [written]})) as of, served(of) as port:
+        answer = said(port, GET % (b"/v1/model", b"localhost", OURS.encode()))
+    assert allows(answer)
+    for name in (b"retry-after", b"streamnb-follow-age", b"streamnb-snapshot-version"):
+        assert name in answer.lower().partition(b"access-control-expose-headers:")[2]
+
+
 def test_no_page_of_another_site_may_ask_by_default() -> None:
     """Without the setting no answer says that it may be read elsewhere."""
     with app_state(settings()) as of, served(of) as port:
