@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamnb import predict
 from streamnb.errors import check_whole
 from streamnb.features.protocol import Floats
-from streamnb.inspection import digest, explain, generative, parameters, summary
+from streamnb.inspection import explain, generative, parameters, summary
 from streamnb.inspection.explain import Explanation, RankedFeature
 from streamnb.inspection.generative import DataLikelihood, Seed
 from streamnb.inspection.parameters import LinearForm, Parameters
@@ -134,7 +134,7 @@ class ModelReader:
         >>> model.digest() == before
         True
         """
-        return digest.digest(self.state, part, moments=moments)
+        return summary.digest(self.state, part, moments=moments)
 
     def words(self, group: str | None = None) -> list[str]:
         """Return all words with a count above zero: n-grams with spaces, `¬` if negated."""

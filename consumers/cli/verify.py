@@ -59,8 +59,7 @@ from consumers.sources.records import raw_columns, split_lines
 from streamnb import Codes, NaiveBayes, TextColumn, subtract
 from streamnb.errors import InputError
 from streamnb.features.category_values import value_text
-from streamnb.inspection.digest import CountDifference, differences
-from streamnb.inspection.summary import number_rows
+from streamnb.inspection.summary import CountDifference, differences, number_rows
 from streamnb.storage import Stored
 
 DIFFERENCES_MAX = 20

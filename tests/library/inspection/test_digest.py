@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from streamnb import Categories, Flags, HalfLife, Multinomial, NaiveBayes, Numbers, Words, merge
 from streamnb.errors import InputError
 from streamnb.features.protocol import Group
-from streamnb.inspection.digest import CountDifference, differences
+from streamnb.inspection.summary import CountDifference, differences
 from streamnb.serving.publisher import Snapshot
 from tests.library.features.count_models import (
     CLASSES,
