@@ -84,6 +84,17 @@ class Client:
         """Return shares and counts over the newest messages that match; `lang`."""
         return self._ask("GET", _address("/v1/summary", query, more))
 
+    def compare(
+        self,
+        *queries: str,
+        lang: str | None = None,
+        times: Sequence[tuple[int | str, int | str]] = (),
+    ) -> list[dict[str, Any]]:
+        """Return queries side by side, or one at two `times`, each from one to before another."""
+        begins, ends = zip(*times, strict=True) if times else ((), ())
+        more = {"q": queries, "lang": [] if lang is None else lang, "from": begins, "to": ends}
+        return list(self._ask("GET", f"/v1/compare?{urlencode(more, doseq=True)}")["compared"])
+
     def label(self, name: str, label: str) -> dict[str, Any]:
         """Say what label the message of an id should have; it is safe in the log on return."""
         return self._ask("POST", "/v1/labels", {"id": name, "label": label})

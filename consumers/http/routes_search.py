@@ -1,8 +1,8 @@
 """`GET /v1/search`, `/v1/summary`, `/v1/messages/{id}` and `/v1/events`: the recent messages.
 
-`GET /v1/history` has counts of all messages, the recent and those long gone.
-Events tell open pages what changes, as server-sent events. `GET /v1/export` hands out what matches
-as a file, piece by piece.
+`GET /v1/compare` sets queries, or two times of one, side by side. `GET /v1/history` has counts of
+all messages, the recent and those long gone. Events tell open pages what changes, as server-sent
+events. `GET /v1/export` hands out what matches as a file, piece by piece.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ from consumers.http.routes_model import credible_interval, explain
 from consumers.http.state import AppState, Serializer
 from consumers.http.threads import Batcher, WorkerPool, call_soon
 from consumers.search.chunks import RowFilter
+from consumers.search.comparison import SIDES_MAX, ComparedSide, compare
 from consumers.search.history import POINTS_MAX, STEPS_S
 from consumers.search.live_query import NotWatchedError, Subscription, WatchRequest
 from consumers.search.query_syntax import Query, QueryError
-from consumers.search.rows import MessageRow, csv_form, jsonl_form
+from consumers.search.rows import MessageRow, Span, csv_form, jsonl_form
 from consumers.search.store import RecentStore
 from streamnb import Snapshot
 from streamnb.errors import InputError
@@ -84,6 +85,30 @@ SUMMARY = ApiOperation(
         _LANG,
         parameter("from", _TIME, "As for /v1/history; of messages of this time or later alone."),
         parameter("to", _TIME, "As for /v1/history; of messages before this time alone."),
+    ),
+    problems=_PROBLEMS,
+)
+_LISTED = {"type": "array", "items": {"type": "string"}}
+COMPARE = ApiOperation(
+    f"Two to {SIDES_MAX} queries side by side, or one query at two times",
+    schemas.CompareAnswer,
+    parameters=(
+        parameter(
+            "q",
+            _LISTED | {"maxItems": SIDES_MAX, "examples": [["coffee", "tea lang:en"]]},
+            f"2 to {SIDES_MAX} queries; one with `from` and `to` given twice.",
+        ),
+        _LANG,
+        parameter(
+            "from",
+            _LISTED | {"maxItems": 2, "examples": [["2026-11-02T14:00Z", "2026-11-02T14:32Z"]]},
+            "As for /v1/history; of all queries, or the two times of one.",
+        ),
+        parameter(
+            "to",
+            _LISTED | {"maxItems": 2, "examples": [["2026-11-02T14:32Z", "2026-11-02T15:00Z"]]},
+            "The time before which all messages are, as often as `from`.",
+        ),
     ),
     problems=_PROBLEMS,
 )
@@ -175,6 +200,12 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
         counted = await workers.run(partial(recent.counted, query, lang, span_ms))
         return json_response(serializer.summary(query, lang, counted, recent.state()))
 
+    async def compared(request: Request) -> Response:
+        recent = _store(app_state)
+        sides = _sides(recent, QueryParameters(request, ("q", "lang", "from", "to")))
+        found = await workers.run(partial(compare, recent, sides))
+        return json_response(serializer.comparison(found, recent.state()))
+
     async def message(request: Request) -> Response:
         recent = _store(app_state)
         name = message_id(request, MESSAGES)
@@ -204,6 +235,7 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
         return json_response(serializer.history((from_ms, to_ms, now_ms), found))
 
     return [
+        ApiRoute("/v1/compare", compared, COMPARE),
         ApiRoute("/v1/history", history, HISTORY),
         ApiRoute("/v1/search", search, SEARCH),
         ApiRoute("/v1/summary", summary, SUMMARY),
@@ -216,6 +248,28 @@ def _asked(recent: RecentStore, given: QueryParameters) -> tuple[Query, str | No
     return recent.parse(given.text("q")), given.text("lang", schemas.LANG_CHARS_MAX) or None
 
 
+def _sides(recent: RecentStore, given: QueryParameters) -> list[ComparedSide]:
+    """Return what is compared; 422 unless it is two to four queries, or one at two times."""
+    queries = given.texts("q", schemas.QUERY_CHARS_MAX)
+    begins, ends = (given.texts(name, schemas.QUERY_CHARS_MAX) for name in ("from", "to"))
+    is_one_at_two_times = len(queries) <= 1 and len(begins) == len(ends) == 2
+    if not is_one_at_two_times and (
+        not 2 <= len(queries) <= SIDES_MAX or max(len(begins), len(ends)) > 1
+    ):
+        raise ProblemError(
+            422,
+            f"there are {len(queries)} of q, {len(begins)} of from and {len(ends)} of to; give 2 "
+            f"to {SIDES_MAX} of q with one time at most, or one q with two of from and of to",
+        )
+    lang = given.text("lang", schemas.LANG_CHARS_MAX) or None
+    if is_one_at_two_times:
+        query = recent.parse("".join(queries))
+        spans = [_span_of(*bounds) for bounds in zip(begins, ends, strict=True)]
+        return [ComparedSide(query, lang, span_ms) for span_ms in spans]
+    span_ms = _span_ms(given)[:2] if any(begins + ends) else None
+    return [ComparedSide(recent.parse(text), lang, span_ms) for text in queries]
+
+
 def _span_ms(given: QueryParameters) -> tuple[int, int, int]:
     """Return `from` and `to`, 422 if they are in the wrong order, and the time now."""
     now_ms = int(time.time() * 1000)
@@ -223,6 +277,13 @@ def _span_ms(given: QueryParameters) -> tuple[int, int, int]:
     from_ms = _time_ms(given, "from", max(0, to_ms - 1000 * HISTORY_S))
     _check_order(from_ms, to_ms)
     return from_ms, to_ms, now_ms
+
+
+def _span_of(begin: str, end: str) -> Span:
+    """Return a time, given by its two ends."""
+    from_ms, to_ms = _parsed_ms("from", begin), _parsed_ms("to", end)
+    _check_order(from_ms, to_ms)
+    return from_ms, to_ms
 
 
 def _check_order(from_ms: int, to_ms: int) -> None:
@@ -241,8 +302,10 @@ def _time_ms(given: QueryParameters, name: str, default: None) -> int | None: ..
 def _time_ms(given: QueryParameters, name: str, default: int | None) -> int | None:
     """Return a time in Unix milliseconds; 422 if it is none."""
     text = given.text(name)
-    if not text:
-        return default
+    return _parsed_ms(name, text) if text else default
+
+
+def _parsed_ms(name: str, text: str) -> int:
     try:
         bound = Bound.parse(text)
     except ValueError:

@@ -241,6 +241,37 @@ class ApiSummary(Struct):
     sample: Sample
 
 
+class ComparedWord(Struct):
+    """A word that is more frequent on this side than on all others together.
+
+    `log_odds` is the logarithm of the ratio of its odds, smoothed, in nats, and `standard_errors`
+    by how many of them it lies above 0. `counts` are the messages with the word, by class.
+    """
+
+    word: str
+    log_odds: Nats
+    standard_errors: float
+    counts: Counts
+
+
+class ComparedSummary(ApiSummary):
+    """One side of a comparison: what `/v1/summary` says, and the words that set it apart.
+
+    The words are those of the newest `n_read` messages of this side, the most distinctive first.
+    """
+
+    from_ms: int | None
+    to_ms: int | None
+    n_read: int
+    words: list[ComparedWord]
+
+
+class CompareAnswer(Struct):
+    """What was compared, in the order in which it was asked for."""
+
+    compared: list[ComparedSummary]
+
+
 class HistoryAnswer(Struct):
     """How many messages of each class came over time, all of them, by when they came.
 

@@ -20,6 +20,7 @@ from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Shares
 from consumers.monitoring.status import Status
 from consumers.search import Change, Counted, Found, FoundRow, MessageRow, Query, RecentState
+from consumers.search.comparison import ComparedMessages
 from consumers.search.history import CountsOverTime
 from consumers.sinks.records import decided_by
 from streamnb import AnswerRule, Predictor
@@ -157,6 +158,32 @@ class Serializer:
                 ],
             ),
             sample=sample_of(state),
+        )
+
+    def comparison(
+        self, found: Sequence[ComparedMessages], state: RecentState
+    ) -> schemas.CompareAnswer:
+        """Return queries side by side."""
+        return schemas.CompareAnswer([self._compared(each, state) for each in found])
+
+    def _compared(self, found: ComparedMessages, state: RecentState) -> schemas.ComparedSummary:
+        side = found.side
+        summary = self.summary(side.query, side.lang, found.counted, state)
+        begin_ms, end_ms = side.span_ms or (None, None)
+        return schemas.ComparedSummary(
+            **msgspec.structs.asdict(summary),
+            from_ms=begin_ms,
+            to_ms=end_ms,
+            n_read=found.n_read,
+            words=[
+                schemas.ComparedWord(
+                    each.word,
+                    each.log_odds,
+                    each.standard_errors,
+                    dict(zip(summary.classes, each.counts, strict=False)),
+                )
+                for each in found.words
+            ],
         )
 
     def history(

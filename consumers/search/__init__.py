@@ -2,9 +2,10 @@
 
 `store` is the front: it takes messages in, answers searches and counts, and forgets. `query_syntax`
 reads what a person typed, `matching` finds the rows that it means; `rows` holds the values that
-come out; `live_query` matches new messages with what open pages watch; `history` counts all
-messages over time. Behind these, `sampler` samples and queues what comes, and on the store's own
-thread `writer` has `transactions` write it to the file (`database`).
+come out; `comparison` sets queries side by side; `live_query` matches new messages with what open
+pages watch; `history` counts all messages over time. Behind these, `sampler` samples and queues
+what comes, and on the store's own thread `writer` has `transactions` write it to the file
+(`database`).
 """
 
 from consumers.search.query_syntax import Query, QueryError, StoreNotOpenError, parse

@@ -86,7 +86,7 @@ SIGN = re.compile(
     f"{_BEFORE}[#＃](?P<TAG>{_LETTERS}+)|{_BEFORE}[@＠](?P<NAME>{_LETTERS}+)"
     f"|(?P<EMOJI>[{_EMOJI}][{_EMOJI}{_JOINERS}]*)|(?P<CJK>[{_CJK}]+)"
 )
-_CJK_RUN = re.compile(f"[{_CJK}]+")
+CJK_RUN = re.compile(f"[{_CJK}]+")
 _JOINER = re.compile(f"[{_JOINERS}]")
 
 
@@ -146,7 +146,7 @@ def signs_of(text: str) -> str:
         value = match[kind.name]
         if kind in {TokenKind.TAG, TokenKind.NAME}:
             found.append(phrase(kind, value))
-            for run in _CJK_RUN.findall(value):  # a word finds the tag of that name as well
+            for run in CJK_RUN.findall(value):  # a word finds the tag of that name as well
                 found += [_GAP, phrase(TokenKind.CJK, run)]
         else:
             found += [_GAP, phrase(kind, value)]

@@ -298,10 +298,13 @@ class RecentStore:
         """Return the keys of the newest messages that match, ascending, `n_max` at most."""
         return self.scanned_keys(query, lang, n_max)[0]
 
-    def scanned_keys(self, query: Query, lang: str | None, n_max: int) -> tuple[Keys, bool]:
+    def scanned_keys(
+        self, query: Query, lang: str | None, n_max: int, rows: RowFilter | None = None
+    ) -> tuple[Keys, bool]:
         """Return what `keys` does, and whether older ones may match that were not looked at.
 
-        That is so if as many rows as may be read for a condition on a field were read.
+        That is so if as many rows as may be read for a condition on a field were read. `rows` are
+        further conditions.
         """
         found = [np.zeros(0, np.int64)]
         file = self._file()
@@ -309,8 +312,8 @@ class RecentStore:
         if (code := file.contents.known_lang(lang)) == -1:
             return found[0], False
         with self._view(file) as (db, newest_first):
-            if query.conditions:
-                matcher = self._matcher(file, query, lang)
+            if query.conditions or rows is not None:
+                matcher = self._matcher(file, query, lang, rows)
                 found += [keys for _, keys in matcher.newest(db, newest_first, scan)]
                 return np.concatenate(found[::-1]), scan.is_cut
             match = expression(query, code)

@@ -21,20 +21,21 @@ _GROWTH_MB_MAX = 64  # of resident memory after the first tenth; words that are 
 _STATUSES = {200, 202, 304, 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431, 501, 503}
 _PATHS = (
     "/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/v1/model", "/v1/page",
-    "/v1/search", "/v1/summary", "/v1/events", "/v1/predict", "/v1/labels", "/v1/messages/t1",
-    "/v1/messages/", "/static/../config.yaml", "/%2e%2e/%2e%2e/etc/passwd", "/v1/messages/%ff",
-    "/v1/messages/%00", "//", "*", "http://[::1]/", "/" + "a" * 2_000,
+    "/v1/search", "/v1/summary", "/v1/compare", "/v1/events", "/v1/predict", "/v1/labels",
+    "/v1/messages/t1", "/v1/messages/", "/static/../config.yaml", "/%2e%2e/%2e%2e/etc/passwd",
+    "/v1/messages/%ff", "/v1/messages/%00", "//", "*", "http://[::1]/", "/" + "a" * 2_000,
 )  # fmt: skip
 _METHODS = (*["GET"] * 3, *["POST"] * 3, "DELETE", "HEAD", "PUT", "OPTIONS", "TRACE", "get")
 _ROUTES = (
-    *(("GET", path) for path in _PATHS[:11]), *[("GET", "/v1/search")] * 5,
+    *(("GET", path) for path in _PATHS[:12]), *[("GET", "/v1/search")] * 5,
     *[("GET", "/v1/summary")] * 3, *[("POST", "/v1/predict")] * 8, *[("POST", "/v1/labels")] * 4,
     ("GET", "/v1/messages/t1"), ("DELETE", "/v1/messages/t2"), ("DELETE", "/v1/messages/none"),
 )  # fmt: skip
 _QUERIES = (
     "", "", "", "q=obama", "q=%22", "q=a+-a+OR+NEAR%28", "q=" + "a*+" * 150, "limit=200",
     "limit=99999999999999999999", "limit=-1", "before=9223372036854775807", "before=%00", "q=%ff",
-    "q=a&q=b", "lang=en", "lang=" + "x" * 40, "x=1", "&".join(["q=a"] * 70), "%", "q=" + "(" * 400,
+    "q=a&q=b", "q=a&from=1&to=5&from=5&to=9", "lang=en", "lang=" + "x" * 40, "x=1",
+    "&".join(["q=a"] * 70), "%", "q=" + "(" * 400,
 )  # fmt: skip
 _VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1 << 70, 1e308, "", "a good day", "a\0b", "\ud800", "a " * 5_000, [], {},

@@ -163,6 +163,60 @@ def test_a_summary_of_a_time(http: httpx.Client, client: Client) -> None:
         assert expected in refused.json()["detail"]
 
 
+def test_queries_side_by_side(client: Client) -> None:
+    """Each side has what a summary of its query says, filters included, with its own words."""
+    queries = ("obama ", "coffee lang:en", "morning label:positive")
+    for query, side in zip(queries, client.compare(*queries), strict=True):
+        summary = client.summary(query)
+        for name in ("query", "n", "counts", "raw", "corrected", "is_everything"):
+            assert side[name] == summary[name]
+        assert side["n_read"] == side["n"]
+        assert sum(sum(point["counts"].values()) for point in side["series"]["points"]) == side["n"]
+    words = {word["word"]: word for word in client.compare("obama ", "coffee ")[1]["words"]}
+    assert "coffee" not in words
+    assert sum(words["news"]["counts"].values()) == client.summary("coffee ")["n"]
+
+
+def test_one_query_at_two_times(client: Client) -> None:
+    """The times are the first and the second of `from` and `to`, in either form."""
+    points = client.summary("morning")["series"]["points"]
+    begin_ms, end_ms = points[0]["time_ms"], points[-1]["time_ms"] + 1000
+    middle_ms = begin_ms + 20_000
+    sides = client.compare(
+        "morning", times=[(begin_ms, "2026-11-21T10:00:20Z"), (middle_ms, end_ms)]
+    )
+    begin_of_minute_ms = middle_ms // 60_000 * 60_000
+    assert sides[0]["from_ms"] == begin_ms
+    assert sides[0]["to_ms"] == begin_of_minute_ms + 20_000
+    assert sides[1]["n"] == sum(
+        sum(point["counts"].values()) for point in points if point["time_ms"] >= middle_ms
+    )
+    assert client.compare("ob*", "-obama", lang="fr")[0]["lang"] == "fr"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", "there are 0 of q, 0 of from and 0 of to; give 2 to 4 of q"),
+        ("q=a", "there are 1 of q, 0 of from and 0 of to"),
+        ("q=a&q=b&q=c&q=d&q=e", "there are 5 of q"),
+        ("q=a&from=1&from=2&to=3", "there are 1 of q, 2 of from and 1 of to"),
+        ("q=a&q=b&from=1&from=2&to=3&to=4", "there are 2 of q, 2 of from and 2 of to"),
+        ("q=a&from=1&from=9&to=3&to=4", "from (9) is not before to (4); swap them"),
+        ("q=a&from=1&from=&to=3&to=4", "from is ''; Unix milliseconds or an ISO time"),
+        ("q=a&q=b&from=noon", "from is 'noon'"),
+        ("q=a&q=income:%3E5", "There is no field 'income' to compare"),
+        ("q=a&q=b&lang=en&lang=de", "lang is given 2 times; give it once"),
+        ("q=a&q=b&limit=3", "there is no parameter 'limit'"),
+    ],
+)
+def test_what_cannot_be_compared(http: httpx.Client, query: str, expected: str) -> None:
+    """A comparison of something else is a problem that says what is wanted."""
+    refused = http.get(f"/v1/compare?{query}")
+    assert refused.status_code == 422
+    assert expected in refused.json()["detail"]
+
+
 @pytest.mark.parametrize("query", ["o*", '"', "-", "a AND", "NEAR(", "text:x", "' OR 1=1 --", "*"])
 def test_no_query_breaks_the_search(http: httpx.Client, query: str) -> None:
     """Whatever is typed is searched for, or refused in a sentence."""

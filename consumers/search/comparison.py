@@ -1,0 +1,224 @@
+"""Comparison of queries, or of two times of one: shares, counts, and the words that set them apart.
+
+Each side is counted as `RecentStore.counted` does it. Its words are those of its newest messages,
+`WORD_MESSAGES_MAX` at most, each word once a message. They are ranked by the weighted log-odds
+ratio of Monroe, Colaresi and Quinn (2008, *Fightin' words*) of a side against all others together,
+in standard errors. The prior is a Dirichlet whose mean are the frequencies of all sides together:
+a rare word is pulled towards no difference, so it needs more than luck to be listed.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec.structs import replace
+
+from consumers.search.chunks import Keys, RowFilter
+from consumers.search.query_syntax import CJK_RUN, SIGN, Query, TokenKind, folded, plain_emoji
+from consumers.search.rows import Counted, MessageRow, Span
+from consumers.search.store import COUNTED_MAX, RecentStore
+
+SIDES_MAX = 4
+WORD_MESSAGES_MAX = 2_000  # of a side, whose words are counted
+WORDS_MAX = 12  # listed of a side
+PRIOR_SHARE = 0.1  # what the prior counts for, as a share of all words counted
+# By chance alone one word in 740 is as far above zero. With this prior a word needs 18 messages.
+STANDARD_ERRORS_MIN = 3.0
+_LINK = re.compile(r"\b(?:https?://|www\.)\S+")
+# Python's \w has no vowel signs, without which words of India and South-East Asia fall apart.
+_WORD = re.compile("[#@]?[^\\W_][\\w'’\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0e00-\u0e4e]*")
+_EMOJI = re.compile("[\U0001f1e6-\U0001f1ff]{2}|.", re.DOTALL)  # a flag is two characters
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSide:
+    """What is compared: messages that match, of a time if there is one."""
+
+    query: Query
+    lang: str | None = None
+    span_ms: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctiveWord:
+    """A word that is more frequent on one side than on all others together.
+
+    `standard_errors` says how many of them `log_odds` is above zero; `counts` are the messages
+    with the word among those that were read, by class.
+    """
+
+    word: str
+    log_odds: float
+    standard_errors: float
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedMessages:
+    """One side: its counts, how many messages were read for words, and its words, best first."""
+
+    side: ComparedSide
+    counted: Counted
+    n_read: int
+    words: Sequence[DistinctiveWord]
+
+
+def compare(store: RecentStore, sides: Sequence[ComparedSide]) -> list[ComparedMessages]:
+    """Return counts and words of sides, whose series have common steps unless each has its time.
+
+    Raises
+    ------
+    QueryError
+        If a search takes too long.
+    """
+    keys: list[Keys] = []
+    counts: list[Counted] = []
+    for side in sides:
+        found, n_max, newest_only = _selected(store, side)
+        counted = store.counted_keys(found, newest_only=newest_only, span_ms=side.span_ms)
+        keys.append(found)
+        counts.append(replace(counted, n_max=n_max))
+    span_ms = _union(counts)
+    if span_ms is not None and all(side.span_ms is None for side in sides):
+        for i, found in enumerate(keys):
+            again = store.counted_keys(found, newest_only=False, span_ms=span_ms)
+            counts[i] = replace(
+                counts[i], step_s=again.step_s, times_ms=again.times_ms, series=again.series
+            )
+    rows = [store.rows(found[-WORD_MESSAGES_MAX:]) for found in keys]
+    words = distinctive_words(rows, store.classes, [side.query for side in sides])
+    return [
+        ComparedMessages(side, counted, len(read), own)
+        for side, counted, read, own in zip(sides, counts, rows, words, strict=True)
+    ]
+
+
+def _selected(store: RecentStore, side: ComparedSide) -> tuple[Keys, int, bool]:
+    """Return the keys that are counted, how many there are at most, and whether there are more."""
+    is_everything = side.query.is_everything
+    n_max = store.state().messages_max if is_everything else COUNTED_MAX
+    begin_ms, end_ms = side.span_ms or (None, None)
+    rows = RowFilter(from_ms=begin_ms, to_ms=end_ms)
+    keys, is_cut = store.scanned_keys(side.query, side.lang, n_max + 1, rows)
+    return keys[-n_max:], n_max, is_cut or len(keys) > n_max
+
+
+def _union(counts: Sequence[Counted]) -> Span | None:
+    """Return the time that the steps of all series lie in; None if there are no steps."""
+    filled = [counted for counted in counts if counted.times_ms]
+    if not filled:
+        return None
+    return (
+        min(counted.times_ms[0] for counted in filled),
+        max(counted.times_ms[-1] + 1000 * counted.step_s for counted in filled),
+    )
+
+
+# ---- words ---------------------------------------------------------------------------------------
+
+
+def words_of(text: str) -> set[str]:
+    """Return the different words of a text, small, with tags, names and emoji; links are no words.
+
+    Of Chinese and Japanese, whose writing has no blanks, they are pairs of neighbours.
+
+    >>> sorted(words_of("Coffee &amp; #Tea: don't https://t.co/x 🎉🎉"))
+    ['#tea', 'coffee', "don't", '🎉']
+    """
+    text = _LINK.sub(" ", html.unescape(text) if "&" in text else text).lower()
+    found: set[str] = set()
+    if not text.isascii():
+        for match in SIGN.finditer(text):
+            if match.lastgroup == TokenKind.EMOJI.name:
+                found.update(_EMOJI.findall(plain_emoji(match[0])))
+        for run in CJK_RUN.findall(text):
+            found.update([run[i : i + 2] for i in range(max(1, len(run) - 1))])
+        text = CJK_RUN.sub(" ", text)
+    words = [match.rstrip("'’_") for match in _WORD.findall(text)]
+    found.update([word for word in words if len(word) > 1])
+    return found
+
+
+def distinctive_words(
+    rows: Sequence[Sequence[MessageRow]], classes: Sequence[str], queries: Sequence[Query]
+) -> list[list[DistinctiveWord]]:
+    """Return the words of each side, best first, but those that the queries name."""
+    numbers = {label: k for k, label in enumerate(classes)}
+    tables: list[list[Counter[str]]] = []
+    for side in rows:
+        by_class: list[Counter[str]] = [Counter() for _ in classes]
+        for row in side:
+            if row.label in numbers:
+                by_class[numbers[row.label]].update(words_of(row.text))
+        tables.append(by_class)
+    ranks = ranked([sum(by_class, Counter()) for by_class in tables])
+    named = [term for query in queries for term in _named(query)]
+    found = []
+    for by_class, rank in zip(tables, ranks, strict=True):
+        words: list[DistinctiveWord] = []
+        for word, log_odds, standard_errors in rank:
+            if len(words) == WORDS_MAX:
+                break
+            if not _is_named(word, named):
+                counts = tuple(table[word] for table in by_class)
+                words.append(DistinctiveWord(word, log_odds, standard_errors, counts))
+        found.append(words)
+    return found
+
+
+def ranked(sides: Sequence[Mapping[str, int]]) -> list[list[tuple[str, float, float]]]:
+    """Return the words of each side with log-odds ratio and standard errors, best first.
+
+    `sides` say of each word how many messages have it. With counts y of n words on a side, y' of n'
+    on all others, and the prior's α of α₀, a tenth of y + y' and of n + n', the log-odds ratio is
+    δ = log((y + α) / (n + α₀ − y − α)) − log((y' + α) / (n' + α₀ − y' − α)),
+    and its variance about 1/(y + α) + 1/(y' + α).
+
+    >>> both, one = {"the": 400, "a": 390}, {"rain": 60}
+    >>> [[word for word, *_ in side] for side in ranked([both | one, both])]
+    [['rain'], []]
+    """
+    vocabulary = sorted(set().union(*sides))
+    counts = np.array([[side.get(word, 0) for word in vocabulary] for side in sides], float)
+    pooled = counts.sum(axis=0)
+    alpha = PRIOR_SHARE * pooled
+    found = []
+    for own in counts:
+        with np.errstate(divide="ignore", invalid="ignore"):  # of a single word: it says nothing
+            here, there = own + alpha, pooled - own + alpha
+            log_odds = np.log(here / (here.sum() - here)) - np.log(there / (there.sum() - there))
+            standard_errors = log_odds / np.sqrt(1 / here + 1 / there)
+        order = np.argsort(-standard_errors, kind="stable")
+        found.append(
+            [
+                (vocabulary[i], float(log_odds[i]), float(standard_errors[i]))
+                for i in order.tolist()
+                if standard_errors[i] >= STANDARD_ERRORS_MIN
+            ]
+        )
+    return found
+
+
+def _named(query: Query) -> list[tuple[str, bool]]:
+    """Return the words that a query names, and whether each is a beginning."""
+    found = []
+    for term in query.terms:
+        for atom in term.atoms:
+            if atom.kind is TokenKind.EMOJI:
+                words = _EMOJI.findall(plain_emoji(atom.value))
+            elif atom.kind is TokenKind.CJK:
+                words = [atom.value[i : i + 2] for i in range(max(1, len(atom.value) - 1))]
+            else:
+                words = folded(atom.value).split()
+            found += [(word, atom.prefix and word == words[-1]) for word in words]
+    return found
+
+
+def _is_named(word: str, named: Sequence[tuple[str, bool]]) -> bool:
+    plain = folded(word).lstrip("#@")
+    return any(plain == one or (goes_on and plain.startswith(one)) for one, goes_on in named)

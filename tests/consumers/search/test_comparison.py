@@ -1,0 +1,263 @@
+"""Queries side by side: counts and words are those that a plain count over lists gives."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumers.search import RecentStore, comparison, parse
+from consumers.search.comparison import (
+    PRIOR_SHARE,
+    STANDARD_ERRORS_MIN,
+    ComparedMessages,
+    ComparedSide,
+    compare,
+    ranked,
+    words_of,
+)
+from tests.consumers.search.stores import CLASSES, offer, running, settle, tell, tweets
+
+BEGIN_S = 1_700_000_000
+Row = dict[str, Any]
+
+
+def plain_rank(sides: Sequence[Mapping[str, int]]) -> list[dict[str, tuple[float, float]]]:
+    """Return log-odds ratio and standard errors of every word of each side, one by one."""
+    totals = [sum(side.values()) for side in sides]
+    found = []
+    for i, side in enumerate(sides):
+        scores: dict[str, tuple[float, float]] = {}
+        n_rest = sum(totals) - totals[i]
+        for word in {word for one in sides for word in one}:
+            y = side.get(word, 0)
+            y_rest = sum(one.get(word, 0) for k, one in enumerate(sides) if k != i)
+            alpha, prior = PRIOR_SHARE * (y + y_rest), PRIOR_SHARE * sum(totals)
+            odds = (y + alpha) / (totals[i] + prior - y - alpha)
+            odds_rest = (y_rest + alpha) / (n_rest + prior - y_rest - alpha)
+            delta = math.log(odds) - math.log(odds_rest)
+            scores[word] = delta, delta / math.sqrt(1 / (y + alpha) + 1 / (y_rest + alpha))
+        found.append(scores)
+    return found
+
+
+SIDES = st.lists(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 400), min_size=2),
+    min_size=2,
+    max_size=4,
+)
+
+
+@given(sides=SIDES)
+def test_words_are_ranked_as_one_by_one(sides: list[dict[str, int]]) -> None:
+    """Scores are those of the formula, and all words far enough above zero are there, in order."""
+    for rank, scores in zip(ranked(sides), plain_rank(sides), strict=True):
+        for word, log_odds, standard_errors in rank:
+            assert (log_odds, standard_errors) == pytest.approx(scores[word])
+        above = {word for word, (_, each) in scores.items() if each > STANDARD_ERRORS_MIN + 1e-9}
+        assert above <= {word for word, *_ in rank}
+        assert len(rank) <= sum(each > STANDARD_ERRORS_MIN - 1e-9 for _, each in scores.values())
+        errors = [each for *_, each in rank]
+        assert errors == sorted(errors, reverse=True)
+
+
+@given(sides=SIDES, order=st.randoms(use_true_random=False))
+def test_the_order_of_sides_changes_nothing(
+    sides: list[dict[str, int]], order: random.Random
+) -> None:
+    """Each side has the same words wherever it stands."""
+    places = list(range(len(sides)))
+    order.shuffle(places)
+    before, after = ranked(sides), ranked([sides[i] for i in places])
+    for i, rank in zip(places, after, strict=True):
+        assert [word for word, *_ in rank] == [word for word, *_ in before[i]]
+
+
+@pytest.mark.parametrize("sides", [[{}, {}], [{"a": 5}, {}], [{"a": 5}, {"a": 900}]])
+def test_next_to_nothing_sets_nothing_apart(sides: list[dict[str, int]]) -> None:
+    """Without words, or with a single one, no word is listed."""
+    assert ranked(sides) == [[], []]
+
+
+@pytest.mark.parametrize(("n", "is_listed"), [(16, False), (18, True)])
+def test_an_exclusive_word_needs_some_messages(n: int, is_listed: bool) -> None:
+    """One that the other side lacks is listed from 18 messages on, however many words there are."""
+    for n_common in (100, 100_000):
+        common = {"the": n_common, "a": n_common}
+        assert bool(ranked([common | {"rain": n}, common])[0]) == is_listed
+
+
+def test_a_rare_word_does_not_win() -> None:
+    """A word of one message is not listed, however exclusive; a frequent one that doubled is."""
+    common = {f"word{i}": 300 for i in range(30)}
+    first = common | {"rain": 200} | {f"once{i}": 1 for i in range(500)}
+    assert [word for word, *_ in ranked([first, common | {"rain": 100}])[0]] == ["rain"]
+
+
+def test_chance_sets_no_words_apart() -> None:
+    """Of two halves of one stream, cut by chance, hardly a word is listed."""
+    chance = random.Random(5)
+    vocabulary = [f"w{i}" for i in range(2_000)]
+    weights = [1 / (i + 1) for i in range(2_000)]
+    halves = [
+        Counter(
+            word
+            for _ in range(2_000)
+            for word in set(chance.choices(vocabulary, weights, k=12))  # a message
+        )
+        for _ in range(2)
+    ]
+    assert sum(map(len, ranked(halves))) <= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Great COFFEE, great coffee!", {"great", "coffee"}),
+        ("@Ann: #Fun &lt;3 it's http://t.co/Xy www.x.org a", {"@ann", "#fun", "it's"}),
+        ("naïve cafe\u0301", {"naïve", "cafe\u0301"}),
+        ("🎉🎉👍🏽 🇩🇪", {"🎉", "👍", "🇩🇪"}),
+        ("東京都 へ", {"東京", "京都", "へ"}),
+        ("नमस्ते दुनिया।", {"नमस्ते", "दुनिया"}),
+        ("''quoted'' _under_", {"quoted", "under"}),
+        ("", set()),
+    ],
+)
+def test_words(text: str, wanted: set[str]) -> None:
+    """Words are small, once a message, with tags, names and emoji, and without links."""
+    assert words_of(text) == wanted
+
+
+# ---- in a store ----------------------------------------------------------------------------------
+
+
+def rows_of(n: int) -> list[Row]:
+    """Return messages of a second each, in two languages, whose words change halfway."""
+    chance = random.Random(n)
+    topics = ("coffee", "tea")
+    return [
+        {
+            "text": " ".join(
+                [topics[chance.random() < 0.4], *chance.sample(["sun", "rain", "bus"], k=1 + i % 2)]
+                + ["outage"] * (i > n / 2 and chance.random() < 0.6)
+            ),
+            "lang": ("en", "de")[chance.random() < 0.3],
+            "created_at": BEGIN_S + i,
+        }
+        for i in range(n)
+    ]
+
+
+def compared(
+    store: RecentStore, *queries: str, spans: Sequence[tuple[int, int] | None] = ()
+) -> list[ComparedMessages]:
+    """Compare queries, each at its time if there are such."""
+    each_at = spans or [None] * len(queries)
+    return compare(
+        store,
+        [
+            ComparedSide(store.parse(text), None, span)
+            for text, span in zip(queries, each_at, strict=True)
+        ],
+    )
+
+
+CONDITIONS: list[tuple[str, Callable[[int, Row], bool]]] = [
+    ("coffee ", lambda _, row: "coffee" in row["text"]),
+    ("tea -rain ", lambda _, row: "tea" in row["text"] and "rain" not in row["text"]),
+    ("lang:de", lambda _, row: row["lang"] == "de"),
+    ("bus label:positive", lambda i, row: "bus" in row["text"] and i % 2 == 1),
+    ("", lambda _, row: bool(row)),
+]
+
+
+def test_counts_and_words_are_those_of_lists() -> None:
+    """Each side counts what matches, by class, and its words count messages, by class."""
+    rows = rows_of(400)
+    with running(None) as store:
+        tell(store, rows)
+        for first in range(0, len(CONDITIONS) - 1, 2):
+            sides = CONDITIONS[first : first + 3]
+            found = compared(store, *[query for query, _ in sides])
+            for (_, is_wanted), each in zip(sides, found, strict=True):
+                mine = [(i % 2, row) for i, row in enumerate(rows) if is_wanted(i, row)]
+                labels = Counter(label for label, _ in mine)
+                assert each.counted.counts == tuple(labels[k] for k in range(2))
+                assert each.n_read == each.counted.n == len(mine)
+                for word in each.words:
+                    with_it = Counter(
+                        label for label, row in mine if word.word in row["text"].split()
+                    )
+                    assert word.counts == tuple(with_it[k] for k in range(2))
+
+
+def test_conditions_on_confidence_filter_each_side() -> None:
+    """A condition belongs to its query alone."""
+    with running(None) as store:
+        offer(store, tweets(["good day"] * 3), probability=0.6)
+        offer(store, tweets(["good day"] * 5, first=3), probability=0.9)
+        settle(store)
+        found = compared(store, "good confidence:<0.7", "good confidence:>=0.7", "good ")
+        assert [each.counted.n for each in found] == [3, 5, 8]
+
+
+def test_two_times_of_one_query() -> None:
+    """Both times are cut to the millisecond, and what came up between them is told."""
+    with running(None) as store:
+        tell(store, rows_of(400))
+        begin, middle, end = (1000 * (BEGIN_S + after_s) for after_s in (0, 201, 400))
+        spans = [(begin, middle), (middle, end)]
+        before, after = compared(store, "", "", spans=spans)
+        assert (before.counted.n, after.counted.n) == (201, 199)
+        assert [word.word for word in after.words] == ["outage"]
+        assert "outage" not in [word.word for word in before.words]
+        narrow = compared(store, "", "", spans=[(begin + 1, begin + 1000), (begin, begin + 1)])
+        assert [each.counted.n for each in narrow] == [0, 1]
+
+
+def test_what_the_queries_name_is_left_out() -> None:
+    """Words of any of the queries are not listed, nor what a beginning stands for."""
+    with running(None) as store:
+        tell(store, ["coffee beans"] * 60 + ["tea leaves #tea"] * 60)
+        found = compared(store, "coff*", "tea ")
+        assert [[word.word for word in each.words] for each in found] == [["beans"], ["leaves"]]
+        assert [word.counts for word in found[0].words] == [(30, 30)]
+
+
+def test_series_have_common_steps() -> None:
+    """Without times of their own, sides that lie apart are told by the same steps."""
+    with running(None) as store:
+        early = [{"text": "coffee", "created_at": BEGIN_S + i} for i in range(10)]
+        late = [{"text": "tea", "created_at": BEGIN_S + 7_200 + i} for i in range(10)]
+        tell(store, early + late)
+        first, second = (each.counted for each in compared(store, "coffee ", "tea "))
+        assert first.step_s == second.step_s > store.counted(parse("coffee ")).step_s
+        assert [sum(map(sum, each.series)) for each in (first, second)] == [10, 10]
+
+
+def test_as_much_is_read_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more matches the newest are counted, and of these the newest are read for words."""
+    monkeypatch.setattr(comparison, "WORD_MESSAGES_MAX", 3)
+    monkeypatch.setattr(comparison, "COUNTED_MAX", 5)
+    with running(None) as store:
+        tell(store, ["good day"] * 8)
+        (few, all_of_them) = compared(store, "good ", "")
+        assert (few.counted.n, few.counted.n_max, few.counted.newest_only) == (5, 5, True)
+        assert (all_of_them.counted.n, all_of_them.counted.newest_only) == (8, False)
+        assert [few.n_read, all_of_them.n_read] == [3, 3]
+
+
+def test_what_was_removed_is_not_compared() -> None:
+    """A message that a person removed is neither counted nor read."""
+    with running(None) as store:
+        tell(store, ["good day", "good secret", "bad day"])
+        store.remove("m1")
+        found = compared(store, "good ", "bad ")
+        assert [(each.counted.n, each.n_read) for each in found] == [(1, 1), (1, 1)]
+        assert found[0].counted.counts == tuple(int(k == 0) for k in range(len(CLASSES)))
