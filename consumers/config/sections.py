@@ -501,7 +501,7 @@ class RecentSettings(Section):
     age_max_s: float = Field(default=86_400.0, gt=0)
     rate_max_per_s: float = Field(default=5_000.0, gt=0)  # above it a sample is kept
     # Of a core, for storing what comes faster than a thousand messages a second: a sample of it.
-    processor_share_max: float = Field(default=0.02, gt=0, le=1)
+    processor_share_max: float = Field(default=0.01, gt=0, le=1)
 
 
 class HistorySettings(Section):

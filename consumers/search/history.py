@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import NO_LABEL, Messages, Partition
+from consumers.monitoring.prequential import predicted_classes
 
 STEPS_S = {"minute": 60, "hour": 3_600, "day": 86_400}
 POINTS_MAX = 3_000  # of one answer
@@ -87,7 +88,7 @@ class MessageCounter:
             messages.partition,
             messages.offsets[rows],
             messages.labels[rows] != NO_LABEL,
-            log_posteriors.argmax(axis=1),
+            predicted_classes(log_posteriors),
             arrived_ms // 60_000 * 60,
         )
         with self._lock:
