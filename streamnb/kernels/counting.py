@@ -29,6 +29,8 @@ from streamnb.kernels.posterior import add_weight
 
 ADDED, FULL = range(2)
 NEAR_WORDS = 1 << 14  # so many words' counts stay in the processor's cache by themselves
+LINE_BYTES = 64
+ALIGNED_BYTES = 16  # arrays begin at a multiple of it, so that two counts lie on one line
 
 
 @inner
@@ -66,8 +68,13 @@ def count_new(by_word: F64Grid, rows: Rows, i: int) -> int:
 def prefetch_row(counts: Counts, rows: Rows, i: int) -> None:
     """Have the counts of row `i`, if there is one, brought near; few words are near anyway."""
     if i + 1 < len(rows.indptr) and counts.state[0] > NEAR_WORDS:
+        n_bytes = 8 * counts.by_word.shape[1]
         for at in range(rows.indptr[i], rows.indptr[i + 1]):
-            prefetch(counts.by_word, np.int64(rows.columns[at]))
+            column = np.int64(rows.columns[at])
+            for byte in range(0, n_bytes, LINE_BYTES):
+                prefetch(counts.by_word, column, byte)
+            if n_bytes > ALIGNED_BYTES:  # its last counts may lie on a line of their own
+                prefetch(counts.by_word, column, n_bytes - 1)
 
 
 @inner

@@ -368,9 +368,9 @@ def prefetch_weights(counts: Counts, weights: Weights, kinds: U8, rows: Rows, i:
     if i + 1 < len(rows.indptr) and counts.state[LIVE] > NEAR_WORDS:
         for at in range(rows.indptr[i], rows.indptr[i + 1]):
             column = np.int64(rows.columns[at])
-            prefetch(weights.words, column)
-            prefetch(weights.words, column + 1)  # a word's weights may lie on two lines
-            prefetch(kinds, column)
+            prefetch(weights.words, column, 0)
+            prefetch(weights.words, column + 1, 0)  # a word's weights may lie on two lines
+            prefetch(kinds, column, 0)
 
 
 @kernel

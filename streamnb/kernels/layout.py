@@ -157,8 +157,8 @@ if TYPE_CHECKING or DISABLED:
         """Write eight bytes from `at` on; all must lie within `data`."""
         data[at : at + 8] = np.frombuffer(int(word).to_bytes(8, "little"), dtype=np.uint8)
 
-    def prefetch(array: Any, row: Int) -> None:
-        """Have an array's row brought near: it is about to be read or written."""
+    def prefetch(array: Any, row: Int, byte: int) -> None:
+        """Have a byte of an array's row, and those about it, brought near: they are needed soon."""
 
 else:
     from llvmlite import ir
@@ -193,14 +193,14 @@ else:
         return types.void(data, types.int64, types.uint64), generate
 
     @intrinsic
-    def prefetch(typing_context, array, row):  # noqa: ANN001, ANN201, ARG001
-        """Have an array's row brought near: it is about to be read or written."""
+    def prefetch(typing_context, array, row, byte):  # noqa: ANN001, ANN201, ARG001
+        """Have a byte of an array's row, and those about it, brought near: they are needed soon."""
 
         def generate(context, builder, signature, arguments):  # noqa: ANN001, ANN202
-            array, row = arguments
+            array, row, byte = arguments
             parts = context.make_array(signature.args[0])(context, builder, array)
             data = builder.bitcast(parts.data, _BYTE.as_pointer())
-            offset = builder.mul(row, builder.extract_value(parts.strides, 0))
+            offset = builder.add(byte, builder.mul(row, builder.extract_value(parts.strides, 0)))
             kind = ir.FunctionType(ir.VoidType(), [data.type, _FLAG, _FLAG, _FLAG])
             prefetch = builder.module.declare_intrinsic("llvm.prefetch", [data.type], kind)
             # to read, as near as can be, of the data
@@ -208,4 +208,4 @@ else:
             builder.call(prefetch, [builder.gep(data, [offset]), *hints])
             return context.get_dummy_value()
 
-        return types.void(array, types.int64), generate
+        return types.void(array, types.int64, types.int64), generate

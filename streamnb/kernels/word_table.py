@@ -383,7 +383,7 @@ def prefetch_slots(n_grams: int, scratch: Scratch, table: Table) -> None:
         return
     mask = np.uint64(len(table.slots) - 1)
     for k in range(n_grams):
-        prefetch(table.slots, np.int64(scratch.grams[k] & mask))
+        prefetch(table.slots, np.int64(scratch.grams[k] & mask), 0)
 
 
 @inner
