@@ -381,7 +381,8 @@ class HalfLives:
     words : Words
         The group of words, under a `Multinomial` with one number for its prior.
     half_lives : sequence of float
-        In examples, each at least 10; infinity never forgets.
+        In examples, each at least 10; infinity never forgets. Each counts what a `NaiveBayes` with
+        that decay alone counts, bit for bit under infinity.
     memory : float
         Half-life of the log-losses by which the half-lives are weighed, in examples.
     hash_key : int, optional
@@ -436,7 +437,9 @@ class HalfLives:
             np.zeros(n_lives),
             np.zeros(n_lives),
             np.tile([kernel.TEMPER_START, 1.0], (n_lives, 1)),
-            np.empty((n_lives * n_classes, 2)),
+            np.empty(n_lives * n_classes),
+            np.empty(n_lives * n_classes),
+            np.empty(n_lives * n_classes),
             np.empty(n_lives),
             np.empty((n_lives, n_classes)),
             np.empty((n_lives, n_classes)),

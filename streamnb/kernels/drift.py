@@ -6,7 +6,7 @@ coarser, so every statement holds for them exactly.
 
 **Half-lives**: a place of `Counts.by_word` is half-life · k + class, so that all counts of a word
 lie side by side. Weights grow as 2^age; an age that reaches `SPAN` has its counts brought back by
-that power of two, which is exact, with the example that it reaches it by.
+that power of two, which is exact, before the example is learned that it reaches it by.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from streamnb.kernels.counting import (
     FULL,
     count_new,
     has_no_room,
+    is_new,
     is_unknown,
     prefetch_row,
     vocabulary_size,
@@ -39,7 +40,7 @@ from streamnb.kernels.layout import (
     RowUpdates,
     RunOptions,
 )
-from streamnb.kernels.posterior import log_product, multiply_power, start_products
+from streamnb.kernels.posterior import HUGE, REPEATS_MAX, TINY
 
 PER_OCTAVE = 4
 FIRST_OCTAVE = -24  # a loss below 2⁻²⁵ is as good as none
@@ -132,7 +133,9 @@ class Lives(NamedTuple):
     ages: F64  # (H,): half-lives since counts were brought back
     log_weights: F64  # (H,): decayed sums of log p(true class), from the best one
     tempers: F64Grid  # (H, 2): gradients and precisions of how much log-odds count
-    products: F64Grid  # (H·k, 2)
+    products: F64  # (H·k,): of a row's factors, class by class
+    log_scales: F64  # (H·k,): what was taken out of the products
+    priors: F64  # (H·k,): of a word, grown
     growths: F64  # (H,): 2^age
     scores: F64Grid  # (H, k): joint log-likelihoods, from their best
     probabilities: F64Grid  # (H, k)
@@ -140,30 +143,63 @@ class Lives(NamedTuple):
 
 
 @inner
+def multiply_lives(counts: Counts, lives: Lives, column: int, times: float) -> None:
+    """Multiply each product by a word's count and its prior, as often as the word occurs.
+
+    All products are multiplied before any is looked at, so that the processor takes several at
+    once. A factor is from 1e-60, the least prior, to about 2^`SPAN` times the largest, 1e60: so
+    none takes a product that is between `TINY` and `HUGE` out of float64.
+    """
+    n = len(lives.products)
+    if times > REPEATS_MAX or times != np.floor(times):
+        for c in range(n):
+            factor = counts.by_word[column, c] + lives.priors[c]
+            lives.log_scales[c] += times * np.log(factor)
+        return
+    for _ in range(np.int64(times)):
+        n_far = 0
+        for c in range(n):
+            product = lives.products[c] * (counts.by_word[column, c] + lives.priors[c])
+            lives.products[c] = product
+            n_far += (product > HUGE) | (product < TINY)
+        if n_far > 0:
+            for c in range(n):
+                lives.log_scales[c] += np.log(lives.products[c])
+                lives.products[c] = 1.0
+
+
+@inner
 def score_lives(counts: Counts, alpha: float, rows: Rows, i: int, lives: Lives) -> float:
-    """Write the joint log-likelihoods of row `i` under each half-life; return its known tokens."""
+    """Write the joint log-likelihoods of row `i` under each half-life; return its known tokens.
+
+    They are differences from the best class, so the logarithm of two classes' token totals is
+    taken once, of their ratio.
+    """
     n_lives, n_classes = lives.scores.shape
-    start_products(lives.products)
     n_tokens = 0.0
+    for h in range(n_lives):
+        for c in range(h * n_classes, (h + 1) * n_classes):
+            lives.products[c] = counts.examples[c] + lives.growths[h]
+            lives.log_scales[c] = 0.0
+            lives.priors[c] = alpha * lives.growths[h]
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
         if is_unknown(counts, column):
             continue
         n_tokens += rows.counts[at]
-        for h in range(n_lives):
-            added = alpha * lives.growths[h]
-            for c in range(h * n_classes, (h + 1) * n_classes):
-                factor = counts.by_word[column, c] + added
-                multiply_power(lives.products, c, factor, rows.counts[at])
+        multiply_lives(counts, lives, column, rows.counts[at])
     v = float(vocabulary_size(counts))
     for h in range(n_lives):
-        best = -np.inf
-        for c in range(n_classes):
-            place = h * n_classes + c
-            found = np.log(counts.examples[place] + lives.growths[h])
+        first = h * n_classes
+        first_log = lives.log_scales[first] + np.log(lives.products[first])
+        first_total = counts.tokens[first] + alpha * v * lives.growths[h]
+        lives.scores[h, 0] = 0.0
+        best = 0.0
+        for c in range(1, n_classes):
+            found = lives.log_scales[first + c] + np.log(lives.products[first + c]) - first_log
             if n_tokens > 0.0:
-                total = counts.tokens[place] + alpha * v * lives.growths[h]
-                found += log_product(lives.products, place) - n_tokens * np.log(total)
+                total = counts.tokens[first + c] + alpha * v * lives.growths[h]
+                found -= n_tokens * np.log(total / first_total)
             lives.scores[h, c] = found
             best = max(best, found)
         for c in range(n_classes):
@@ -222,6 +258,28 @@ def judge_lives(lives: Lives, y: int, x: float, kept: float) -> None:
         lives.log_weights[h] -= best
 
 
+@inner
+def grow_older(counts: Counts, lives: Lives) -> bool:
+    """Let one example's time pass for each half-life; bring counts back that have grown far.
+
+    Returns whether some were: a word may then stand at zero that did not.
+    """
+    n_lives, n_classes = lives.scores.shape
+    brought_back = False
+    for h in range(n_lives):
+        lives.ages[h] += lives.steps[h]
+        if lives.ages[h] >= SPAN:
+            brought_back = True
+            lives.ages[h] -= SPAN
+            for c in range(h * n_classes, (h + 1) * n_classes):
+                counts.examples[c] *= 2.0**-SPAN
+                counts.tokens[c] *= 2.0**-SPAN
+                for column in range(len(counts.by_word)):
+                    counts.by_word[column, c] *= 2.0**-SPAN
+        lives.growths[h] = np.exp2(lives.ages[h])
+    return brought_back
+
+
 @kernel
 def half_lives(
     counts: Counts,
@@ -240,10 +298,10 @@ def half_lives(
     """
     labels, weights, _ = updates
     n_lives, n_classes = lives.scores.shape
+    for h in range(n_lives):
+        lives.growths[h] = np.exp2(lives.ages[h])
     for i in range(options.row, len(labels)):
         prefetch_row(counts, rows, i + 1)
-        for h in range(n_lives):
-            lives.growths[h] = np.exp2(lives.ages[h])
         y = labels[i]
         learn = options.learn and y >= 0
         if i >= options.n_predicted:
@@ -258,6 +316,7 @@ def half_lives(
         if has_no_room(counts, n_new, options.n_max):
             return i, FULL, n_new
         counts.state[LIVE] += n_new
+        brought_back = grow_older(counts, lives)
         n_all = 0.0
         for at in range(rows.indptr[i], rows.indptr[i + 1]):
             n_all += rows.counts[at]
@@ -269,12 +328,9 @@ def half_lives(
             weight = weights[i] * lives.growths[h]
             counts.examples[place] += weight
             counts.tokens[place] += weight * n_all
-            lives.ages[h] += lives.steps[h]
-            if lives.ages[h] >= SPAN:
-                lives.ages[h] -= SPAN
-                for c in range(h * n_classes, (h + 1) * n_classes):
-                    counts.examples[c] *= 2.0**-SPAN
-                    counts.tokens[c] *= 2.0**-SPAN
-                    for column in range(len(counts.by_word)):
-                        counts.by_word[column, c] *= 2.0**-SPAN
+        if brought_back:
+            n_live = 0
+            for column in range(len(counts.by_word)):
+                n_live += not is_new(counts.by_word, column)
+            counts.state[LIVE] = n_live
     return len(labels), ADDED, 0

@@ -21,8 +21,8 @@ from streamnb.kernels.layout import F64, I32, F64Grid, Flags, Int, RowUpdates
 DUST = 1e-9
 EXACT_PARTS, EXACT_BELOW, WHOLE_BELOW = 1024.0, 2.0**33, 2.0**53
 QUANTUM = 2.0**-24
-_TINY = 1e-200
-_HUGE = 1e200
+TINY = 1e-200
+HUGE = 1e200
 
 
 @inner
@@ -267,7 +267,7 @@ def find_short(
 def multiply_scaled(product: float, factor: float, log_scale: float) -> tuple[float, float]:
     """Return product and log-scale after a factor of any size: one logarithm for dozens of them."""
     larger = product * factor
-    if larger > _HUGE or larger < _TINY:
+    if larger > HUGE or larger < TINY:
         return 1.0, log_scale + (np.log(product) + np.log(factor))
     return larger, log_scale
 
@@ -275,7 +275,7 @@ def multiply_scaled(product: float, factor: float, log_scale: float) -> tuple[fl
 # A product a class: `products` has a row for each class, the product and its log-scale.
 
 _SMALL = 1e-100  # a smaller factor could take a product below what a float64 holds
-_REPEATS_MAX = 8  # beyond, a logarithm is cheaper than repeated multiplication
+REPEATS_MAX = 8  # beyond, a logarithm is cheaper than repeated multiplication
 
 
 @inner
@@ -300,7 +300,7 @@ def multiply_power(products: F64Grid, c: Int, factor: float, times: float) -> No
     """Multiply a class's product by a factor as often as a word occurs."""
     if times == 1.0:  # as nearly always
         products[c, 0], products[c, 1] = multiply_scaled(products[c, 0], factor, products[c, 1])
-    elif times <= _REPEATS_MAX and times == np.floor(times):
+    elif times <= REPEATS_MAX and times == np.floor(times):
         for _ in range(np.int64(times)):
             products[c, 0], products[c, 1] = multiply_scaled(products[c, 0], factor, products[c, 1])
     else:

@@ -26,7 +26,8 @@ LIVES = (10.0, 40.0, math.inf)
 class PlainHalfLives:
     """The mixture as it is written down: counts in dictionaries, multiplied by what is left."""
 
-    def __init__(self, half_lives: tuple[float, ...], memory: float) -> None:
+    def __init__(self, half_lives: tuple[float, ...], memory: float, alpha: float) -> None:
+        self.alpha = alpha
         self.left = [0.5 ** (1 / each) for each in half_lives]
         self.kept = 0.5 ** (1 / memory)
         self.examples = [[0.0, 0.0] for _ in half_lives]
@@ -44,10 +45,10 @@ class PlainHalfLives:
         for h, left in enumerate(self.left):
             scores = []
             for c in range(2):
-                total = sum(self.words[h][c].values()) + 0.5 * len(self.vocabulary)
+                total = sum(self.words[h][c].values()) + self.alpha * len(self.vocabulary)
                 score = math.log(self.examples[h][c] + 1.0)
                 for word in known:
-                    score += math.log((self.words[h][c][word] + 0.5) / total)
+                    score += math.log((self.words[h][c][word] + self.alpha) / total)
                 scores.append(score)
             scores = [each - max(scores) for each in scores]
             gradient, precision = self.tempers[h]
@@ -63,13 +64,13 @@ class PlainHalfLives:
             temper = gradient / precision + x * (scores[y] - mean) / (precision + gained)
             temper, precision = max(temper, 0.0), min(precision + gained, 500.0)
             self.tempers[h] = (temper * precision, precision)
-            for word in words:
-                self.words[h][y][word] += 1.0
-            self.examples[h][y] += 1.0
             for c in range(2):
                 self.examples[h][c] *= left
                 for word in self.words[h][c]:
                     self.words[h][c][word] *= left
+            for word in words:
+                self.words[h][y][word] += 1.0
+            self.examples[h][y] += 1.0
             p_true = max(p[y], 1e-15)
             self.log_weights[h] = self.kept * self.log_weights[h] + math.log(p_true)
         best = max(self.log_weights)
@@ -78,21 +79,80 @@ class PlainHalfLives:
         return [each / weights for each in mixed]
 
 
-def some_texts(seed: int, n: int) -> tuple[list[str], list[str]]:
-    """Return texts of a few words, some without any."""
+def some_texts(seed: int, n: int, n_words: int = 6) -> tuple[list[str], list[str]]:
+    """Return texts of fewer than `n_words` words, some without any."""
     random = np.random.default_rng(seed)
-    texts = [" ".join(f"w{j}" for j in random.integers(0, 12, k)) for k in random.integers(0, 6, n)]
+    lengths = random.integers(0, n_words, n)
+    texts = [" ".join(f"w{j}" for j in random.integers(0, 12, k)) for k in lengths]
     return texts, [CLASSES[c] for c in random.integers(0, 2, n).tolist()]
 
 
-def test_it_is_its_plain_twin() -> None:
-    """Over more half-lives than a landmark lasts, each mixture is the twin's."""
-    texts, labels = some_texts(1, 1_500)
-    plain = PlainHalfLives(LIVES, 50.0)
+@pytest.mark.parametrize(
+    ("alpha", "n", "n_words"),
+    [
+        (0.5, 1_500, 6),  # over more half-lives than counts grow for
+        (0.5, 400, 60),  # products beyond float64, words that occur more than eight times
+        (1e-60, 400, 6),
+        (1e60, 400, 6),
+    ],
+)
+def test_it_is_its_plain_twin(alpha: float, n: int, n_words: int) -> None:
+    """Each mixture is the twin's."""
+    texts, labels = some_texts(1, n, n_words)
+    plain = PlainHalfLives(LIVES, 50.0, alpha)
     wanted = [plain.learns(text, CLASSES.index(y)) for text, y in zip(texts, labels, strict=True)]
-    model = nb.HalfLives(CLASSES, WORDS, LIVES, memory=50.0)
+    words = nb.Words(nb.Multinomial(nb.Dirichlet(alpha)))
+    model = nb.HalfLives(CLASSES, words, LIVES, memory=50.0)
     found = model.prequential_many({"text": texts}, labels)
     np.testing.assert_allclose(np.exp(found), wanted, rtol=1e-9)
+
+
+@settings(max_examples=20)
+@given(
+    half_life=st.floats(10.0, 1e6),
+    n=st.integers(1, 600),
+    seed=st.integers(0, 5),
+    counts=st.sampled_from(["presence", "occurrence"]),
+)
+def test_each_half_life_counts_as_a_model_that_has_it_alone(
+    half_life: float, n: int, seed: int, counts: Any
+) -> None:
+    """Bit for bit what a plain model counts if nothing is forgotten; else but for rounding."""
+    texts, labels = some_texts(seed, n, 20)
+    words = nb.Words(nb.Multinomial(), counts=counts)
+    lives = (math.inf, half_life)
+    model = nb.HalfLives(CLASSES, words, lives, hash_key=1)
+    model.learn_many({"text": texts}, labels)
+    side_by_side = model.model.state.groups["text"].counts
+    n_words = model.model.vocabulary_size
+    for h, decay in enumerate((None, nb.HalfLife(examples=half_life))):
+        plain = nb.NaiveBayes(CLASSES, features={"text": words}, decay=decay, hash_key=1)
+        plain.learn_many({"text": texts}, labels)
+        wanted = plain.state.groups["text"].counts
+        scale = plain.state.clock.scale / 2.0 ** (n / lives[h] % 128.0)
+        assert plain.vocabulary_size == n_words
+        for name in ("by_word", "examples", "tokens"):
+            found = getattr(side_by_side, name)[..., 2 * h : 2 * h + 2]
+            own = getattr(wanted, name)
+            if name == "by_word":
+                found, own = found[:n_words], own[:n_words]
+            if decay is None:
+                assert found.tobytes() == own.tobytes()
+            else:
+                np.testing.assert_allclose(found * scale, own, rtol=1e-9)
+
+
+def test_a_word_that_is_forgotten_is_no_word_any_more(tmp_path: Path) -> None:
+    """After a thousand half-lives nothing is left of it: V is what a loaded model counts."""
+    model = nb.HalfLives(CLASSES, WORDS, [10.0])
+    model.learn_many({"text": ["once"]}, ["positive"])
+    model.learn_many({"text": ["always"] * 12_000}, ["negative", "positive"] * 6_000)
+    assert model.model.vocabulary_size == 1
+    model.save(tmp_path / "lives")
+    again = nb.HalfLives.load(tmp_path / "lives")
+    texts, labels = ["once always", "always"] * 20, ["negative", "positive"] * 20
+    found = model.prequential_many({"text": texts}, labels)
+    assert again.prequential_many({"text": texts}, labels).tobytes() == found.tobytes()
 
 
 @settings(max_examples=20)
