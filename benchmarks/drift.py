@@ -188,48 +188,5 @@ def planted(
             print(f"{kind}, seed {seed}: {found}", flush=True)
 
 
-@app.command()
-def lives(
-    tweets: Annotated[int, typer.Option(help="Tweets of each stream.")] = 300_000,
-) -> None:
-    """Hold half-lives side by side against each of them alone, and against a plain model."""
-    from benchmarks.tweets import load  # noqa: PLC0415 -- needs the recording's packages
-
-    stream, words = load(), nb.Words(nb.Multinomial(), counts="presence")
-    pairs = nb.Words(nb.Multinomial(), ngrams=(1, 2), negation=True, counts="presence")
-    turned = np.repeat([0.0, 1.0], tweets // 2)
-    in_time = np.arange(min(tweets, len(stream)))
-    shuffled = np.random.default_rng(1).permutation(len(stream))[:tweets]
-    kinds = [("words turned around", words, *PlantedStream(1).draw(turned.tolist()))]
-    for name, rows, group in (
-        ("random order, words", shuffled, words),
-        ("random order, pairs", shuffled, pairs),
-        ("order of time, words", in_time, words),
-    ):
-        texts = [stream.texts[row] for row in rows.tolist()]
-        kinds.append((name, group, texts, [stream.labels[row] for row in rows.tolist()]))
-    for name, group, texts, labels in kinds:
-        models: dict[str, nb.HalfLives | nb.NaiveBayes] = {
-            "plain": nb.NaiveBayes(CLASSES, features={"text": group}, hash_key=1),
-            "side by side": nb.HalfLives(CLASSES, group, hash_key=1),
-        }
-        for half_life in models["side by side"].half_lives:  # type: ignore[union-attr]  # it is one
-            models[f"{half_life:,.0f}"] = nb.HalfLives(CLASSES, group, [half_life], hash_key=1)
-        for each, model in models.items():
-            found, began = [], time.process_time()
-            for begin in range(0, len(texts), PIECE):
-                columns = {"text": texts[begin : begin + PIECE]}
-                found.append(model.prequential_many(columns, labels[begin : begin + PIECE]))
-            seconds = time.process_time() - began
-            losses = log_losses(np.concatenate(found), labels)
-            right = np.concatenate(found).argmax(axis=1) == [CLASSES.index(y) for y in labels]
-            print(
-                f"{name:<22}{each:>14} {right.mean():8.2%} {np.minimum(losses, 34.5).mean():7.4f}"
-                f" {1e6 * seconds / len(texts):6.2f} µs  "
-                + " ".join(f"{100 * each.mean():.1f}" for each in np.array_split(right, 10)),
-                flush=True,
-            )
-
-
 if __name__ == "__main__":
     app()
