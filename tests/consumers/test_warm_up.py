@@ -78,6 +78,7 @@ def line(i: int) -> str:
     return json.dumps({"id": i, "text": f"word{i} of many", **fields, **label})
 
 
+@pytest.mark.deep
 def test_no_kernel_is_compiled_amid_the_stream(tmp_path: Path) -> None:
     """Learning, judging, publishing and a checkpoint take no kernel that was not foreseen."""
     stream = tmp_path / "in.jsonl"

@@ -134,6 +134,7 @@ def test_nothing_of_a_topic_made_anew_is_saved(
         assert counts_at(tmp_path / "state") == counts_of(examples(100))
 
 
+@pytest.mark.deep
 def test_a_topic_made_anew_and_longer_is_refused(
     broker: Broker, new_topic: NewTopic, tmp_path: Path, client: str
 ) -> None:

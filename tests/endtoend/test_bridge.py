@@ -77,6 +77,7 @@ def _places(address: str, topic: str, folder: Path) -> list[list[int]]:
     ]
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.slow
 def test_a_bridge_that_is_killed_leaves_no_gap(

@@ -204,6 +204,7 @@ def test_what_was_deleted_stands_in_no_file(tmp_path: Path, stream: Stream) -> N
     assert not words & {"morning", "evening", "night", "noon"}
 
 
+@pytest.mark.deep
 def test_a_message_that_comes_again_behind_its_deletion_keeps_its_text(tmp_path: Path) -> None:
     """Deleted and then updated, its line holds the new text, in one batch or in several."""
     first = {"id": "a", "text": f"good {STREAMED} dawn"}

@@ -58,9 +58,10 @@ def config(folder: Path, source: str, version: int) -> Path:
     return path
 
 
+@pytest.mark.deep
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.parametrize("version", [2, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("version", [1, 2])
 def test_kills_cost_nothing(server: JetstreamServer, tmp_path: Path, version: int) -> None:
     """The server is killed under the daemon, then the daemon: in the end the counts are those of
     the server's own archive, read afterwards, up to the same message.

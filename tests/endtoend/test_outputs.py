@@ -102,6 +102,7 @@ def test_predictions_to_a_topic_survive_a_kill(
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("output", ["predictions", "rejects"])
 def test_an_output_without_room_holds_the_stream(tmp_path: Path, output: str) -> None:
     """While an output's disk is full the stream waits, healthy; stopped and mended, all is exact.

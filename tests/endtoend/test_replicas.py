@@ -37,6 +37,7 @@ def replica_of(config: Path, place: str) -> Iterator[Daemon]:
         yield replica
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_replicas_outlive_their_daemon(tmp_path: Path) -> None:
     """By URL and by folder they answer as the daemon does, also once that is gone."""

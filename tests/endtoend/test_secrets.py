@@ -78,6 +78,7 @@ def everything_said(daemon: Daemon) -> str:
     return "\n".join([*texts, right])
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_no_secret_comes_out(secure_broker: SecureBroker, tmp_path: Path) -> None:
     """A daemon that works, one that is refused, one that crashes: none shows a secret."""

@@ -12,6 +12,7 @@ import pytest
 ALLOWED_BYTES = 150_000_000
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("family", ["bernoulli", "multinomial"])
 def test_a_million_words_take_at_most_150_megabytes(family: str, tmp_path: Path) -> None:
     """The model, its one part and two snapshots stay below 150 MB, and so does saving it.
