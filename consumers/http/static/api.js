@@ -1,4 +1,4 @@
-/** Asking the daemon. What goes wrong is thrown, with a sentence as its message. */
+/** Addresses: asking the daemon, and what is looked at, which can be linked to, kept and gone back to. */
 
 const ANSWER_MAX_MS = 15_000;
 
@@ -23,10 +23,37 @@ export async function ask(path, { method, body, token } = {}) {
   throw problem(response.status, said.detail ?? said.title ?? `The daemon answered with status ${response.status}.`);
 }
 
-/** Return the query string of those values that say something. */
+/** Return the query string of those values that say something, and of all in a list. */
 export function queryOf(values) {
-  const text = new URLSearchParams(Object.entries(values).filter(([, value]) => value)).toString();
+  const text = new URLSearchParams(Object.entries(values).flatMap(([name, value]) => (value ? [value].flat().map((one) => [name, one]) : []))).toString();
   return text && `?${text}`;
 }
 
 export const messagePath = (id) => `/v1/messages/${encodeURIComponent(id)}`;
+
+export const VIEWS = ["search", "model", "try"];
+
+export function read() {
+  const said = new URLSearchParams(location.search);
+  const text = (name) => said.get(name) ?? "";
+  const view = VIEWS.includes(text("view")) ? text("view") : "search";
+  const range = /^(15m|6h|7d|all|\d{1,15}-\d{1,15})$/.test(text("range")) ? text("range") : "";
+  const vs = said.getAll("vs").map((q) => q.trim()).filter(Boolean).slice(0, 3);
+  const change = /^\d{1,15}(-\d{1,15}){2}$/.test(text("change")) ? text("change") : "";
+  return { view, q: text("q").trim(), lang: text("lang"), range, vs, change, text: text("text") };
+}
+
+export function address({ view, q, lang, range, vs, change, text }) {
+  if (view === "search") return `/${queryOf({ q, lang, range, vs, change })}`;
+  return `/${queryOf({ view, text })}`;
+}
+
+/** Write a route into the address. What is typed step by step is one entry of the history. */
+export function write(route, isTyping) {
+  const url = address(route);
+  const isOver = history.state?.isTyping || url === location.pathname + location.search;
+  history[isOver ? "replaceState" : "pushState"]({ isTyping }, "", url);
+}
+
+/** Return a query as the daemon is asked: without the blank its last word would be a beginning. */
+export const asked = ({ q, lang }) => ({ q: q && `${q} `, lang });

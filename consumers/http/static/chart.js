@@ -1,11 +1,17 @@
 /** Charts over time, drawn by uPlot: axes with units, a crosshair that keys move too, and the theme's colours. */
 
-import { attr, el, on } from "./dom.js";
+import { attr, el, on, svg } from "./dom.js";
 import { clock, dayAndMonth, hourAndMinute } from "./format.js";
 
 const { uPlot } = globalThis; // vendor/uPlot.iife.min.js runs before any module
 const DAY_MS = 86_400_000;
 const DRAG_PX_MIN = 6; // less is a click
+
+export const DASHES = [[], [8, 3], [2, 3], [10, 3, 2, 3]];
+
+/** Return a short line as it stands for one of a chart. */
+export const swatch = (dash) =>
+  svg("svg.swatch", { viewBox: "0 0 22 8", "aria-hidden": "true" }, svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, "stroke-dasharray": dash.join(" ") }));
 
 const Z = 1.96; // of 95%
 

@@ -1,7 +1,18 @@
-/** How classes look: a colour, a mark and a pattern each, so that colour is never the only sign. */
+/** What things are called here, and how classes look: a colour, a mark and a pattern each, so that colour is never the only sign. */
 
-import { $, el, svg } from "./dom.js";
-import { names } from "./names.js";
+import { $, attr, el, svg, text } from "./dom.js";
+
+export const names = { title: "streamnb", message: "message", messages: "messages", classes: [] };
+
+export const capital = (words) => words.charAt(0).toLocaleUpperCase() + words.slice(1);
+
+export function setNames(given) {
+  Object.assign(names, given);
+  text($("brand"), names.title);
+  text($("question"), names.question);
+  text($("count-heading"), `${capital(names.messages)} by class`);
+  attr($("q"), "placeholder", names.placeholder);
+}
 
 // Drawn in the page itself.
 const drawn = (id) => [...$(id).children].map((path) => [path.dataset.name, path.getAttribute("d")]);

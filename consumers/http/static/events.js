@@ -1,8 +1,7 @@
 /** One stream of events for all queries. It comes back by itself, and rests while nobody sees the page. */
 
-import { ask } from "./api.js";
+import { ask, asked } from "./api.js";
 import { on } from "./dom.js";
-import { asked } from "./route.js";
 
 const KINDS = ["summary", "messages", "status", "change", "problem"];
 const RETRY_MS = 2_000;

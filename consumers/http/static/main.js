@@ -1,14 +1,12 @@
 /** Begins the page, shows the view of the address, and keeps it live. */
 
-import { ask } from "./api.js";
-import { classNames, goOn, inOrder, nameOf, onClasses, setClasses } from "./classes.js";
+import { ask, read, VIEWS, write } from "./api.js";
+import { classNames, goOn, inOrder, nameOf, names, onClasses, setClasses, setNames } from "./classes.js";
 import { setCorrections } from "./correct.js";
 import { announce, attr, $, on, say, text } from "./dom.js";
 import { makeStream } from "./events.js";
 import { count } from "./format.js";
 import { makeModel } from "./model.js";
-import { names, setNames } from "./names.js";
-import { read, VIEWS, write } from "./route.js";
 import { loadSaved, savedEvent, savedSearches, showSaved } from "./saved.js";
 import { makeSearch } from "./search.js";
 import { makeTryIt } from "./try_it.js";
@@ -64,7 +62,7 @@ function show(isTyping = false) {
     attr($(`tab-${view}`), "aria-current", view === route.view ? "page" : null);
   }
   const query = { q: route.q, lang: route.lang };
-  if (route.view === "search") search.show(query, isTyping, route.range);
+  if (route.view === "search") search.show(route, isTyping);
   else document.title = `${$(`tab-${route.view}`).textContent} · ${names.title}`;
   if (hasRecent) stream.watch([query, ...savedSearches()]);
   showModel(route.view === "model");
@@ -92,14 +90,14 @@ function build({ version, names: given, source, classes, languages, corrections,
   setCorrections(corrections);
   say($("corrections-off"), corrections.enabled ? null : corrections.reason);
   const onQuery = (query, isTyping) => {
-    write({ view: "search", range: read().range, ...query }, isTyping);
+    write({ ...read(), ...query }, isTyping);
     show(isTyping);
   };
-  const onRange = (range) => {
-    write({ ...read(), range });
+  const onRoute = (part) => {
+    write({ ...read(), ...part });
     show(true); // what stands in the box stays
   };
-  search = makeSearch(onQuery, onSaved, onRange);
+  search = makeSearch(onQuery, onSaved, onRoute);
   search.languages(languages);
   showModel = makeModel();
   showTryIt = makeTryIt((words) => write({ view: "try", text: words }, true));

@@ -1,11 +1,10 @@
 /** Saved searches as cards. They are kept in this browser alone. */
 
+import { address } from "./api.js";
 import { inOrder, named, nameOf } from "./classes.js";
 import { attr, $, copy, el, keyed, on, part, text } from "./dom.js";
-import { inWords, sharesOf } from "./figures.js";
+import { inWords, makeRing, sharesOf } from "./figures.js";
 import { count, probability, withError } from "./format.js";
-import { address } from "./route.js";
-import { makeRing } from "./shares.js";
 
 const KEY = "streamnb.saved";
 const SAVED_MAX = 8;

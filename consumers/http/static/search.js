@@ -1,14 +1,13 @@
 /** The view of a search: its box, its heading, its figures and its messages. */
 
-import { ask, queryOf } from "./api.js";
-import { onClasses } from "./classes.js";
+import { ask, asked, queryOf } from "./api.js";
+import { capital, names, onClasses } from "./classes.js";
 import { announce, attr, $, coalesced, debounced, el, on, say, text } from "./dom.js";
 import { inWords, makeFigures, sharesOf } from "./figures.js";
 import { count, language } from "./format.js";
 import { makeList } from "./list.js";
-import { capital, names } from "./names.js";
-import { asked } from "./route.js";
 import { showSaveButton, toggleSaved } from "./saved.js";
+import { makeComparison } from "./series.js";
 
 const TYPING_MS = 250;
 const PAGE = 50;
@@ -20,11 +19,12 @@ function asYouType(typed) {
   return [...last[1]].length === 1 ? typed.slice(0, last.index).trim() : `${typed.trim()}*`;
 }
 
-/** Return the view; `onQuery({q, lang}, isTyping)` hears what the reader asks, `onRange(range)` of which time. */
-export function makeSearch(onQuery, onSaved, onRange) {
+/** Return the view; `onQuery({q, lang}, isTyping)` hears what the reader asks, `onRoute(part)` what else of the route. */
+export function makeSearch(onQuery, onSaved, onRoute) {
   const box = $("q");
   const lang = $("lang");
-  const figures = makeFigures(onRange);
+  const figures = makeFigures(onRoute);
+  const comparison = makeComparison(onRoute);
   const list = makeList((id) => {
     announce(`The ${names.message} is deleted.`);
     change({ id, removed: true });
@@ -107,7 +107,8 @@ export function makeSearch(onQuery, onSaved, onRange) {
     change,
     tick: list.tick,
     languages: (codes) => lang.append(...codes.map((code) => el("option", { value: code }, language(code)))),
-    show(next, isTyping, range) {
+    show(route, isTyping) {
+      const next = { q: route.q, lang: route.lang };
       if (!isTyping) {
         typed.stop();
         if (box.value.trim() !== next.q) box.value = next.q;
@@ -116,7 +117,8 @@ export function makeSearch(onQuery, onSaved, onRange) {
       if (lang.value !== next.lang) lang.append(el("option", { value: next.lang, selected: "" }, language(next.lang)));
       document.title = next.q ? `${next.q} · ${names.title}` : names.title;
       showSaveButton(next);
-      figures.show(next, range);
+      figures.show(next, route.range);
+      comparison.show(route);
       if (query.q === next.q && query.lang === next.lang) return;
       query = next;
       isFresh = true;
@@ -133,6 +135,7 @@ export function makeSearch(onQuery, onSaved, onRange) {
       if ($("columns").hidden) say($("search-problem"), null);
       $("columns").hidden = false; // a problem may have hidden them
       draw();
+      comparison.refresh();
       // Once for each query: after that the figures change in silence.
       if (!isSaid) sayResult();
       isSaid = true;

@@ -1,14 +1,13 @@
-/** Shares by class over time with their intervals, and the number of messages beneath: of all that is stored, or of a chosen time. */
+/** Shares over time with their intervals: of a search, with the number of messages beneath, and of what is compared. */
 
-import { ask, queryOf } from "./api.js";
-import { inOrder, leading, look, mark, nameOf } from "./classes.js";
-import { bandOf, ink, makeChart, within } from "./chart.js";
-import { $, attr, coalesced, el, keyed, on, say, svg, text } from "./dom.js";
+import { address, ask, asked, queryOf } from "./api.js";
+import { bandOf, DASHES, ink, makeChart, swatch, within } from "./chart.js";
+import { classNames, inOrder, leading, look, mark, nameOf, names, onClasses } from "./classes.js";
+import { $, attr, coalesced, el, keyed, on, say, text } from "./dom.js";
 import { clock, count, moment, percent, short, span, withError } from "./format.js";
-import { names } from "./names.js";
-import { asked } from "./route.js";
 
-const DASHES = { solid: [], lines: [8, 3], dots: [2, 3], rails: [10, 3, 2, 3] };
+const PATTERNS = ["solid", "lines", "dots", "rails"];
+const dashOf = (label) => DASHES[PATTERNS.indexOf(look(label).pattern)];
 const SPANS_MS = { "15m": 900_000, "6h": 21_600_000, "7d": 604_800_000 };
 const SPAN_MS_MIN = 10_000; // of a chart that was zoomed
 const ZOOM = 3;
@@ -94,7 +93,9 @@ function columnsOf(points, stepMs, labels) {
   return [xs, column(total), ...shares];
 }
 
-export function makeSeries(onRange) {
+/** Return the chart; `onRoute(part)` hears which time the reader asks for, or what changed in it. */
+export function makeSeries(onRoute) {
+  const onRange = (range) => onRoute({ range });
   const node = $("series-chart");
   const choice = $("series-range");
   const veil = el("div.unfinished@series-unfinished");
@@ -102,6 +103,7 @@ export function makeSeries(onRange) {
   let drawnLabels = "";
   let shown = null; // {points, stepMs, isOpen, labels, from, to}
   let at = null; // the step at the crosshair
+  let splitMs = 0; // where the reader asks what changed
   let summary = null;
   let query = null;
   let range = "";
@@ -117,11 +119,9 @@ export function makeSeries(onRange) {
   };
 
   function makeReading(label) {
-    const dash = svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, "stroke-dasharray": DASHES[look(label).pattern].join(" ") });
     const own = { "data-class": label, "--class": look(label).colour };
     const figure = el("span.bar-figure@series-value", own);
-    const swatch = svg("svg.swatch", { viewBox: "0 0 22 8", "aria-hidden": "true" }, dash);
-    const node = el("li", own, swatch, el("span.named", mark(label), nameOf(label)), figure);
+    const node = el("li", own, swatch(dashOf(label)), el("span.named", mark(label), nameOf(label)), figure);
     node.figure = figure;
     return node;
   }
@@ -156,9 +156,9 @@ export function makeSeries(onRange) {
     const paths = stepped({ align: 1, alignGaps: 1 });
     const own = { scale: "share", points: { show: false }, paths };
     const shares = labels.flatMap((label) => {
-      const { colour, pattern } = look(label);
+      const { colour } = look(label);
       const end = { ...own, width: 0 };
-      return [{ ...own, width: 2, stroke: () => ink(colour), dash: DASHES[pattern] }, end, end];
+      return [{ ...own, width: 2, stroke: () => ink(colour), dash: dashOf(label) }, end, end];
     });
     const volume = {
       scale: "n",
@@ -286,6 +286,17 @@ export function makeSeries(onRange) {
     onRange(zoomed(Math.max(0, end - 2 * half), end));
   }
 
+  /** Offer to say what changed at the step of the crosshair. */
+  function mark() {
+    splitMs = at > 0 ? shown.points[0].time_ms + at * shown.stepMs : 0;
+    say($("series-split"), splitMs && `What changed at ${moment(splitMs, shown.stepMs)}?`);
+  }
+
+  on(node, "click", mark);
+  on(node, "keydown", ({ key }) => key === "Enter" && mark());
+  on($("series-split"), "click", () =>
+    onRoute({ vs: [], change: [Math.floor(shown.from), splitMs, Math.ceil(shown.to)].join("-") }),
+  );
   on(choice, "change", () => onRange(choice.value));
   on($("series-in"), "click", () => zoom(1 / ZOOM));
   on($("series-out"), "click", () => zoom(ZOOM));
@@ -303,9 +314,156 @@ export function makeSeries(onRange) {
       if (!isNew && range === nextRange) return;
       if (isNew) summary = null;
       [query, range, chosen] = [nextQuery, nextRange, null];
+      say($("series-split"));
       choice.value = range.includes("-") ? "chosen" : range;
       if (range) refresh();
       else draw();
+    },
+  };
+}
+
+const COLOURS = ["var(--k5)", "var(--k0)", "var(--k2)", "var(--k3)"];
+const REFRESH_MS = 10_000;
+
+/** Return the comparison; `onRoute(part)` hears what the reader compares. */
+export function makeComparison(onRoute) {
+  const node = $("compare-chart");
+  const choice = $("compare-class");
+  const box = $("compare-q");
+  let route = {};
+  let sides = null; // as the daemon has compared them
+  let drawn = null;
+  let columns = [[]];
+  let askedMs = 0;
+
+  const shareOf = (point) => within(point.counts[choice.value] ?? 0, total(point));
+  const nameAt = (i) =>
+    sides[i].from_ms ? `${moment(sides[i].from_ms)} – ${moment(sides[i].to_ms)}` : sides[i].query || "everything";
+  const isAny = () => route.change || route.vs?.length > 0;
+
+  function build() {
+    drawn?.destroy();
+    const own = { scale: "y", spanGaps: true, points: { show: false } };
+    const end = { ...own, width: 0 };
+    drawn = makeChart(node, {
+      series: sides.flatMap((_, i) => [{ ...own, width: 2, stroke: () => ink(COLOURS[i]), dash: DASHES[i] }, end, end]),
+      bands: sides.map((_, i) => bandOf(3 * i + 2, COLOURS[i])),
+      scales: { y: { range: [0, 1] } },
+      axes: [{ scale: "y", size: 42, values: (chart, ticks) => ticks.map((tick) => percent(tick)) }],
+      onPoint: read,
+    });
+  }
+
+  /** Tell the shares at the crosshair, or at the end. */
+  function read(index) {
+    const at = index ?? columns[0].length - 1;
+    if (at < 0) return;
+    const shares = sides.map((_, i) => columns[3 * i + 1][at] ?? -1);
+    const told = shares.map((share, i) => share >= 0 && `${nameAt(i)} ${percent(share)}`).filter(Boolean);
+    const words = `${moment(columns[0][at])}: ${told.join(", ")}`;
+    text($("compare-when"), words);
+    attr(node, "aria-valuenow", at);
+    attr(node, "aria-valuetext", words);
+  }
+
+  const head = (i) => [el("span", { "--class": COLOURS[i] }, swatch(DASHES[i])), el("bdi", nameAt(i))];
+
+  function row(side, i) {
+    const share = side.corrected?.[choice.value] ?? shareOf(side);
+    const remove = el("button.plain", { type: "button", "aria-label": `Compare no more with ${nameAt(i)}` }, "×");
+    on(remove, "click", () => {
+      onRoute({ vs: route.vs.filter((_, k) => k !== i - 1) });
+      $("compare").focus();
+    });
+    return el(
+      "tr@compare-row",
+      el("th", { scope: "row" }, el("span.named", head(i))),
+      el("td.number", count(side.n) + (side.newest_only ? "+" : "")),
+      el("td.number@compare-share", side.enough ? withError(share) : "too few"),
+      el("td.number", i > 0 && !route.change && remove),
+    );
+  }
+
+  function words(side, i) {
+    const rows = side.words.map((one) => {
+      const href = address({ view: "search", q: `${side.query} ${one.word}`, lang: route.lang });
+      const told = `${percent(total(one) / side.n_read)}, ${percent(shareOf(one).share)} ${nameOf(choice.value)}`;
+      return el("li", el("a.word", { href, "data-view": "search", dir: "auto" }, one.word), el("span.number", told));
+    });
+    if (!rows.length) rows.push(el("li.note", "No word stands out."));
+    return el("div@compare-words", el("h3.named", head(i)), el("ol.words.moving", rows));
+  }
+
+  function draw() {
+    if (!sides) return;
+    if (drawn?.n !== sides.length) build();
+    drawn.n = sides.length;
+    const xs = [...new Set(sides.flatMap(({ series }) => series.points.map((point) => point.time_ms)))].sort((a, b) => a - b);
+    columns = [xs];
+    for (const { series } of sides) {
+      const at = new Map(series.points.map((point) => [point.time_ms, shareOf(point)]));
+      for (const name of ["share", "high", "low"]) columns.push(xs.map((timeMs) => at.get(timeMs)?.[name] ?? null));
+    }
+    drawn.update(columns);
+    attr(node, "aria-label", `Share of ${nameOf(choice.value)} over time`);
+    read(null);
+    $("compare-rows").replaceChildren(...sides.map(row));
+    $("compare-words").replaceChildren(...sides.map(words));
+  }
+
+  async function refresh(isNew) {
+    if (!isAny() || (!isNew && Date.now() - askedMs < REFRESH_MS)) return;
+    askedMs = Date.now();
+    const asking = route;
+    const { q, lang, vs, change } = route;
+    const [from, middle, to] = change.split("-");
+    const queries = (change ? [q] : [q, ...vs]).map((one) => asked({ q: one }).q);
+    const times = change && { from: [from, middle], to: [middle, to] };
+    try {
+      const { compared } = await ask(`/v1/compare${queryOf({ q: queries, lang, ...times })}`);
+      if (asking !== route) return;
+      sides = compared;
+      $("compare-drawn").hidden = false;
+      say($("compare-problem"), null);
+      // What has the focus, or is selected, would be lost with the elements it is in.
+      if (isNew || (!$("compare-drawn").matches(":focus-within") && getSelection().isCollapsed)) draw();
+    } catch (error) {
+      if (asking === route) say($("compare-problem"), error.message);
+    }
+  }
+
+  const choose = () => keyed(choice, inOrder(classNames()), String, (label) => el("option", { value: label }, nameOf(label)));
+  choose();
+  onClasses(choose);
+  on(choice, "change", draw);
+  on($("compare"), "click", () => {
+    $("comparison").hidden = false;
+    box.focus();
+  });
+  on($("compare-end"), "click", () => {
+    $("comparison").hidden = true;
+    onRoute({ vs: [], change: "" });
+    $("compare").focus();
+  });
+  on($("compare-form"), "submit", (event) => {
+    event.preventDefault();
+    const q = box.value.trim();
+    if (q) onRoute({ vs: [...route.vs, q], change: "" });
+    box.value = "";
+  });
+
+  return {
+    refresh,
+    /** Show what a route compares. */
+    show(next) {
+      const keyOf = ({ q, lang, vs, change }) => JSON.stringify([q, lang, vs, change]);
+      if (keyOf(next) === keyOf(route)) return;
+      route = next;
+      if (!isAny()) sides = null;
+      $("comparison").hidden = !isAny();
+      $("compare-drawn").hidden = !sides;
+      $("compare-form").hidden = next.vs.length > 2;
+      refresh(true);
     },
   };
 }

@@ -4,8 +4,8 @@ import { ask } from "./api.js";
 import { inOrder, named, setClasses } from "./classes.js";
 import { $, debounced, el, on, part, say } from "./dom.js";
 import { explanationTable } from "./explain.js";
+import { makeBars } from "./figures.js";
 import { probability, withinWords } from "./format.js";
-import { makeBars } from "./shares.js";
 
 const TYPING_MS = 100;
 

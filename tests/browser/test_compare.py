@@ -1,0 +1,151 @@
+"""Comparing on the page: queries side by side, two times of one, and the words between them.
+
+Each test writes tweets with words of its own into the book that all of them share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.axe import violations
+from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book
+from tests.browser.test_search import ask, query_of
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+
+
+@pytest.fixture(scope="module")
+def animals(book: Book) -> Book:
+    """Return the book with tweets of three animals, each with a word of its own."""
+    book.write(*["a bilby digs termites"] * 40)
+    book.write(*["a dugong eats seagrass"] * 30, label=0)
+    book.write(*["ein dugong schläft"] * 30, label=0, lang="de")
+    for word, n in (("bilby", 40), ("dugong", 60)):
+        book.until_found(word, n)
+    return book
+
+
+def told(page: Page, n: int) -> list[str]:
+    """Wait until so many sides are compared; return the rows of the table."""
+    rows = page.get_by_test_id("compare-row")
+    expect(rows).to_have_count(n)
+    return [" ".join(row.split()) for row in rows.all_inner_texts()]
+
+
+def words(page: Page, i: int) -> list[str]:
+    """Return the words that set a side apart."""
+    return page.get_by_test_id("compare-words").nth(i).locator(".word").all_inner_texts()
+
+
+def test_queries_side_by_side(animals: Book, open_page: Callable[..., Opened]) -> None:
+    """A second query stands in the address and comes with count, share, line and words."""
+    page, _ = open_page(animals.address)
+    ask(page, "bilby")
+    page.get_by_test_id("compare").click()
+    expect(page.get_by_test_id("compare-box")).to_be_focused()
+    page.keyboard.type("dugong")
+    page.keyboard.press("Enter")
+    bilby, dugong = told(page, 2)
+    assert re.match(r"bilby 40 \d+%", bilby)
+    assert re.match(r"dugong 60 \d+%", dugong)
+    assert "termites" in words(page, 0)
+    assert {"seagrass", "ein"} <= set(words(page, 1))
+    assert not {"bilby", "dugong"} & {*words(page, 0), *words(page, 1)}
+    expect(page.get_by_test_id("compare-chart").locator("canvas")).to_be_visible()
+    assert query_of(page) == {"q": ["bilby"], "vs": ["dugong"]}
+
+
+def test_back_forward_and_permalink(animals: Book, open_page: Callable[..., Opened]) -> None:
+    """An address shows what it compares, and the browser's buttons go back and forth."""
+    page, _ = open_page(f"{animals.address}/?q=bilby&vs=dugong")
+    told(page, 2)
+    page.get_by_test_id("compare-box").fill("dugong lang:de")
+    page.get_by_test_id("compare-add").click()
+    assert "dugong lang:de 30" in told(page, 3)[2]
+    assert query_of(page)["vs"] == ["dugong", "dugong lang:de"]
+    page.go_back()
+    told(page, 2)
+    page.go_forward()
+    told(page, 3)
+    page.get_by_role("button", name="Compare no more with dugong", exact=True).click()
+    assert "lang:de" in told(page, 2)[1]
+    page.get_by_test_id("compare-end").click()
+    expect(page.get_by_test_id("comparison")).to_be_hidden()
+    expect(page.get_by_test_id("compare")).to_be_focused()
+    assert query_of(page) == {"q": ["bilby"]}
+
+
+def test_the_class_is_chosen(animals: Book, open_page: Callable[..., Opened]) -> None:
+    """Shares are of the class that the reader chooses, by arrow keys on the chart as well."""
+    page, _ = open_page(f"{animals.address}/?q=bilby&vs=dugong")
+    before = told(page, 2)
+    page.get_by_test_id("compare-class").select_option("positive")
+    chart = page.get_by_test_id("compare-chart")
+    expect(chart).to_have_attribute("aria-label", "Share of positive over time")
+    assert told(page, 2) != before
+    chart.focus()
+    page.keyboard.press("Home")
+    expect(chart).to_have_attribute("aria-valuenow", "0")
+    expect(chart).to_have_attribute("aria-valuetext", re.compile(r"bilby|dugong"))
+
+
+def test_a_query_that_cannot_be_asked(animals: Book, open_page: Callable[..., Opened]) -> None:
+    """What the daemon refuses is said where the comparison stands."""
+    page, watch = open_page(f"{animals.address}/?q=bilby&vs=x*")
+    expect(page.get_by_test_id("compare-problem")).to_contain_text("at least 2 letters")
+    watch.expect("422")
+
+
+def test_what_changed(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A step that is clicked, or chosen by keys, parts the time shown in two."""
+    page, _ = open_page(book.address)
+    chart = page.get_by_test_id("series-chart")
+    expect(chart.locator("canvas")).to_be_visible()
+    chart.focus()
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    button = page.get_by_test_id("what-changed")
+    expect(button).to_have_text(re.compile(r"What changed at .*\d+:\d\d"))
+    button.click()
+    sides = told(page, 2)
+    begin, middle, end = query_of(page)["change"][0].split("-")
+    assert int(begin) < int(middle) < int(end)
+    times = {"q": "", "from": [begin, middle], "to": [middle, end]}
+    answer = page.request.get(f"{book.address}/v1/compare?{_encoded(times)}").json()["compared"]
+    for row, side in zip(sides, answer, strict=True):
+        assert f"{side['n']:,}" in row
+    page.go_back()
+    expect(page.get_by_test_id("comparison")).to_be_hidden()
+
+
+def _encoded(values: dict[str, Any]) -> str:
+    return "&".join(
+        f"{name}={one}"
+        for name, value in values.items()
+        for one in (value if isinstance(value, list) else [value])
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [{}, PHONE], ids=["wide", "phone"])
+def test_the_comparison_is_open_to_all(
+    animals: Book, open_page: Callable[..., Opened], size: dict[str, Any], scheme: str
+) -> None:
+    """axe-core finds nothing, and nothing sticks out sideways."""
+    page, _ = open_page(
+        f"{animals.address}/?q=bilby&vs=dugong&vs=coffee&vs=dugong+lang:de",
+        color_scheme=scheme,
+        reduced_motion="reduce",
+        **size,
+    )
+    told(page, 4)
+    expect(page.get_by_test_id("ring")).to_be_visible()
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
