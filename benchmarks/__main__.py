@@ -30,6 +30,7 @@ from benchmarks.kafka_drain import kafka_codecs
 from benchmarks.latency import latency
 from benchmarks.memory import memory
 from benchmarks.numeric import numeric, numeric_one
+from benchmarks.page_answers import page_answers
 from benchmarks.page_cost import page_cost, page_cost_busy
 from benchmarks.pages import pages
 from benchmarks.peers import LeftOutError, is_installed
@@ -74,6 +75,7 @@ CASES: dict[str, Case] = {
         page_cost,
         page_cost_busy,
         pages,
+        page_answers,
         whole_stream,
         memory,
         start,

@@ -119,6 +119,14 @@ ROWS: Final = (
         "page_cost page_cost_busy",
     ),
     Row(
+        "the page in a browser, a thousand tweets a second: a key / a tab or button / the first"
+        " screenful of a search",
+        "[page_answers: a key is shown, p95] / [page_answers: a tab or button answers, p95] /"
+        " [page_answers: a search: figures and first screenful] ms",
+        "page_answers",
+        is_new=True,
+    ),
+    Row(
         "a checkpoint every 5 s beside none / with the memory for deletes, beside neither",
         "[checkpoints: speed with checkpoints to without] / [checkpoints: speed with both to"
         " neither] times as fast",

@@ -31,6 +31,7 @@ from benchmarks import (
     latency,
     numeric,
     ours,
+    page_answers,
     page_cost,
     pages,
     predict_http,
@@ -48,12 +49,13 @@ from consumers.config.settings import Settings
 from consumers.features import build_model
 from streamnb.inspection.words import word_group
 from tests.broker.broker import Broker
+from tests.browser.browser_path import require_browser
 
 KAFKA = ("kafka_daemon", "kafka_codecs")
 # Each starts daemons and asks them for seconds.
 LONG = (
-    "checkpoints", "deletes", "predict_http", "page_cost", "page_cost_busy", "kafka_daemon",
-    "kafka_codecs",
+    "checkpoints", "deletes", "file_daemon", "predict_http", "page_answers", "page_cost",
+    "page_cost_busy", "pages", "kafka_daemon", "kafka_codecs",
 )  # fmt: skip
 QUICK = [case for case in __main__.CASES if case not in (*KAFKA, "start")]
 N_MESSAGES = 2_000
@@ -64,6 +66,7 @@ SMALL: dict[ModuleType, dict[str, object]] = {
     against_sklearn: {"TURNS": 1},
     against_vw: {"TURNS": 1, "SIZES": (200,)},
     cost: {"TURNS": 1, "CLASSES": (2, 3), "FIELDS": (1, 2), "LENGTHS": (30, 100), "BYTES": 1_000},
+    page_answers: {"PAINTS": 1, "ROUNDS": 1, "SEARCHES": 1, "MINUTE_S": 1, "RUSH_PER_S": 500},
     page_cost: {"TURNS": 1, "MESSAGES": N_MESSAGES},
     pages: {"TURNS": 1, "MESSAGES": N_MESSAGES, "PAGES": 2},
     numeric: {"TURNS": 1, "TIMED": 100, "LONGEST": 150},
@@ -104,6 +107,8 @@ def texts() -> Tweets:
 
 def check(case: str, texts: Tweets) -> None:
     """Run a case and see that its figures are numbers with units, or that it misses a peer."""
+    if case == "page_answers":
+        require_browser()
     show = Show(Console(quiet=True))
     missing = NEEDED.get(case)
     if missing is not None and not is_installed(missing):

@@ -10,6 +10,8 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -43,6 +45,16 @@ def browser_path() -> tuple[Path | None, str]:
         None,
         "no Chromium found (Debian: apt install chromium; Ubuntu: install Chrome, no snap)",
     )
+
+
+def require_browser() -> Path:
+    """Return the program; skip where there is none, and in CI fail."""
+    path, missing = browser_path()
+    if path is None:
+        if os.environ.get("CI", "").lower() in {"1", "true"}:
+            pytest.fail(missing, pytrace=False)
+        pytest.skip(missing)
+    return path
 
 
 def _is_snap(path: Path) -> bool:

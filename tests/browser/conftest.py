@@ -5,7 +5,6 @@ A page that complains of anything fails its test, when the test itself is throug
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.browser_path import browser_path
+from tests.browser.browser_path import require_browser
 from tests.browser.chromium import chromium
 from tests.browser.file_daemon import Book, open_book
 from tests.browser.page_watch import Watch
@@ -50,12 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Return the browser; skip where there is none, and in CI fail."""
-    path, missing = browser_path()
-    if path is None:
-        if os.environ.get("CI", "").lower() in {"1", "true"}:
-            pytest.fail(missing, pytrace=False)
-        pytest.skip(missing)
-    with chromium(path) as browser:
+    with chromium(require_browser()) as browser:
         yield browser
 
 
