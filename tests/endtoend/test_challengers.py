@@ -110,6 +110,7 @@ def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
     assert answers[n:] == alone["pairs"][n:]
 
 
+@pytest.mark.deep
 def test_each_model_is_what_it_would_be_alone(tmp_path: Path) -> None:
     """Deletes, updates, weights and a promotion leave what a run of that model alone leaves."""
     source, times = write_log(tmp_path, revised(1_200)), {"weight": "times"}
@@ -238,6 +239,7 @@ def test_one_that_is_as_good_takes_no_place(tmp_path: Path) -> None:
     assert entry(tmp_path)["n_promotions"] == 0
 
 
+@pytest.mark.deep
 def test_one_that_is_added_later_begins_there(tmp_path: Path) -> None:
     """It learns what follows, takes back nothing that came before, and may be promoted."""
     log = revised(1_500)

@@ -245,6 +245,7 @@ runpy.run_module("consumers", run_name="__main__", alter_sys=True)
 """
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 def test_a_replay_can_be_interrupted(broker: Broker, new_topic: NewTopic, tmp_path: Path) -> None:
     """Ctrl-C ends a replay that waits for its next message with 130, and without a traceback."""

@@ -278,6 +278,7 @@ def test_a_label_topic_of_other_partitions_is_refused(
         assert daemon.wait() == 78
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.integration
 def test_the_group_begins_where_its_first_member_began(

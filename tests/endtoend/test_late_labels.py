@@ -218,6 +218,7 @@ def test_what_late_labels_taught_is_not_verified(command: Command, tmp_path: Pat
     assert "late_labels.source: what the labels of another log taught" in " ".join(told.err.split())
 
 
+@pytest.mark.deep
 def test_people_correct_and_delete_messages_that_wait(tmp_path: Path) -> None:
     """What they say holds, whatever label comes; of what they delete no file holds a text."""
     secrets = ("zwieback", "quagmires")

@@ -37,6 +37,7 @@ def check(lines: Iterable[dict[str, Any]], last: int) -> None:
     assert ids == {f"m{i}" for i in range(1, last, 2)}
 
 
+@pytest.mark.deep
 def test_predictions_to_a_file(tmp_path: Path) -> None:
     """Each unlabelled message has one line in the file, as metrics and summary count them."""
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(half_labelled(0, N)) + b"\n")

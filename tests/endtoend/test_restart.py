@@ -77,6 +77,7 @@ def test_silent_partitions_and_topics_end_too(
         assert all(found.get(f"{topic}[{n}]", 0) == at for n, at in enumerate(positions))
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 def test_an_idle_topic_is_healthy_and_what_is_removed_is_told(
     broker: Broker, new_topic: NewTopic, tmp_path: Path

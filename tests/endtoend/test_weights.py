@@ -97,6 +97,7 @@ def learn(model: NaiveBayes, found: list[tuple[str, str, float]]) -> None:
     model.learn_many({"text": list(texts)}, list(labels), weights=list(weights))
 
 
+@pytest.mark.deep
 def test_a_log_of_weights_leaves_the_same_state_however_it_is_cut(tmp_path: Path) -> None:
     """Deletes and updates take back what was learned, and a bad weight is rejected."""
     source = tmp_path / "in.jsonl"

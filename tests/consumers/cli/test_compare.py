@@ -178,6 +178,7 @@ def test_the_command_writes_the_same_again(files: tuple[str, list[Path]], tmp_pa
     assert found["shown"][0]["message"] in shown
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("peer", INSTALLED)
 def test_a_peer_stands_beside_ours(
     files: tuple[str, list[Path]], tmp_path: Path, peer: str

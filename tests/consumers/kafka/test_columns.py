@@ -99,7 +99,7 @@ def test_times_headers_and_nulls(broker: Broker, new_topic: NewTopic) -> None:
         assert (times_ms == said_ms) == (kind == "CreateTime")
 
 
-@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("codec", ["none", pytest.param("zstd", marks=pytest.mark.deep)])
 def test_transactions(broker: Broker, new_topic: NewTopic, codec: str) -> None:
     """Aborted messages of interleaved transactions stay away, from wherever reading begins."""
     topic = new_topic()
@@ -180,6 +180,7 @@ def test_in_a_group_with_rebalances(broker: Broker, new_topic: NewTopic, mode: s
         assert [(row[0], row[3]) for row in read] == [(i, b"message %d" % i) for i in range(2_100)]
 
 
+@pytest.mark.deep
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_a_damaged_batch(own_broker: Broker) -> None:
     """Both hand over what stands before a damaged batch, wait before it, and go on behind it."""

@@ -31,6 +31,7 @@ pytestmark = [
 ]
 
 _NUMBERS = itertools.count()
+EACH = ["kafka-python", pytest.param("librdkafka", marks=pytest.mark.deep)]
 LOGIN = {"sasl_username": USER, "sasl_password": PASSWORD}
 
 
@@ -83,7 +84,7 @@ def ways_in(broker: SecureBroker) -> dict[str, tuple[str, dict[str, Any]]]:
     }
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", EACH)
 def test_every_way_in_reads_the_same_messages(secure_broker: SecureBroker, client: str) -> None:
     """TLS, PLAIN, SCRAM and a client's certificate, its key locked or not, read all messages."""
     # More than one record of TLS holds, so that what TLS keeps back is asked for.
@@ -148,7 +149,7 @@ def faults(broker: SecureBroker) -> dict[str, tuple[str, dict[str, Any], Mapping
     return found
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", EACH)
 def test_every_fault_is_named_and_tried_again(secure_broker: SecureBroker, client: str) -> None:
     """A wrong authority, host, password or protocol is told with its reason, and tried again."""
     topic = topic_with(secure_broker, numbered(0, 3))

@@ -69,6 +69,7 @@ def collector() -> Iterator[Collector]:
         thread.join()
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_daemon_sends_its_requests_and_checkpoints(
     collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

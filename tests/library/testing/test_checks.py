@@ -136,6 +136,7 @@ def test_the_shortest_stream_is_shown() -> None:
     assert "However a stream is cut" in str(report)
 
 
+@pytest.mark.deep
 def test_a_check_can_be_repeated() -> None:
     """The same seed finds the same, another one draws other examples."""
     law = "weights_repeat"
