@@ -30,6 +30,8 @@ def test_the_model(book: Book, open_page: Callable[..., Opened]) -> None:
     for figure in ("model-accuracy", "model-log-loss", "model-snapshot-age"):
         expect(page.get_by_test_id(figure)).to_contain_text(DIGIT)
     expect(page.get_by_test_id("model-lag")).to_have_text("–")  # a file's messages are not counted
+    # They are ranked now and then, the first time a moment after the start.
+    book.daemon.until(lambda: all(book.json("/v1/model")["telling"].values()), "words are ranked")
     told = book.json("/v1/model")
     expect(examples).to_contain_text(f"{told['n_examples']:,}")
     for one in told["classes"]:
