@@ -71,15 +71,21 @@ class Book:
         answer: dict[str, Any] = json.loads(body)
         return answer
 
-    def until_found(self, query: str, at_least: int) -> None:
-        """Wait until a search counts so many tweets, at a start until the store is open too."""
+    def until_found(self, query: str, n: int) -> None:
+        """Wait until a search counts so many tweets, at a start until the store is open too.
+
+        `ValueError`: it counts more, as where two tests that share the daemon write of one animal.
+        """
 
         def is_found() -> bool:
             status, body = self.daemon.get(f"/v1/summary?q={query}")
             assert status in {200, 503}, body
-            return bool(status == 200 and json.loads(body)["n"] >= at_least)
+            n_found = json.loads(body)["n"] if status == 200 else 0
+            if query and n_found > n:
+                raise ValueError(f"{query!r} finds {n_found}, not {n}: is it another test's word?")
+            return bool(n_found >= n)
 
-        self.daemon.until(is_found, f"{at_least} of {query!r}")
+        self.daemon.until(is_found, f"{n} of {query!r}")
 
 
 @contextmanager

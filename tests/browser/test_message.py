@@ -135,12 +135,12 @@ def test_a_correction_is_seen_by_others(book: Book, open_page: Callable[..., Ope
 
 def test_a_deletion(book: Book, open_page: Callable[..., Opened]) -> None:
     """A tweet is deleted after one more question: gone from page, search and model."""
-    text = "a dugong, so awful"
+    text = "a manatee, so awful"
     (name,) = book.write(text, label=0)
-    book.until_found("dugong", 1)
-    page, _ = open_page(f"{book.address}/?q=dugong")
-    until_learned(book, page, "dugong")
-    before = predicted(page, "dugong")["probabilities"]["negative"]
+    book.until_found("manatee", 1)
+    page, _ = open_page(f"{book.address}/?q=manatee")
+    until_learned(book, page, "manatee")
+    before = predicted(page, "manatee")["probabilities"]["negative"]
     row = opened_row(page)
     row.get_by_test_id("delete").click()
     row.get_by_test_id("delete-cancel").click()
@@ -152,7 +152,7 @@ def test_a_deletion(book: Book, open_page: Callable[..., Opened]) -> None:
     page.reload()
     expect(page.get_by_test_id("messages-empty")).to_be_visible()
     book.daemon.until(
-        lambda: predicted(page, "dugong")["probabilities"]["negative"] < before, "unlearned"
+        lambda: predicted(page, "manatee")["probabilities"]["negative"] < before, "unlearned"
     )
 
 
