@@ -217,6 +217,7 @@ def _page(app_state: AppState) -> schemas.PageAnswer:
         messages_min=settings.page.share_messages_min,
         corrections=_corrections(app_state),
         sample=None if recent is None else sample_of(recent.state()),
+        has_history=recent is not None and recent.has_history,
     )
 
 

@@ -388,7 +388,7 @@ class PageNames(Struct):
 
 
 class PageAnswer(Struct):
-    """What the page must know at its start."""
+    """What the page must know at its start; without history /v1/history answers 404."""
 
     version: str
     names: PageNames
@@ -399,6 +399,7 @@ class PageAnswer(Struct):
     messages_min: int
     corrections: Corrections
     sample: Sample | None
+    has_history: bool
 
 
 class HealthAnswer(Struct):

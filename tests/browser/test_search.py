@@ -16,16 +16,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from consumers.search.history import STEPS_S, Uncounted, write
 from tests.browser.conftest import Opened
-from tests.browser.file_daemon import Book, first_tweets
+from tests.browser.file_daemon import Book, first_tweets, open_book
 from tests.endtoend.daemon_process import Daemon, write_config
 
 
-def query_of(page: Page) -> dict[str, list[str]]:
-    """Return the parts of the query in the page's address."""
+def query_of(page: Page | Request) -> dict[str, list[str]]:
+    """Return the parts of the query in an address."""
     return parse_qs(urlsplit(page.url).query)
 
 
@@ -268,6 +268,33 @@ def test_older_tweets(book: Book, open_page: Callable[..., Opened]) -> None:
     assert shown(page, 50) == newest
 
 
+def test_older_ones_behind_a_page_that_ended_early(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """Leafing goes on where the search ended, which may lie far behind what it found."""
+    ids = book.write(*[f"tamandua number {i}" for i in range(52)])
+    book.until_found("tamandua", 52)
+    page, _ = open_page(f"{book.address}/?q=tamandua")
+    shown(page, 50)
+    oldest = book.json("/v1/search?q=tamandua&limit=52")["messages"][-1]
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        """Find nothing, then one message, and say each time that there is more."""
+        asked.extend(query_of(route.request)["before"])
+        found = [oldest] if len(asked) == 2 else []
+        before = int(oldest["key"]) - 10 * len(asked)
+        route.fulfill(json={"messages": found, "more": len(asked) < 3, "before": before})
+
+    page.route("**/v1/search?*", answer)
+    page.get_by_test_id("older").click()
+    assert shown(page, 1) == ids[:1]
+    page.get_by_test_id("older").click()
+    expect(page.get_by_test_id("message")).to_have_count(0)
+    expect(page.get_by_test_id("older")).to_be_hidden()
+    assert asked[1:] == [str(int(oldest["key"]) - 10 * n) for n in (1, 2)]
+
+
 def test_older_ones_that_come_too_late(book: Book, open_page: Callable[..., Opened]) -> None:
     """A page of older tweets that comes after another search has begun is dropped."""
     book.write(*[f"echidna number {i}" for i in range(60)], "one numbat", label=None)
@@ -432,6 +459,25 @@ def test_a_chart_has_the_colours_of_the_theme(book: Book, open_page: Callable[..
     page.wait_for_function(f"before => {drawn} !== before", arg=before)
     page.get_by_test_id("theme-toggle").click()
     page.wait_for_function(f"before => {drawn} === before", arg=before)
+
+
+def test_history_that_is_off_is_not_asked_for(
+    browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
+) -> None:
+    """Where nothing is counted over time, the page draws the stored messages, and asks no more."""
+    assert browser.is_connected()
+    with open_book(tmp_path, history={"enabled": False}) as book:
+        assert not book.json("/v1/page")["has_history"]
+        page, _ = open_page("about:blank")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{book.address}/?range=all")
+        expect(page.get_by_test_id("series-source")).to_contain_text("Stored matches go back to")
+        with page.expect_response("**/v1/summary?*"):
+            page.get_by_test_id("series-range").select_option("7d")
+        expect(page.get_by_test_id("series-when")).to_contain_text("in 3 hr")
+        assert not any("/v1/history" in url for url in asked)
+        page.goto("about:blank")
 
 
 def test_history_reaches_further_back(

@@ -103,12 +103,12 @@ function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
   return `Sample: ${percent(share, +(share < 0.095))} of the stream is kept${rates}.`;
 }
 
-export function makeFigures(onRoute) {
+export function makeFigures(onRoute, hasHistory) {
   const ring = makeRing();
   ring.dataset.testid = "ring";
   const shareBars = makeBars("share-row", "share", "raw-share");
   const countBars = makeBars("count-row", "count");
-  const series = makeSeries(onRoute);
+  const series = makeSeries(onRoute, hasHistory);
   $("percent").append(shareBars);
   let last = null;
 

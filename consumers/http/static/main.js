@@ -2,11 +2,11 @@
 
 import { ask, read, VIEWS, write } from "./api.js";
 import { classNames, goOn, inOrder, nameOf, names, onClasses, setClasses, setNames } from "./classes.js";
-import { setCorrections } from "./correct.js";
 import { announce, attr, $, on, say, text } from "./dom.js";
 import { makeStream } from "./events.js";
 import { count } from "./format.js";
 import { makeModel } from "./model.js";
+import { setCorrections } from "./row.js";
 import { loadSaved, savedEvent, savedSearches, showSaved } from "./saved.js";
 import { makeSearch } from "./search.js";
 import { makeTryIt } from "./try_it.js";
@@ -84,7 +84,7 @@ function onSaved() {
   show(true); // what stands in the box stays
 }
 
-function build({ version, names: given, source, classes, languages, corrections, sample }) {
+function build({ version, names: given, source, classes, languages, corrections, sample, has_history: hasHistory }) {
   setNames(given);
   setClasses(classes);
   setCorrections(corrections);
@@ -97,7 +97,7 @@ function build({ version, names: given, source, classes, languages, corrections,
     write({ ...read(), ...part });
     show(true); // what stands in the box stays
   };
-  search = makeSearch(onQuery, onSaved, onRoute);
+  search = makeSearch(onQuery, onSaved, onRoute, hasHistory);
   search.languages(languages);
   showModel = makeModel();
   showTryIt = makeTryIt((words) => write({ view: "try", text: words }, true));

@@ -9,18 +9,21 @@ import * as format from "./format.js";
 
 const charts = new Map();
 
+const endsOf = ({ accuracy, n }) => within(accuracy * n, n);
+
 function makeLine(place, name, format) {
   const [node, note] = [part(place, "plot"), part(place, "note")];
   node.hidden = false;
   const own = { scale: "y", points: { show: false } };
   const end = { ...own, width: 0 };
+  const intervalOf = (point) => (name === "accuracy" && point.n ? endsOf(point) : { high: null, low: null });
   let points = [];
   let range = "";
 
   function read(at) {
     const point = points[at] ?? points.at(-1);
-    const ends = name === "accuracy" && point.n ? within(point.accuracy * point.n, point.n) : null;
-    const words = `${moment(point.time_ms)}: ${format(point[name])}${ends ? ` (${percent(ends.low, 1)}–${percent(ends.high, 1)})` : ""}`;
+    const { low, high } = intervalOf(point);
+    const words = `${moment(point.time_ms)}: ${format(point[name])}${low < high ? ` (${fine(low)}–${fine(high)})` : ""}`;
     attr(node, "aria-valuenow", at ?? points.length - 1);
     attr(node, "aria-valuetext", words);
     text(note, at === null ? range : words);
@@ -38,7 +41,7 @@ function makeLine(place, name, format) {
     points = next;
     const values = points.map((point) => point[name]);
     range = `${format(Math.min(...values))} to ${format(Math.max(...values))} since ${clock(points[0].time_ms)}`;
-    const ends = points.map(({ accuracy, n }) => (name === "accuracy" && n ? within(accuracy * n, n) : { high: null, low: null }));
+    const ends = points.map(intervalOf);
     drawn.update([points.map((point) => point.time_ms), values, ends.map(({ high }) => high), ends.map(({ low }) => low)]);
     attr(node, "aria-label", `${part(place, "name").textContent}: ${range}`);
     text(part(place, "big"), format(values.at(-1)));
@@ -67,9 +70,9 @@ export function drawCalibration(chart, bins) {
       svg("title", `predicted ${fine(said)}, right ${fine(accuracy)} of ${count(n)}`),
     ),
   );
-  const whiskers = filled.map(({ n, mean_probability: said, accuracy }) => {
-    const { low, high } = within(accuracy * n, n);
-    return `M${x(said)} ${y(low)}V${y(high)}`;
+  const whiskers = filled.map((bin) => {
+    const { low, high } = endsOf(bin);
+    return `M${x(bin.mean_probability)} ${y(low)}V${y(high)}`;
   });
   const corners = filled.map((bin) => `${x(bin.mean_probability)} ${y(bin.accuracy)}`);
   const words = filled.map((bin) => `predicted ${percent(bin.mean_probability)}, right ${percent(bin.accuracy)}`);

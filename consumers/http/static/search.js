@@ -20,10 +20,10 @@ function asYouType(typed) {
 }
 
 /** Return the view; `onQuery({q, lang}, isTyping)` hears what the reader asks, `onRoute(part)` what else of the route. */
-export function makeSearch(onQuery, onSaved, onRoute) {
+export function makeSearch(onQuery, onSaved, onRoute, hasHistory) {
   const box = $("q");
   const lang = $("lang");
-  const figures = makeFigures(onRoute);
+  const figures = makeFigures(onRoute, hasHistory);
   const comparison = makeComparison(onRoute);
   const list = makeList((id) => {
     announce(`The ${names.message} is deleted.`);
@@ -32,6 +32,7 @@ export function makeSearch(onQuery, onSaved, onRoute) {
   });
   onClasses(list.refresh);
   let query = {};
+  let before = null; // the key below which what is older than a page of older ones stands
   let summary = null;
   let isFresh = true; // no message has come for this query yet
   let isSaid = false; // nor has the reader been told what it came to
@@ -63,12 +64,15 @@ export function makeSearch(onQuery, onSaved, onRoute) {
     onSaved();
   });
 
-  async function turn(before) {
+  /** Show the matches below a key, or the newest; a page without any may have others behind it. */
+  async function turn(below) {
     const asking = query;
     try {
-      const page = await ask(`/v1/search${queryOf({ ...asked(query), limit: PAGE, before })}`);
+      const page = await ask(`/v1/search${queryOf({ ...asked(query), limit: PAGE, before: below })}`);
       if (asking !== query) return;
-      list.replace(page.messages, !before);
+      before = page.before;
+      if (page.more && !page.messages.length) return await turn(before);
+      list.replace(page.messages, !below);
       $("older").hidden = !page.more;
       $("stream").scrollIntoView();
       $("follow").focus(); // the button may be gone
@@ -77,7 +81,7 @@ export function makeSearch(onQuery, onSaved, onRoute) {
     }
   }
 
-  on($("older"), "click", () => turn(list.oldestKey()));
+  on($("older"), "click", () => turn(list.isLive() ? list.oldestKey() : before));
   on($("newest"), "click", () => turn());
   on($("follow"), "click", () => list.isLive() || turn());
 

@@ -47,27 +47,22 @@ function spanOf(range, nowMs) {
 /** Return the counts of all messages of a time, null if they are not known. */
 async function countsOf({ from, to }) {
   const between = (begin) => ask(`/v1/history${queryOf({ from: String(begin), to: String(to) })}`);
-  try {
-    if (from !== null) return await between(Math.floor(from));
-    const [first] = (await between(0)).series.points; // by days; what they hold is asked for by finer steps
-    return first ? await between(first.time_ms) : null;
-  } catch (error) {
-    if (error.status === 404) return null; // history is off
-    throw error;
-  }
+  if (from !== null) return between(Math.floor(from));
+  const [first] = (await between(0)).series.points; // by days; what they hold is asked for by finer steps
+  return first ? between(first.time_ms) : null;
 }
 
 const firstOf = ({ points }) => points.find(total)?.time_ms ?? Infinity;
 
 /** Return what a chart of a chosen time shows: the stored messages, or where they do not reach back, the history. */
-async function readSpan(query, stored, isEverything, range) {
+async function readSpan(query, stored, isCounted, range) {
   const { from, to } = spanOf(range, Date.now());
   const bounds = { ...asked(query), from: String(Math.floor(from ?? 0)), to: String(Math.ceil(to)) };
   const own = from === null ? stored : (await ask(`/v1/summary${queryOf(bounds)}`)).series;
   const fromStore = { series: own, from, to };
   if (from !== null && firstOf(stored) <= from && firstOf(own) < Infinity) return fromStore;
   const reach = firstOf(stored) < Infinity ? `Stored matches go back to ${moment(firstOf(stored))}.` : null;
-  const all = isEverything ? await countsOf({ from, to }) : null;
+  const all = isCounted ? await countsOf({ from, to }) : null;
   if (!all?.n || firstOf(all.series) + 1000 * all.series.step_s > firstOf(own)) return { ...fromStore, note: reach };
   const series = coarser(all.series, to - (from ?? firstOf(all.series)));
   return { series, from, to, note: `All ${names.messages} are counted, by when they came.` };
@@ -93,8 +88,8 @@ function columnsOf(points, stepMs, labels) {
   return [xs, column(total), ...shares];
 }
 
-/** Return the chart; `onRoute(part)` hears which time the reader asks for, or what changed in it. */
-export function makeSeries(onRoute) {
+/** Return the chart; `onRoute(part)` hears which time the reader asks for, or what changed in it. Without history there is but the store. */
+export function makeSeries(onRoute, hasHistory) {
   const onRange = (range) => onRoute({ range });
   const node = $("series-chart");
   const choice = $("series-range");
@@ -257,7 +252,7 @@ export function makeSeries(onRoute) {
     const asking = [query, range];
     isAsking = true;
     try {
-      const found = await readSpan(query, summary.series, summary.is_everything && !summary.lang, range);
+      const found = await readSpan(query, summary.series, hasHistory && summary.is_everything && !summary.lang, range);
       if (asking[0] === query && asking[1] === range) [chosen, askedMs] = [found, Date.now()];
     } catch (error) {
       if (asking[0] === query && asking[1] === range) say($("series-source"), error.message);
