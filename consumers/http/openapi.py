@@ -1,20 +1,25 @@
 """Routes and their OpenAPI description: `/openapi.json` for programs, `/docs` for people.
 
 A route is a function that takes the request and returns the response, with an `ApiOperation` that
-describes it by the types of `consumers.http.schemas`. Nothing else stands between the socket and
-the function: a framework that checks parameters and answers by itself costs more than predicting a
-text does, and a quarter of a second at the start. The page `/docs` is made from the description
-alone: it needs no script, and nothing from elsewhere.
+describes it by the types of `consumers.http.schemas`; `examples.json` has a call of each route and
+its answer, as the guide shows them. Nothing else stands between the socket and the function: a
+framework that checks parameters and answers by itself costs more than predicting a text does, and a
+quarter of a second at the start. The page `/docs` is made from the description alone: it needs no
+script, and nothing from elsewhere.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from http import HTTPStatus
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 from starlette.requests import Request
@@ -26,12 +31,15 @@ from consumers.http.requests import PROBLEM_MEDIA_TYPE
 from consumers.http.schemas import ApiProblem
 from streamnb import __version__
 
+_EXAMPLES = Path(__file__).parent / "examples.json"
+_JSON = "application/json"
 Endpoint = Callable[[Request], Awaitable[Response]]
 DESCRIPTION = "Naive Bayes that learns one message at a time, and answers while it learns."
 _SCHEMAS = "#/components/schemas/{name}"
 _STYLE = """\
 :root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+pre { overflow-x: auto; }
 code, pre { font-family: ui-monospace, monospace; font-size: .9rem; }
 section { border-top: 1px solid color-mix(in srgb, currentColor 25%, transparent); }
 table { border-collapse: collapse; width: 100%; }
@@ -42,12 +50,20 @@ td:first-child { white-space: nowrap; }
 """
 
 
+class RouteExample(msgspec.Struct, forbid_unknown_fields=True):
+    """A call of a route and its answers by media type, as they stand in `examples.json`."""
+
+    asked: dict[str, Any] = {}  # parameters by name
+    body: Any = None
+    answers: dict[str, Any] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class ApiOperation:
     """What OpenAPI says of a route."""
 
     summary: str
-    answer: type | str  # the type of the answer; its media type if it is not JSON
+    answer: type | str | tuple[str, ...]  # its type; the media types of one that is not JSON
     body: type | None = None
     parameters: tuple[dict[str, Any], ...] = ()
     problems: Mapping[int, str] = field(default_factory=dict)  # when it answers with which problem
@@ -104,6 +120,7 @@ def description_routes(routes: Sequence[ApiRoute]) -> list[ApiRoute]:
 def openapi(routes: Sequence[ApiRoute]) -> dict[str, Any]:
     """Return the description of routes, by OpenAPI 3.1."""
     paths: dict[str, Any] = {}
+    examples = msgspec.json.decode(_EXAMPLES.read_bytes(), type=dict[str, RouteExample])
     types: list[type] = [ApiProblem]
     for route in routes:
         operation = route.operation
@@ -112,7 +129,9 @@ def openapi(routes: Sequence[ApiRoute]) -> dict[str, Any]:
         for method in map(str.lower, route.methods or ()):
             name = re.sub(r"\W", "_", f"{route.name}{route.path_format}")
             names = {"summary": operation.summary, "operationId": f"{name}_{method}"}
-            paths.setdefault(route.path_format, {})[method] = names | _described(operation)
+            example = examples.get(f"{method.upper()} {route.path_format}", RouteExample())
+            described = names | _described(operation, example)
+            paths.setdefault(route.path_format, {})[method] = described
         types += [each for each in (operation.answer, operation.body) if isinstance(each, type)]
     return {
         "openapi": "3.1.0",
@@ -133,23 +152,38 @@ def _reference(a_type: type) -> dict[str, str]:
     return {"$ref": _SCHEMAS.format(name=a_type.__name__.removeprefix("Api"))}
 
 
-def _media(answer: type | str) -> dict[str, Any]:
-    if isinstance(answer, str):
-        return {answer: {"schema": {"type": "string"}}}
-    return {"application/json": {"schema": _reference(answer)}}
+def _media(answer: type | str | tuple[str, ...], shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a body, with what is shown of it by media type."""
+    if isinstance(answer, type):
+        content: dict[str, Any] = {_JSON: {"schema": _reference(answer)}}
+    else:
+        names = (answer,) if isinstance(answer, str) else answer
+        content = {name: {"schema": {"type": "string"}} for name in names}
+    for name in content.keys() & shown.keys():
+        content[name]["example"] = shown[name]
+    return content
 
 
-def _described(operation: ApiOperation) -> dict[str, Any]:
-    problem = {PROBLEM_MEDIA_TYPE: {"schema": _reference(ApiProblem)}}
+def _problem(status: int, why: str) -> dict[str, Any]:
+    shown = ApiProblem("about:blank", HTTPStatus(status).phrase, status, why)
+    media = {"schema": _reference(ApiProblem), "example": msgspec.to_builtins(shown)}
+    return {"description": why, "content": {PROBLEM_MEDIA_TYPE: media}}
+
+
+def _described(operation: ApiOperation, example: RouteExample) -> dict[str, Any]:
     answers: dict[str, Any] = {
-        str(status): {"description": why, "content": problem}
-        for status, why in operation.problems.items()
+        str(status): _problem(status, why) for status, why in operation.problems.items()
     }
-    answer = {"description": "The answer.", "content": _media(operation.answer)}
-    answers[str(operation.status)] = answer
-    found: dict[str, Any] = {"responses": answers, "parameters": list(operation.parameters)}
+    content = _media(operation.answer, example.answers)
+    answers[str(operation.status)] = {"description": "The answer.", "content": content}
+    parameters = [
+        each | ({"example": example.asked[each["name"]]} if each["name"] in example.asked else {})
+        for each in operation.parameters
+    ]
+    found: dict[str, Any] = {"responses": answers, "parameters": parameters}
     if operation.body is not None:
-        found["requestBody"] = {"required": True, "content": _media(operation.body)}
+        shown = {} if example.body is None else {_JSON: example.body}
+        found["requestBody"] = {"required": True, "content": _media(operation.body, shown)}
     return found
 
 
@@ -190,8 +224,34 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
     name = f"{method.upper()} {path}"
     return (
         f"<section><h3><span class=method>{method.upper()}</span> <code>{escape(path)}</code></h3>"
-        f"<p>{escape(operation.get('summary', ''))}</p>{_table(name, rows)}</section>"
+        f"<p>{escape(operation.get('summary', ''))}</p>{_table(name, rows)}"
+        f"{_example(path, method, operation)}</section>"
     )
+
+
+def _example(path: str, method: str, operation: dict[str, Any]) -> str:
+    """Return a call and its answers, folded; empty if none is known."""
+    call, asked = path, list[tuple[str, Any]]()
+    for each in operation.get("parameters", []):
+        value = each.get("example")
+        if each["in"] == "path":
+            call = call.replace(f"{{{each['name']}}}", str(value))
+        elif value is not None:
+            asked += [
+                (each["name"], one) for one in (value if isinstance(value, list) else [value])
+            ]
+    good = [answer for status, answer in operation["responses"].items() if int(status) < 400]
+    bodies = [body.get("content", {}) for body in (operation.get("requestBody", {}), *good)]
+    shown = [_text(one["example"]) for body in bodies for one in body.values() if "example" in one]
+    if not shown:
+        return ""
+    head = f"{method.upper()} {call}{'?' if asked else ''}{urlencode(asked, safe=':')}"
+    text = escape("\n\n".join([head, *shown]))
+    return f"<details><summary>Example</summary><pre>{text}</pre></details>"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _type(name: str, schema: dict[str, Any]) -> str:

@@ -161,7 +161,7 @@ EXPORT_TIMEOUT_S = 60.0  # of one piece, on a thread that gives way to all other
 EXPORT_NICE = 15
 EXPORT = ApiOperation(
     "The newest messages that match, as a file",
-    "text/csv",
+    ("text/csv", "application/jsonl"),
     parameters=(
         _Q,
         _LANG,

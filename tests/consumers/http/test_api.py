@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -119,6 +120,46 @@ def test_the_guide_and_the_description_have_the_same_routes(http: httpx.Client) 
     paths = http.get("/openapi.json").json()["paths"]
     described = {f"{method.upper()} {path}" for path in paths for method in paths[path]}
     assert described == {example.route for example in EXAMPLES} - {"Problems"}
+
+
+def test_the_description_has_the_examples_of_the_guide(http: httpx.Client) -> None:
+    """Each operation shows the call of the guide and its answer, and what each problem says."""
+    paths = http.get("/openapi.json").json()["paths"]
+    for example in EXAMPLES:
+        if example.route in {"Problems", "GET /v1/snapshot"}:  # of no route; of bytes
+            continue
+        method, _, path = example.route.partition(" ")
+        operation = paths[path][method.lower()]
+        words = shlex.split(example.command.replace("\\\n", ""))
+        (url,) = (urlsplit(word) for word in words if word.startswith(ADDRESS))
+        asked = parse_qs(url.query) | ({"id": [url.path.rpartition("/")[2]]} if "{" in path else {})
+        shown = {each["name"]: each["example"] for each in operation["parameters"]
+                 if "example" in each}  # fmt: skip
+        assert {k: v if isinstance(v, list) else [str(v)] for k, v in shown.items()} == asked
+        if "-d" in words:
+            body = operation["requestBody"]["content"]["application/json"]["example"]
+            assert body == json.loads(words[words.index("-d") + 1])
+        for status, answer in operation["responses"].items():
+            for media, content in answer["content"].items():
+                place = f"{example.route} {status} {media}"
+                assert "example" in content, place
+                if int(status) >= 400:
+                    assert content["example"]["status"] == int(status)
+                elif media == "application/json":
+                    assert content["example"] == json.loads(example.answer), place
+
+
+def test_the_description_of_the_export_has_both_forms(http: httpx.Client) -> None:
+    """Each form's example is like what comes if it is asked for."""
+    operation = http.get("/openapi.json").json()["paths"]["/v1/export"]["get"]
+    answers = operation["responses"]["200"]["content"]
+    (example,) = (each for each in EXAMPLES if each.route == "GET /v1/export")
+    assert json.loads(answers["application/jsonl"]["example"]) == json.loads(example.answer)
+    for name, media in (("csv", "text/csv"), ("jsonl", "application/jsonl")):
+        found = http.get(f"/v1/export?q=obama&format={name}&limit=1")
+        assert found.headers["content-type"].partition(";")[0] == media
+    head = http.get("/v1/export?q=obama").text.partition("\n")[0]
+    assert answers["text/csv"]["example"].partition("\n")[0] == head
 
 
 def test_a_search_goes_on_where_it_ended(client: Client) -> None:
