@@ -181,7 +181,8 @@ def names_of(messages: Messages, rows: NDArray[np.int64]) -> list[str]:
     """Return the ids of some messages as their metadata has them, without decoding it."""
     data, starts, ends = take_texts(messages.ids.texts, rows).texts
     bounds = zip(starts.tolist(), ends.tolist(), strict=True)
-    found = [None if end < 0 else data[start:end].tobytes().decode() for start, end in bounds]
+    view = data.data
+    found = [None if end < 0 else str(view[start:end], "utf-8") for start, end in bounds]
     offsets = messages.offsets[rows].tolist()
     return [
         place_name(messages.partition, offset) if name is None else name

@@ -209,6 +209,27 @@ def number_ids(known: Texts, own: Texts, hashes: U64, heads: I32, after: I32, id
     return n
 
 
+@kernel
+def raise_to_last(
+    texts: Texts, hashes: U64, ids: Texts, known: U64, heads: I32, after: I32, offsets: I64,
+    last: I64,
+) -> None:  # fmt: skip
+    """Raise `last` of each text that is one of some ids to the offset of that id."""
+    for i in range(len(hashes)):
+        at = heads[np.int64(hashes[i] & np.uint64(len(heads) - 1))] if len(heads) else NOBODY
+        while at != NOBODY:
+            if known[at] == hashes[i] and _is_same(texts, i, ids, at):
+                last[i] = max(last[i], offsets[at])
+            at = after[at]
+
+
+@kernel
+def clear(data: U8, begins: I64, ends: I64) -> None:
+    """Overwrite bytes with zeros."""
+    for i in range(len(begins)):
+        data[begins[i] : ends[i]] = 0
+
+
 # As in `learned_records`, and of `consumers.messages`.
 CREATED, UPDATED, RELABELLED, DELETED, EARLY_UPDATE, EARLY_DELETE, CONSUMED = range(7)
 CORRECTED, TAKEN_BACK = 7, 8

@@ -26,26 +26,21 @@ import stat
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 import numpy as np
 import structlog
-from numpy.typing import NDArray
 
 from consumers.corrections.journal import Journal
 from consumers.errors import SinkError
-from consumers.messages import (
-    ACCOUNT_MARK,
-    Partition,
-    account_of,
-    account_prefixes,
-    names_account,
-)
+from consumers.kernels import learned_records as kernels
+from consumers.messages import ACCOUNT_MARK, Partition, account_prefixes, names_account
 from consumers.pipeline.learned_records import (
     AWAITED,
     EARLY_DELETE,
@@ -79,6 +74,7 @@ _OWN = re.compile(
 # Whoever may not open a file by its mode or kind may not at the next checkpoint either.
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.ETXTBSY}
 _GUESSED_BYTES = 1 << 22  # from whose lines a file is known to be an output
+_GAP_BYTES = 1 << 14  # so few between two that are overwritten are written too: a call costs more
 _UNUSED = "it held messages, of which some were deleted, and the settings do not use it"
 _ANY_TEXTS = "if it holds texts of deleted messages, they stay there"
 _NOT_APPLIED = (
@@ -89,6 +85,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 Place = tuple[str, Partition, int]  # id, log, offset
 Taken = Callable[[bytes, Deleted], bytes | None]
+_OffsetsById = Mapping[str, Mapping[Partition, int]]
 
 
 class Deletion(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -253,10 +250,14 @@ class Erasure:
                 return
             if self._is_moved():
                 raise SinkError(f"{self._path}: its folder was moved; nothing is written there")
-            lines = [msgspec.json.encode(each) + b"\n" for each in self._pending]
+            lines = msgspec.json.Encoder().encode_lines(list(self._pending))
             self._is_saved = True
         try:
-            _replace(self._path, b"".join(lines))
+            if lines:
+                replace_private(self._path, lines)
+            else:
+                self._path.unlink(missing_ok=True)
+                sync_folder(self._path.parent)
         except OSError as error:
             self._is_saved = False
             raise SinkError(
@@ -323,17 +324,20 @@ class Erasure:
             pending = dict(self._pending)
         # An older kept checkpoint would have to take back what these taught.
         n_min = 0 if self._learned is None else self._learned.keep
+        at_most = {tuple[str, int](place): offset for place, offset in applied.items()}
         known = {
             each
             for each in pending
-            if self._n_checkpoints[each] >= n_min and not _is_ahead(each, applied)
+            if self._n_checkpoints[each] >= n_min and not _is_ahead(each, at_most)
         }
+        by_id = _offsets_by_id(pending)
         try:
             at = 0 if self._journal is None else applied.get(self._journal.partition, 0)
-            left = None if self._is_moved() else self._pass_over(pending, at)
+            left = None if self._is_moved() else self._pass_over(by_id, at)
             if left is not None and self._learned is not None:
                 # One that an earlier run noted may be still to apply in this one.
-                self._learned.erase(_offsets_by_id(e for e in known if e.id not in left))
+                ids = by_id if len(known) == len(pending) else _offsets_by_id(known)
+                self._learned.erase({name: at for name, at in ids.items() if name not in left})
         except OSError as error:
             log.error("texts_not_erased", n_deletions=len(pending), detail=str(error))  # noqa: TRY400
             return
@@ -354,13 +358,12 @@ class Erasure:
             self._is_saved = self._is_saved and not done
         log.debug("texts_erased", n_deletions=len(done), n_left=len(self._pending))
 
-    def _pass_over(self, pending: Iterable[Deletion], applied: int) -> set[str] | None:
+    def _pass_over(self, offsets_by_id: _OffsetsById, applied: int) -> set[str] | None:
         """Overwrite; return the ids whose texts are left in the journal, None if interrupted.
 
         A file that fails is logged, and the others and the journal are erased all the same.
         """
-        offsets_by_id = _offsets_by_id(pending)
-        deleted = {self._begins(name): at for name, at in offsets_by_id.items()}
+        deleted = cache(lambda: {self._begins(name): at for name, at in offsets_by_id.items()})
         failed = self._delete_unused()
         refused = dict[Path, list[OSError]]()
         for path, taken in [*((o.path, o.taken) for o in self._outputs), *self._left_files()]:
@@ -380,7 +383,7 @@ class Erasure:
             log.warning("texts_out_of_reach", places=places, detail=detail)
         left = self._erase_journal(offsets_by_id, applied)
         for trouble in failed[1:]:
-            log.error("texts_not_erased", n_deletions=len(deleted), detail=str(trouble))
+            log.error("texts_not_erased", n_deletions=len(offsets_by_id), detail=str(trouble))
         if failed:  # all of them stay pending
             raise failed[0]
         return left
@@ -404,9 +407,7 @@ class Erasure:
                 failed.append(error)
         return failed
 
-    def _erase_journal(
-        self, offsets_by_id: Mapping[str, Mapping[Partition, int]], applied: int
-    ) -> set[str] | None:
+    def _erase_journal(self, offsets_by_id: _OffsetsById, applied: int) -> set[str] | None:
         if self._journal is None:
             return set()
         left = self._journal.erase(offsets_by_id, applied, self._goes_on, accounts=self._accounts)
@@ -431,13 +432,13 @@ class Erasure:
                 if not is_ours and os.path.realpath(path) not in self._known:
                     yield path, None
 
-    def _erase_file(self, path: Path, taken: Taken | None, deleted: Deleted) -> bool:
+    def _erase_file(self, path: Path, taken: Taken | None, deleted: Callable[[], Deleted]) -> bool:
         """Remove texts from a file, if it is an output; return whether its end was reached.
 
         Where nothing is given to remove them, it is guessed whether it is one.
         """
         if taken is not None:
-            return _overwrite(path, taken, deleted, self._goes_on)
+            return _overwrite(path, taken, deleted(), self._goes_on)
         if path.is_symlink() or not path.is_file():
             return True
         with path.open("rb") as file:
@@ -446,13 +447,13 @@ class Erasure:
             if begin == MAGIC or not is_output(begin + file.read(_GUESSED_BYTES)):
                 return True
         # Its last line may be torn by a kill, and no sink will mend it.
-        return _overwrite(path, without_message, deleted, self._goes_on, torn=True)
+        return _overwrite(path, without_message, deleted(), self._goes_on, torn=True)
 
     def _goes_on(self) -> bool:
         return not self._closing and not self._is_moved()
 
 
-def _is_ahead(each: Deletion, applied: Mapping[Partition, int]) -> bool:
+def _is_ahead(each: Deletion, applied: Mapping[tuple[str, int], int]) -> bool:
     """Return whether a kept checkpoint is still to read the deletion, wherever it stands.
 
     An earlier run may have noted it, and been killed before a checkpoint passed over it. One that
@@ -460,9 +461,8 @@ def _is_ahead(each: Deletion, applied: Mapping[Partition, int]) -> bool:
     """
     if each.said is not None:
         topic, partition, offset = each.said
-        return applied.get(Partition(topic, partition), 0) <= offset
-    place = Partition(each.topic, each.partition)
-    return each.from_stream and applied.get(place, 0) <= each.offset
+        return applied.get((topic, partition), 0) <= offset
+    return each.from_stream and applied.get((each.topic, each.partition), 0) <= each.offset
 
 
 def _offsets_by_id(pending: Iterable[Deletion]) -> dict[str, dict[Partition, int]]:
@@ -506,56 +506,62 @@ def _lies_in(output: Output, folder: Path) -> bool:
     return Path(os.path.realpath(output.path)).is_relative_to(folder.resolve())
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """Replace a file whole, or remove it if nothing is left of it."""
-    if data:
-        replace_private(path, data)
-    else:
-        path.unlink(missing_ok=True)
-        sync_folder(path.parent)
+class ErasedIds:
+    """Up to which offset of a log the records of each id are erased, asked for every chunk.
 
-
-def named_by(
-    ids: Collection[bytes], hashed: Hashed, *, accounts: bool = False
-) -> Callable[[Texts], NDArray[np.bool_]]:
-    """Return a function that says which of some ids may be among these, asked for every chunk.
-
-    With `accounts` there may be deletions of accounts among these.
+    With `accounts` there may be deletions of accounts among the ids. Of a message without an id the
+    name is its place, one of the offsets `places`.
     """
-    if accounts:
-        ended = [name[:-1] for name in ids if names_account(name.decode())]
-        among, are_ended = named_by(ids, hashed), named_by(ended, hashed)
-        return lambda texts: among(texts) | are_ended(account_prefixes(texts))
-    sizes = np.array(list(map(len, ids)), np.int64)
-    ends, run = np.cumsum(sizes), IdRun(0)
-    data = np.frombuffer(bytearray(b"".join(ids)), np.uint8)
-    run.add(hashed(Texts(data, ends - sizes, ends)))
 
-    return lambda texts: run.knows(hashed(texts))
+    def __init__(
+        self, ids: Mapping[bytes, int], places: Sequence[int], hashed: Hashed, *, accounts: bool
+    ) -> None:
+        self._places, self._hashed = np.array(places, np.int64), hashed
+        self._own = self._entered({name: at for name, at in ids.items() if name})
+        ended = b"/" + ACCOUNT_MARK.encode()
+        own = {name[:-1]: at for name, at in ids.items() if accounts and name.endswith(ended)}
+        self._accounts = self._entered(own) if own else None
+
+    def rows(self, chunk: RecordChunk) -> Longs:
+        """Return the rows of a chunk that are erased."""
+        texts = chunk.ids()
+        last = np.full(len(chunk), np.iinfo(np.int64).min)
+        self._raise(last, texts, *self._own)
+        if self._accounts is not None:
+            self._raise(last, account_prefixes(texts), *self._accounts)
+        is_erased = chunk.offsets <= last
+        is_erased |= (chunk.id_ends < 0) & np.isin(chunk.offsets, self._places)
+        return np.flatnonzero(is_erased & holding(chunk.kinds()))
+
+    def _entered(self, ids: Mapping[bytes, int]) -> tuple[Texts, Longs, IdRun]:
+        sizes = np.fromiter(map(len, ids), np.int64, len(ids))
+        ends, run = np.cumsum(sizes), IdRun(0)
+        texts = Texts(np.frombuffer(bytearray(b"".join(ids)), np.uint8), ends - sizes, ends)
+        run.add(self._hashed(texts))
+        return texts, np.fromiter(ids.values(), np.int64, len(ids)), run
+
+    def _raise(self, last: Longs, texts: Texts, ids: Texts, offsets: Longs, run: IdRun) -> None:
+        kernels.raise_to_last(
+            texts, self._hashed(texts), ids, run.hashes, run.heads, run.after, offsets, last
+        )
 
 
-def erase_records(
-    path: Path,
-    ids: Mapping[bytes, int],
-    places: Sequence[int],
-    are_named: Callable[[Texts], NDArray[np.bool_]],
-) -> None:
-    """Overwrite the contents of records up to an offset of each id, and those at some places.
+def erase_records(path: Path, erased: ErasedIds) -> None:
+    """Overwrite the contents of the records of a file that are erased.
 
-    `are_named` is of these ids, see `named_by`. A power cut leaves a record as it was, or without a
-    checksum. That it was there stays known, and that the message of an update is still to come.
+    A power cut leaves a record as it was, or without a checksum. That it was there stays known, and
+    that the message of an update is still to come.
     """
-    to_erase: list[tuple[RecordChunk, list[int]]] = []
-    data, place = memoryview(raw := path.read_bytes()), 0
+    to_erase: list[tuple[RecordChunk, Longs]] = []
+    data, place = bytearray(path.read_bytes()), 0
     while place < len(data):
         try:
-            chunk = parse(data, place)
+            chunk = parse(memoryview(data), place)
         except DamagedError:  # the last one may be half written yet
             break
-        rows = np.flatnonzero(are_named(chunk.ids()) | np.isin(chunk.offsets, places))
-        to_erase.append((chunk, _rows_to_erase(chunk, rows, ids, places)))
+        to_erase.append((chunk, erased.rows(chunk)))
         place = chunk.end
-    to_erase = [each for each in to_erase if each[1]]
+    to_erase = [each for each in to_erase if len(each[1])]
     if not to_erase:
         return
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -563,31 +569,29 @@ def erase_records(
         for chunk, _ in to_erase:
             write_at(fd, UNCHECKED.to_bytes(4, "little"), chunk.content_check_at)
         os.fdatasync(fd)  # before anything differs from its checksum
-        for chunk, own_rows in to_erase:
-            for row, kind in zip(own_rows, chunk.kinds()[own_rows].tolist(), strict=True):
-                contents = list(chunk.contents(row))
-                left = EARLY_DELETE if kind == EARLY_UPDATE else ERASED
-                if kind in AWAITED:  # labels of the id are still this message's
-                    left, contents = kind, contents[:-1]
-                elif kind == EARLY_LABEL:  # it may be of a message that is still to come
-                    named = raw.index(b"\0", contents[-1][0] + LABEL_HEAD.size) + 1
-                    left, contents = kind, [(named, sum(contents[-1]) - named)]
-                write_at(fd, bytes([left]), chunk.kinds_at + row)
-                for begin, size in contents:
-                    write_at(fd, bytes(size), begin)
+        for chunk, rows in to_erase:
+            for begin, end in _clear(data, chunk, rows):
+                write_at(fd, memoryview(data)[begin:end], begin)
         os.fdatasync(fd)
     finally:
         os.close(fd)
 
 
-def _rows_to_erase(
-    chunk: RecordChunk, rows: Longs, ids: Mapping[bytes, int], places: Sequence[int]
-) -> list[int]:
-    found = []
-    for row in rows[holding(chunk.kinds()[rows])].tolist():
-        name, offset = chunk.id(row), int(chunk.offsets[row])
-        account = (account_of((name or b"").decode()) or "").encode()
-        last = max(ids.get(name or b"", -1), ids.get(account, -1))
-        if offset <= last or (name is None and offset in places):
-            found.append(row)
-    return found
+def _clear(data: bytearray, chunk: RecordChunk, rows: Longs) -> list[tuple[int, int]]:
+    """Clear the contents of records; return the bytes to write, of which most may be as before."""
+    kinds, raw = chunk.kinds()[rows], np.frombuffer(data, np.uint8)
+    is_awaited, is_label = np.isin(kinds, AWAITED), kinds == EARLY_LABEL
+    left = np.where(kinds == EARLY_UPDATE, np.uint8(EARLY_DELETE), np.uint8(ERASED))
+    raw[chunk.kinds_at + rows] = np.where(is_awaited | is_label, kinds, left)
+    spans = chunk.contents(rows)
+    spans[:-1, is_label, 1] = spans[:-1, is_label, 0]
+    spans[-1, is_awaited, 1] = spans[-1, is_awaited, 0]  # labels of the id are still this message's
+    for row in np.flatnonzero(is_label).tolist():  # it may be of a message that is still to come
+        spans[-1, row, 0] = data.index(b"\0", int(spans[-1, row, 0]) + LABEL_HEAD.size) + 1
+    begins, ends = spans.reshape(-1, 2).T.copy()
+    kernels.clear(raw, begins, ends)
+    places = chunk.kinds_at + rows
+    begins, ends = np.concatenate((places, begins)), np.concatenate((places + 1, ends))
+    begins, ends = begins[order := np.argsort(begins)], np.maximum.accumulate(ends[order])
+    gaps = np.flatnonzero(begins[1:] > ends[:-1] + _GAP_BYTES)
+    return list(zip([begins[0], *begins[gaps + 1]], [*ends[gaps], ends[-1]], strict=True))

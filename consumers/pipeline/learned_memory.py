@@ -44,7 +44,7 @@ from consumers.messages import (
     part_name,
     partition_of,
 )
-from consumers.pipeline.erasure import erase_records, named_by
+from consumers.pipeline.erasure import ErasedIds, erase_records
 from consumers.pipeline.learned_records import (
     EARLY_DELETE,
     EARLY_UPDATE,
@@ -574,13 +574,13 @@ class LearnedMemory:
             # Of a message without an id the name is its place.
             places = [at for name, at in own.items() if name == place_name(partition, at)]
             folder = self.folder / quote(part_name(partition), safe="")
-            are_named = named_by(ids, self.hashed, accounts=self.accounts)
+            erased = ErasedIds(ids, places, self.hashed, accounts=self.accounts)
             for path in sorted(folder.iterdir()) if folder.is_dir() else ():
                 if not _FILE.fullmatch(path.name):
                     continue
                 try:
                     with self._erasing, contextlib.suppress(FileNotFoundError):  # it has left
-                        erase_records(path, ids, places, are_named)
+                        erase_records(path, erased)
                 except OSError as error:  # a path by a descriptor tells people nothing
                     where = f"{FOLDER_NAME}/{folder.name}/{path.name}"
                     raise OSError(error.errno, error.strerror, where) from error

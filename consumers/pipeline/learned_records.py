@@ -97,10 +97,6 @@ class RecordChunk:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def id(self, row: int) -> bytes | None:
-        """Return a record's id; None if it has none."""
-        return _text(self.buffer, self.ids_at, self.id_ends, row)
-
     def ids(self) -> Texts:
         """Return all ids; that of a record without one is empty."""
         ends = np.where(self.id_ends < 0, -1 - self.id_ends, self.id_ends)
@@ -113,14 +109,17 @@ class RecordChunk:
         """Return each record's kind."""
         return np.frombuffer(self.buffer, np.uint8, len(self), self.kinds_at)
 
-    def contents(self, row: int) -> Iterator[tuple[int, int]]:
-        """Yield place and size of the bytes of all values of a record."""
-        for begin, ends in self.fields:
+    def contents(self, rows: Longs) -> Longs:
+        """Return of each field and record where its value begins and ends."""
+        spans = np.empty((len(self.fields), len(rows), 2), np.int64)
+        for own, (begin, ends) in zip(spans, self.fields, strict=True):
             if ends is None:
-                yield begin + 8 * row, 8
+                own[:] = begin + 8 * rows[:, np.newaxis] + np.array([0, 8])
             else:
-                first, last = _bounds(ends, row)
-                yield begin + first, last - first
+                last, before = ends[rows], np.where(rows > 0, ends[rows - 1], 0)
+                own[:, 0] = begin + np.where(before < 0, -1 - before, before)
+                own[:, 1] = begin + np.where(last < 0, -1 - last, last)
+        return spans
 
     def fits(self, n_fields: int, *, has_weights: bool) -> bool:
         """Return whether it has so many fields, the last with weights; only texts stand behind."""
@@ -132,18 +131,6 @@ class RecordChunk:
     def content_check_at(self) -> int:
         """Where the checksum of the contents stands."""
         return self.at + _CONTENT_CHECK_AT
-
-
-def _bounds(ends: Longs, row: int) -> tuple[int, int]:
-    last, first = int(ends[row]), int(ends[row - 1]) if row else 0
-    return (-1 - first if first < 0 else first), (-1 - last if last < 0 else last)
-
-
-def _text(buffer: memoryview, begin: int, ends: Longs, row: int) -> bytes | None:
-    if ends[row] < 0:
-        return None
-    first, last = _bounds(ends, row)
-    return bytes(buffer[begin + first : begin + last])
 
 
 def holding(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:

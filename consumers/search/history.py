@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -208,14 +209,17 @@ def take_out(db: sqlite3.Connection, removed: Iterable[tuple[tuple[int, int], in
 
     A place is the number of the partition and the offset, the time in ms.
     """
+    less: dict[tuple[int, int], Counter[int]] = {}
     for at, arrived_ms, label in removed:
-        noted = db.execute("INSERT OR IGNORE INTO taken_out VALUES (?, ?)", at)
-        if not noted.rowcount:
+        if not db.execute("INSERT OR IGNORE INTO taken_out VALUES (?, ?)", at).rowcount:
             continue
-        less = np.zeros(label + 1, np.int64)
-        less[label] = -1
         for step_s in STEPS_S.values():
-            _change(db, step_s, arrived_ms // (1000 * step_s) * step_s, less, only_known=True)
+            begins_s = arrived_ms // (1000 * step_s) * step_s
+            less.setdefault((step_s, begins_s), Counter())[label] += 1
+    for (step_s, begins_s), labels in less.items():
+        by = np.zeros(max(labels) + 1, np.int64)
+        by[list(labels)] = [-n for n in labels.values()]
+        _change(db, step_s, begins_s, by, only_known=True)
     db.execute(
         "DELETE FROM taken_out WHERE rowid <= (SELECT max(rowid) FROM taken_out) - ?",
         (_TAKEN_OUT_MAX,),
