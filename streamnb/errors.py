@@ -1,5 +1,7 @@
 """What can go wrong in the library, as a tree.
 
+::
+
     StreamnbError
     ├── InputError      (also a ValueError) an argument cannot be used: field, value, way out
     ├── StoreError      a file is damaged, foreign, or of another version

@@ -1,5 +1,7 @@
 """A client of the daemon's HTTP API, on the standard library alone.
 
+::
+
     client = Client("http://127.0.0.1:8100")
     client.predict("what a lovely day")["label"]
 
