@@ -63,6 +63,11 @@ benchmark: ## Measure speed and memory, into build/ and the documents; ARGS name
 	@$(BIN)/python -m benchmarks --json build/benchmark.json --plots build $(ARGS)
 	@$(if $(ARGS),,$(BIN)/python -m benchmarks publish build/benchmark.json)
 
+.PHONY: docs
+docs: ## Build the documentation site into build/site, to be opened there or served from any place
+	@scripts/setup.sh docs
+	@$(BIN)/python -m scripts.website $(ARGS)
+
 .PHONY: pictures
 pictures: setup ## Take the pictures of the guides anew, in the tests' browser, into docs/pictures
 	@$(BIN)/python -m tests.browser.pictures $(ARGS)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Set up all that `make run`, `make test` or `make benchmark` needs. A second call finds the stamps and
+# Set up all that `make run`, `make docs`, `make test` or `make benchmark` needs. A second call finds the stamps and
 # does nothing.
 #
 #   scripts/setup.sh run     .venv with the locked requirements of the daemon, and the project in it
+#   scripts/setup.sh docs    the same with what builds the documentation site
 #   scripts/setup.sh test    the same with the tools of the tests, the real broker they talk to, the
 #                            browser that they look at the page with, and a Prometheus
 #   scripts/setup.sh bench   the same with the libraries that the benchmarks run beside
@@ -14,14 +15,14 @@ source scripts/python.sh
 
 purpose="${1:-run}"
 locked="requirements/$purpose.txt"
-[[ -f "$locked" ]] || die "scripts/setup.sh knows 'run', 'test' and 'bench', not '$purpose'"
+[[ -f "$locked" ]] || die "scripts/setup.sh knows 'run', 'docs', 'test' and 'bench', not '$purpose'"
 
 stamp=".venv/.installed"       # "PURPOSE FINGERPRINT", written when all of it is installed
 fingerprint="$(fingerprint requirements/*.txt pyproject.toml <(pwd))"
 
 # Each purpose has all that those before it have.
 rank() {
-    case "$1" in run) echo 0 ;; test) echo 1 ;; bench) echo 2 ;; esac
+    case "$1" in run) echo 0 ;; docs) echo 1 ;; test) echo 2 ;; bench) echo 3 ;; esac
 }
 
 installed() {
@@ -52,7 +53,7 @@ if ! installed; then
     make_environment
     install_locked
 fi
-if [[ "${1:-run}" != run ]]; then
+if [[ "${1:-run}" == test || "${1:-run}" == bench ]]; then
     scripts/setup_broker.sh
     scripts/setup_browser.sh
     scripts/setup_prometheus.sh

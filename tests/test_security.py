@@ -171,7 +171,7 @@ def locked(name: str) -> dict[str, tuple[Requirement, int]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["run.txt", "test.txt", "bench.txt", "spark.txt"])
+@pytest.mark.parametrize("name", ["run.txt", "docs.txt", "test.txt", "bench.txt", "spark.txt"])
 def test_every_dependency_is_pinned_with_hashes(name: str) -> None:
     """Each line names one version and the hashes of its files, and no address."""
     for requirement, n_hashes in locked(name).values():

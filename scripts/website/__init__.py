@@ -1,0 +1,1 @@
+"""The documentation site: `python -m scripts.website` builds it from the guides and docstrings."""
