@@ -452,8 +452,9 @@ class CountedState(GroupState):
         """
         self.weights = weights = self._grow_weights(self.weights)
         assert weights is not None
-        entries = np.ix_(ours, np.concatenate(([0], places + 1)))
-        weights.words[entries] += sign * other.words[theirs]
+        weights.words[ours] += sign * _of_classes(
+            other.words[theirs], places, weights.words.shape[1]
+        )
         weights.groups[...] += sign * other.groups
         weights.recent[places] = np.maximum(weights.recent[places] + sign * other.recent, 0.0)
         for rows in (weights.words, weights.groups):
@@ -584,6 +585,16 @@ def _declared(name: str, dictionary: Sequence[str], key: NDArray[np.uint64]) -> 
     ends = np.cumsum([len(word) for word in encoded], dtype=np.int64)
     text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
     return Vocabulary.from_arrays(fingerprints(list(dictionary), key), text, ends)
+
+
+def _of_classes(words: Floats, places: NDArray[np.int64], n_classes: int) -> Floats:
+    """Return precisions and gradients as a model of other classes keeps them.
+
+    `places`: where it has each class. The gradients of all classes add up to zero.
+    """
+    own, gradients = words[:, 1:], np.zeros((len(words), n_classes))
+    gradients[:, places] = np.column_stack((-own.sum(axis=1), own))[:, : len(places)]
+    return np.column_stack((words[:, 0], gradients[:, 1:]))
 
 
 def _check_weights(prefix: str, weights: Weights) -> None:

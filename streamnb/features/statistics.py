@@ -31,7 +31,8 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 S = TypeVar("S", Counts, ValueCounts, FlagCounts, Moments, Weights)
 
-# The axes of each array. "all_and_classes" has one row for all classes together before theirs.
+# The axes of each array. "all_and_classes" has one row for all classes together before theirs,
+# "precision_and_later_classes" a precision in the place of the first class.
 _AXES: dict[type, dict[str, tuple[str, ...]]] = {
     Counts: {
         "by_word": ("columns", "classes"),
@@ -54,7 +55,7 @@ _AXES: dict[type, dict[str, tuple[str, ...]]] = {
     Weights: {
         "recent": ("classes",),
         "groups": ("word_groups", "precision_and_gradients"),
-        "words": ("columns", "all_and_classes"),
+        "words": ("columns", "precision_and_later_classes"),
     },
 }
 _FIXED = {
@@ -310,7 +311,8 @@ def _arrays(statistics: Any) -> list[tuple[NDArray[Any], tuple[str, ...]]]:
 
 
 def _shape(axes: tuple[str, ...], sizes: dict[str, int]) -> tuple[int, ...]:
-    derived = {"all_and_classes": 1 + sizes["classes"]}
+    n = sizes["classes"]
+    derived = {"all_and_classes": 1 + n, "precision_and_later_classes": max(1, n)}
     return tuple((sizes | _FIXED | derived)[axis] for axis in axes)
 
 

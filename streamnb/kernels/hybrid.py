@@ -9,7 +9,8 @@ over the k classes, where word j's group g is a kind (`KINDS`) and a band of its
 For two classes z_1 − z_0 is the log-odds. w_g and v_jc are learned by the gradient of the log-loss,
 before the counts take the example in. Each is kept as a sum of gradients and a precision (the sum
 of curvatures): the weight is their quotient, with a prior's precision in it. So what several logs
-have learned adds up as counts do. The prior of v_jc then counts as often as the cube root of the
+have learned adds up as counts do. The gradients of all classes add up to zero, so that of the first
+is not kept. The prior of v_jc then counts as often as the cube root of the
 number of logs (`word_prior`), that of w_g once. The sums are multiples of 2⁻²⁴ (`rounded`), so
 that adding them is exact in any order.
 """
@@ -67,7 +68,8 @@ class Weights(NamedTuple):
 
     recent: F64  # (n_classes,): examples by class, with a half-life
     groups: F64Grid  # (N_WORD_GROUPS, 2): precision and gradients of w_g
-    words: F64Grid  # (capacity, 1 + n_classes): precision and gradients of v_jc
+    # (capacity, n_classes): precision of v_jc, and its gradients of all classes but the first
+    words: F64Grid
 
 
 class HybridScratch(NamedTuple):
@@ -153,12 +155,17 @@ def add_word(
     factor = times / (prior + weights.words[column, 0])
     if to_learn:
         scratch.occurs[g] += 1
+    gradient = 0.0
+    for c in range(1, n_classes):
+        gradient -= weights.words[column, c]
     for c in range(n_classes):
+        if c > 0:
+            gradient = weights.words[column, c]
         count = counts.by_word[column, c] * per_count
         place = np.int64(count) if count < len(scratch.logs) else np.int64(0)
         log = scratch.logs[place] if place == count else np.log(count + m)
         r = log - share * scratch.log_totals[c]
-        scratch.scores[c] += weight * r + factor * weights.words[column, 1 + c]
+        scratch.scores[c] += weight * r + factor * gradient
         if to_learn:
             scratch.sums[g, c] += times * r
 
@@ -318,10 +325,10 @@ def learn_weights(
         more = rounded(weight * there * there * curvature)
         grown = more / (prior + before)
         move(own.words, column, 0, more, whole.words, is_shared)
-        for c in range(n_classes):
-            held = own.words[column, 1 + c] * grown
+        for c in range(1, n_classes):
+            held = own.words[column, c] * grown
             change = held + weight * there * scores[c]
-            move(own.words, column, 1 + c, change, whole.words, is_shared)
+            move(own.words, column, c, change, whole.words, is_shared)
 
 
 @inner
