@@ -83,6 +83,12 @@ def of_pairs() -> Timed:
     return _in_one_call(pairs())
 
 
+def hybrid() -> Timed:
+    """Judge and learn in one call, as the daemon does."""
+    words = {"counts": "presence", "ngrams": (1, 2), "negation": True}
+    return _in_one_call(model(**words, hybrid=nb.Hybrid()))
+
+
 def of_a_part() -> Timed:
     """Judge and learn batches of a thousand into two parts, and publish after each."""
     all_texts, labels = texts()
@@ -240,6 +246,7 @@ CASES: dict[str, Callable[[], Timed]] = {
     "bernoulli": bernoulli,
     "complement": complement,
     "pairs": of_pairs,
+    "hybrid": hybrid,
     "parts": of_a_part,
     "small_batches": small_batches,
     "one_at_a_time": one_at_a_time,
