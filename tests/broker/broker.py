@@ -20,12 +20,7 @@ import sys
 import threading
 from pathlib import Path
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -221,16 +216,14 @@ class Broker:
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """Return the offsets that a group has committed, by topic and partition."""
-        request = [ConsumerGroupTopicPartitions(group)]
-        admin = self._admin()
-        try:
-            answer = admin.list_consumer_group_offsets(request)[group].result(ADMIN_TIMEOUT_S)
-        except KafkaException as error:
-            # A group that is new to the broker is still being looked for: nothing committed yet.
-            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
-                raise
-            return {}
-        return {(each.topic, each.partition): each.offset for each in answer.topic_partitions}
+        # Not asked of the AdminClient, which dies of a group whose coordinator is not known yet
+        # (librdkafka, issue 5040).
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": group})
+        topics = consumer.list_topics(timeout=ADMIN_TIMEOUT_S).topics
+        places = [TopicPartition(name, at) for name in topics for at in topics[name].partitions]
+        found = consumer.committed(places, ADMIN_TIMEOUT_S)
+        consumer.close()
+        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
     def members(self, group: str) -> int:
         """Return how many members a consumer group has."""
