@@ -26,12 +26,15 @@ java_is_new_enough || {
     java_is_new_enough || give_up "no Java of 17 or later found (Debian and Ubuntu: apt install openjdk-17-jre-headless)"
 }
 fingerprint="$(fingerprint tests/broker/pom.xml)"
-if [[ -f "$stamp" && "$(<"$stamp")" == "$fingerprint" ]]; then
-    exit 0
+if ! [[ -f "$stamp" && "$(<"$stamp")" == "$fingerprint" ]]; then
+    command -v mvn >/dev/null || apt_install maven ||
+        give_up "no Maven found to fetch the broker's jars with (Debian and Ubuntu: apt install maven)"
+    say "fetching the test broker's jars (44 MB the first time)"
+    rm -rf "$jars"
+    tests/broker/fetch_jars.sh >&2 || give_up "the test broker's jars could not be fetched; see the lines above"
+    printf '%s\n' "$fingerprint" >"$stamp"
 fi
-command -v mvn >/dev/null || apt_install maven ||
-    give_up "no Maven found to fetch the broker's jars with (Debian and Ubuntu: apt install maven)"
-say "fetching the test broker's jars (44 MB the first time)"
-rm -rf "$jars"
-tests/broker/fetch_jars.sh >&2 || give_up "the test broker's jars could not be fetched; see the lines above"
-printf '%s\n' "$fingerprint" >"$stamp"
+if [[ ! -f "$jars/classes.jsa" ]]; then
+    say "archiving the broker's classes, for quicker starts"
+    .venv/bin/python -m tests.broker.broker || say "they could not be archived: the brokers start as ever"
+fi
