@@ -27,9 +27,8 @@ from streamnb.folds import Folds
 from streamnb.inspection import Explanation, LinearForm, Parameters
 from streamnb.labels import Codes
 from streamnb.likelihoods import Bernoulli, Complement, Multinomial
-from streamnb.likelihoods.categorical import Categorical
 from streamnb.likelihoods.gaussian import Gaussian, NormalInverseGamma, VarianceFloor
-from streamnb.likelihoods.multinomial import Hybrid
+from streamnb.likelihoods.multinomial import Categorical, Hybrid
 from streamnb.model import NaiveBayes, merge, subtract
 from streamnb.predict import Judgement
 from streamnb.prevalence import AdjustedShares, Quantifier, adjusted_shares

@@ -45,7 +45,7 @@ from streamnb.features.statistics import UNBOUNDED, kept, left_of
 from streamnb.kernels import counting
 from streamnb.kernels.categorical import MISSING, Alphas, ValueCounts, categorical
 from streamnb.kernels.layout import RowUpdates, RunOptions
-from streamnb.likelihoods.categorical import Categorical
+from streamnb.likelihoods.multinomial import Categorical
 
 
 class CategoryBatch(NamedTuple):

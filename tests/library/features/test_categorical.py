@@ -12,7 +12,7 @@ import pytest
 
 from streamnb.errors import InputError
 from streamnb.features.categorical import Categories, CategoriesState
-from streamnb.likelihoods.categorical import Categorical
+from streamnb.likelihoods.multinomial import Categorical
 from streamnb.priors import Dirichlet
 from tests.kernels.likelihood_runs import RELATIVE, deviation
 from tests.library.features.group_states import (

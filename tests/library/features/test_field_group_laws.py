@@ -16,7 +16,7 @@ from streamnb.features.categorical import Categories, CategoriesState
 from streamnb.features.flags import Flags, FlagsState
 from streamnb.features.scratch import ExampleScratch
 from streamnb.likelihoods.bernoulli import Bernoulli
-from streamnb.likelihoods.categorical import Categorical
+from streamnb.likelihoods.multinomial import Categorical
 from streamnb.priors import Beta, Dirichlet
 from tests.kernels.likelihood_runs import RELATIVE, deviation
 from tests.library.features.group_states import (

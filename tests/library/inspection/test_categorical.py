@@ -17,7 +17,7 @@ from streamnb.inspection.categorical import CategoriesView, FlagsView
 from streamnb.inspection.group_view import GroupView
 from streamnb.inspection.parameters import log_betas
 from streamnb.likelihoods.bernoulli import Bernoulli
-from streamnb.likelihoods.categorical import Categorical
+from streamnb.likelihoods.multinomial import Categorical
 from streamnb.priors import Beta, Dirichlet
 from tests.kernels.likelihood_runs import RELATIVE, deviation
 from tests.library.features.group_states import KEY, Example, columns_of, predict, teach
