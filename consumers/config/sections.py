@@ -418,7 +418,7 @@ class JetstreamSettings(Section):
 TOKEN_CHARACTERS_MIN = 16
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-Origin = Annotated[str, Field(pattern=r"^https?://[^/\s*@?#]+$")]
+Origin = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9._:\[\]-]+$")]
 _ASCII = re.compile("[!-~]([ -~]*[!-~])?")
 
 
@@ -525,9 +525,8 @@ class LabellingSettings(Section):
 class CorrectionsSettings(Section):
     """Where labels and deletions that people send are logged, to be learned from there."""
 
-    to: Annotated[str, parsed_by(CorrectionsAddress.parse)] = (
-        "journal"  # none | journal | kafka:TOPIC
-    )
+    # none | journal | kafka:TOPIC
+    to: Annotated[str, parsed_by(CorrectionsAddress.parse)] = "journal"
 
     @property
     def address(self) -> CorrectionsAddress:
@@ -543,6 +542,7 @@ class HttpSettings(Section):
     port: int = Field(default=8100, ge=0, le=65_535)  # 0: a free one
     allowed_hosts: tuple[str, ...] = ()  # besides localhost, IP addresses and `host`
     allowed_origins: tuple[Origin, ...] = ()  # pages of other sites that may ask
+    embed_sites: tuple[Origin, ...] = ()  # that may frame /embed
     token: SecretStr | None = None  # only by ${NAME} from the environment
     token_file: SecretPath | None = None
     snapshots: bool = False  # handed out to replicas, which are whole models

@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import structlog
 from starlette.applications import Starlette
@@ -21,8 +20,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Mount
-from starlette.staticfiles import StaticFiles
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from consumers.http.authorization import AllowedHosts
@@ -37,6 +35,7 @@ from consumers.http.routes_model import (
     probe_routes,
     snapshot_routes,
 )
+from consumers.http.routes_page import embed_routes, file_routes
 from consumers.http.routes_search import (
     EXPORT_NICE,
     EXPORT_TIMEOUT_S,
@@ -59,7 +58,6 @@ HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-PAGE = Path(__file__).parent / "static"
 NOTHING_THERE = "there is nothing at this path; / is the page, and /docs lists what else there is"
 GONE = 499  # the client went before it was answered; such a status is counted, never sent
 
@@ -104,7 +102,7 @@ class RequestMiddleware:
             nonlocal status, took_s
             if message["type"] == "http.response.start":
                 status, took_s = message["status"], time.perf_counter() - began_s
-                message["headers"] = [*message.get("headers", ()), *HEADERS, *self._of_replica()]
+                message["headers"] = [*_with_safe(message.get("headers", ())), *self._of_replica()]
             await send(message)
             if method == "HEAD" and message.get("more_body", False):
                 # A stream would go on for ever, and nobody sees it.
@@ -143,6 +141,13 @@ class RequestMiddleware:
         if self._hosts is not None:
             self._hosts.check(scope)
         await self._app(scope, receive, send)
+
+
+def _with_safe(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return an answer's headers and the safe ones, but those that it has of its own."""
+    own = list(headers)
+    names = {name for name, _ in own}
+    return own + [pair for pair in HEADERS if pair[0] not in names]
 
 
 def _unforeseen(name: str) -> ProblemError:
@@ -186,8 +191,9 @@ def make_app(app_state: AppState) -> Starlette:
             *page_routes(app_state, workers),
             *event_routes(app_state),
             *export_routes(app_state, exporter),
+            *embed_routes(app_state, workers),
         ]
-        files = _page_routes()
+        files = file_routes(app_state.settings)
     routes += model_routes(app_state, batcher, workers)
     routes += snapshot_routes(app_state, batcher, workers)
     routes += probe_routes(app_state, workers)
@@ -231,28 +237,6 @@ def _as_sent(origin: str) -> str:
     """Return an origin as browsers send it: in small letters, without the port of its scheme."""
     origin = origin.lower()
     return origin.removesuffix(":443" if origin.startswith("https:") else ":80")
-
-
-class PageFiles(StaticFiles):
-    """The page's files; a browser asks each time whether it still has the newest."""
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        """Return a whole file, or 304 if the browser has it."""
-        # No part of so small a file is needed, and a wrong Range would be answered as text.
-        scope["headers"] = [pair for pair in scope["headers"] if pair[0] != b"range"]
-        response = await super().get_response(path, scope)
-        response.headers["Accept-Ranges"] = "none"
-        response.headers["Cache-Control"] = "no-cache"
-        return response
-
-
-def _page_routes() -> list[BaseRoute]:
-    files = PageFiles(directory=PAGE)
-
-    async def index(request: Request) -> Response:
-        return await files.get_response("index.html", request.scope)
-
-    return [ApiRoute("/", index, None), Mount("/page", files)]
 
 
 async def _as_bad_query(_request: Request, error: Exception) -> Response:

@@ -1,4 +1,6 @@
-/** Addresses: asking the daemon, and what is looked at, which can be linked to, kept and gone back to. */
+/** The daemon: asking it, and its stream of events; and addresses of what is looked at, to be linked to, kept and gone back to. */
+
+import { on } from "./dom.js";
 
 const ANSWER_MAX_MS = 15_000;
 
@@ -57,3 +59,76 @@ export function write(route, isTyping) {
 
 /** Return a query as the daemon is asked: without the blank its last word would be a beginning. */
 export const asked = ({ q, lang }) => ({ q: q && `${q} `, lang });
+
+const KINDS = ["summary", "messages", "status", "change", "problem"];
+const RETRY_MS = 2_000;
+const SILENCE_MAX_MS = 30_000; // the daemon tells its state far more often
+const UNSEEN_MAX_MS = 60_000; // connections to a host are few: hidden pages give theirs up
+
+/** Return one stream of events for all queries, which comes back by itself, and rests while nobody sees the page; `onState` is told "live", or "offline" and the error that is known. */
+export function makeStream(onEvent, onState) {
+  let path = null;
+  let source = null;
+  let timer = 0; // until the next try, or until silence says that nobody is there
+  let unseenTimer = 0;
+
+  function close() {
+    clearTimeout(timer);
+    source?.close();
+    source = null;
+  }
+
+  function lost() {
+    close();
+    onState("offline");
+    timer = setTimeout(open, RETRY_MS);
+  }
+
+  function heard() {
+    clearTimeout(timer);
+    timer = setTimeout(lost, SILENCE_MAX_MS);
+  }
+
+  function open() {
+    close();
+    if (!path) return;
+    source = new EventSource(path);
+    on(source, "open", () => {
+      onState("live");
+      heard();
+    });
+    // How browsers come back differs; this is one way for all.
+    on(source, "error", async ({ target }) => {
+      const isRefused = target.readyState === EventSource.CLOSED;
+      lost();
+      // It does not tell why; the same asked in the plain way is told.
+      const error = isRefused ? await ask(path).catch((problem) => problem) : null;
+      if (!source) onState("offline", error);
+    });
+    for (const kind of KINDS) {
+      on(source, kind, (event) => {
+        heard();
+        onEvent(kind, JSON.parse(event.data));
+      });
+    }
+  }
+
+  on(document, "visibilitychange", () => {
+    clearTimeout(unseenTimer);
+    if (document.hidden) unseenTimer = setTimeout(close, UNSEEN_MAX_MS);
+    else if (!source) open();
+  });
+  on(window, "pagehide", close);
+
+  return {
+    /** Watch these queries from now on; the same ones again change nothing. */
+    watch(queries) {
+      const pairs = queries.flatMap((query) => Object.entries(asked(query)));
+      const wanted = `/v1/events?${new URLSearchParams(pairs)}`;
+      if (wanted === path) return;
+      path = wanted;
+      open();
+    },
+    retry: open,
+  };
+}

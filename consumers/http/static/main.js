@@ -1,9 +1,8 @@
 /** Begins the page, shows the view of the address, and keeps it live. */
 
-import { ask, read, VIEWS, write } from "./api.js";
+import { ask, makeStream, read, VIEWS, write } from "./api.js";
 import { classNames, goOn, inOrder, nameOf, names, onClasses, setClasses, setNames } from "./classes.js";
 import { announce, attr, $, on, say, text } from "./dom.js";
-import { makeStream } from "./events.js";
 import { count } from "./format.js";
 import { makeModel } from "./model.js";
 import { setCorrections } from "./row.js";

@@ -12,6 +12,7 @@ from tests.endtoend.daemon_process import Daemon, write_config
 GOOD = ["obama spoke so well today", "what a lovely morning", "great coffee and good news"]
 BAD = ["obama spoke so badly today", "what an awful morning", "bad coffee and sad news"]
 N_MESSAGES = 60
+SITE = "https://board.example.org"  # that may frame the card
 RARE = 31  # a negative message with a word of its own, quagga
 
 
@@ -37,6 +38,7 @@ def reading_daemon(folder: Path) -> Iterator[Daemon]:
         folder / "config.yaml",
         source=f"file:{folder / 'tweets.jsonl'}",
         labelling={"enabled": True},
+        http={"port": 0, "embed_sites": [SITE]},
         checkpoint={"folder": str(folder / "state"), "interval_s": 0.5},
     )
     with Daemon(config) as daemon:

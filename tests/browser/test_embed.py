@@ -1,0 +1,134 @@
+"""The card in a frame of another site: shown to the one that may, refused to all others."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.axe import violations
+from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book, open_book
+
+
+class Framed(NamedTuple):
+    """A daemon, a site that may frame its card, and one that may not."""
+
+    book: Book
+    board: str
+    stranger: str
+
+
+class _Page(http.server.BaseHTTPRequestHandler):
+    """Answers with a page that frames the address after its question mark."""
+
+    def do_GET(self) -> None:
+        """Answer any path."""
+        address = self.path.partition("?")[2]
+        frame = f'<iframe src="{address}" width=420 height=240 title="card"></iframe>'
+        body = f'<!doctype html><link rel="icon" href="data:,"><title>site</title>{frame}'.encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def site() -> Iterator[str]:
+    """Serve a site of its own origin; yield it."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Page)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def framed(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Framed]:
+    """Return a daemon whose card one of two sites may frame."""
+    assert browser.is_connected()
+    with ExitStack() as stack:
+        board, stranger = (stack.enter_context(site()) for _ in range(2))
+        http = {"port": 0, "embed_sites": [board]}
+        book = stack.enter_context(open_book(tmp_path_factory.mktemp("embed"), http=http))
+        yield Framed(book, board, stranger)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_site_that_may_shows_the_card(
+    framed: Framed, open_page: Callable[..., Opened], scheme: str
+) -> None:
+    """Its frame has shares and counts in the reader's colours, and a link to the search."""
+    address = f"{framed.book.address}/embed?q=coffee"
+    page, _ = open_page(f"{framed.board}/?{address}", color_scheme=scheme)
+    card = page.frame_locator("iframe")
+    expect(card.locator("h1")).to_have_text("Sentiment analysis for coffee")
+    expect(card.locator("tbody tr")).to_have_count(2)
+    expect(card.locator("tbody b").first).to_contain_text("%")
+    is_dark = card.locator("body").evaluate(
+        "body => getComputedStyle(body).backgroundColor === 'rgb(15, 22, 27)'"
+    )
+    assert is_dark == (scheme == "dark")
+    # All of it fits: nothing has to be scrolled to the side.
+    assert card.locator("html").evaluate("html => html.scrollWidth <= html.clientWidth")
+    with page.context.expect_page() as opened:
+        card.locator("h1 a").click()
+    expect(opened.value.get_by_test_id("search-box")).to_have_value("coffee")
+
+
+def test_the_card_is_asked_for_again(framed: Framed, open_page: Callable[..., Opened]) -> None:
+    """What has come is told after half a minute, but not under the hands of who is in the card."""
+    framed.book.write(*["a loris climbs"] * 40)
+    framed.book.until_found("loris", 40)
+    page, _ = open_page("about:blank")
+    page.clock.install()
+    page.goto(f"{framed.book.address}/embed?q=loris")
+    note = page.locator(".note")
+    expect(note).to_contain_text("40 ")
+    framed.book.write("one more loris")
+    framed.book.until_found("loris", 41)
+    page.locator("h1 a").focus()
+    with page.expect_response("**/embed?*"):
+        page.clock.run_for(31_000)
+    expect(note).to_contain_text("40 ")
+    page.locator("h1 a").blur()
+    page.clock.run_for(31_000)
+    expect(note).to_contain_text("41 ")
+
+
+@pytest.mark.parametrize(("who", "path"), [("stranger", "/embed?q=tea"), ("board", "/?q=tea")])
+def test_all_other_frames_stay_empty(
+    framed: Framed, open_page: Callable[..., Opened], who: str, path: str
+) -> None:
+    """Another site may not frame the card, and none may frame the page."""
+    page, watch = open_page("about:blank")
+    watch.expect("frame-ancestors")
+    watch.expect("BLOCKED_BY_RESPONSE|chrome-error")
+    with page.expect_console_message(lambda said: "frame-ancestors" in said.text):
+        page.goto(f"{getattr(framed, who)}/?{framed.book.address}{path}")
+    assert "coffee" not in page.frames[1].content()
+    assert page.frames[1].locator("h1").filter(has_text="Sentiment").count() == 0
+
+
+def test_the_card_is_accessible(framed: Framed, open_page: Callable[..., Opened]) -> None:
+    """By itself it has no violation that a checker finds, on a phone neither."""
+    for width in (1280, 320):
+        page, _ = open_page(
+            f"{framed.book.address}/embed", viewport={"width": width, "height": 400}
+        )
+        expect(page.locator("tbody tr")).to_have_count(2)
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
