@@ -107,6 +107,16 @@ class Vocabulary:
         slots = _filled(2 * room, lambda slots: word_table.refill(made.fingerprints, n, slots))
         return cls(made._replace(slots=slots))
 
+    @classmethod
+    def declared(cls, group: str, words: Sequence[str], key: np.ndarray) -> Vocabulary:
+        """Return the vocabulary of a group's dictionary: its words, in its order."""
+        if len(set(words)) < len(words):
+            raise InputError(f"group {group!r}: the words of its dictionary must differ.")
+        encoded = [word.encode("utf-8", "replace") for word in words]
+        ends = np.cumsum([len(word) for word in encoded], dtype=np.int64)
+        text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+        return cls.from_arrays(fingerprints(list(words), key), text, ends)
+
     def with_fingerprints(self, fps: np.ndarray) -> Vocabulary:
         """Return a new vocabulary of the same columns under other fingerprints (uint64)."""
         n = self.n_words

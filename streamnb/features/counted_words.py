@@ -34,7 +34,7 @@ from streamnb.labels import UNLABELLED
 from streamnb.likelihoods import WordLikelihood
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
 from streamnb.likelihoods.multinomial import Hybrid, hybrid_scratch
-from streamnb.tokenizer import fingerprints, fingerprints_of, hash_key_words
+from streamnb.tokenizer import fingerprints_of, hash_key_words
 from streamnb.vocabulary import Vocabulary
 
 _SUM_MAX = 1e60  # of a hybrid's gradients and precisions; one count is at most 1e50
@@ -61,7 +61,7 @@ class CountedState(GroupState):
     ) -> None:
         self.spec, self.name, self.key = spec, name, key
         self._likelihood: WordLikelihood = spec.likelihood
-        self.vocabulary = _declared(name, dictionary, key) if dictionary else Vocabulary()
+        self.vocabulary = Vocabulary.declared(name, dictionary, key) if dictionary else Vocabulary()
         capacity = self.vocabulary.capacity
         self.counts = statistics.empty(Counts, classes=n_classes, columns=capacity)
         self.counts.state[DECLARED] = len(dictionary or ())
@@ -575,16 +575,6 @@ class CountedState(GroupState):
         self.n_skipped = int(state["n_skipped"])
         self._unpacked = {"columns": np.arange(self.vocabulary.n_words)}
         self._read_kinds()
-
-
-def _declared(name: str, dictionary: Sequence[str], key: NDArray[np.uint64]) -> Vocabulary:
-    """Return the vocabulary of a declared dictionary: its words, in its order."""
-    if len(set(dictionary)) < len(dictionary):
-        raise InputError(f"group {name!r}: the words of its dictionary must differ.")
-    encoded = [word.encode("utf-8", "replace") for word in dictionary]
-    ends = np.cumsum([len(word) for word in encoded], dtype=np.int64)
-    text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
-    return Vocabulary.from_arrays(fingerprints(list(dictionary), key), text, ends)
 
 
 def _of_classes(words: Floats, places: NDArray[np.int64], n_classes: int) -> Floats:
