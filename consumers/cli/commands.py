@@ -484,7 +484,7 @@ def bridge(  # noqa: PLR0913, PLR0917 -- each is an option
     if done.refused:
         said += f"; {done.refused:,} were left out as too large"
     if done.unsafe:
-        said += "; the last of them are not acknowledged, and are sent again by the next run"
+        said += "; what was read after them is not acknowledged, and is sent by the next run"
     typer.echo(said)
 
 

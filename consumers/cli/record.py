@@ -236,8 +236,11 @@ def _take(raw: RawColumns, writer: StreamWriter, limits: RecordLimits, done: Rec
         raw = raw.head(limits.messages_max - done.messages)
     writer.add(raw)
     done.messages += len(raw)
-    lengths = raw.value_ends - raw.value_starts
-    done.value_bytes += int(lengths[raw.value_ends >= 0].sum())
+    done.value_bytes += _value_bytes(raw)
+
+
+def _value_bytes(raw: RawColumns) -> int:
+    return int((raw.value_ends - raw.value_starts)[raw.value_ends >= 0].sum())
 
 
 class _Shown:
@@ -286,12 +289,15 @@ class BridgeCursor(msgspec.Struct, kw_only=True):
 
 @dataclass(slots=True)
 class Bridged:
-    """What a run wrote, and why it ended."""
+    """What a run wrote and the brokers acknowledged, and why it ended.
+
+    `unsafe`: some were read and not acknowledged; they come again.
+    """
 
     messages: int = 0
     value_bytes: int = 0
     refused: int = 0  # of them: too large for the topic
-    unsafe: bool = False  # whether the last of them are not acknowledged, and come again
+    unsafe: bool = False
     cursor: str = ""
     positions: dict[str, int] = field(default_factory=dict)
     reason: str = "told to stop"
@@ -359,8 +365,8 @@ class TopicWriter:
     """Writes a stream into a topic, and notes how far the brokers have acknowledged it.
 
     `read` makes records of a batch. Brokers that are away are waited for, until `stop` is set
-    or it is `until_s` on the clock: then for `_LAST_S` at most. `is_unsafe` says whether some
-    messages are not acknowledged.
+    or it is `until_s` on the clock: then for `_LAST_S` at most. `is_unsafe` says whether that was
+    not enough; `n_unsafe` messages with `unsafe_bytes` are not known to be acknowledged.
     """
 
     def __init__(
@@ -383,7 +389,7 @@ class TopicWriter:
         self._troubles = Backoff(log, clock, _TRY_S)
         self._began_s: float | None = None  # when the oldest news came that the cursor has not
         self._n_partitions: int | None = None
-        self.n_bytes = 0
+        self.n_bytes = self.n_unsafe = self.unsafe_bytes = 0
         self.is_unsafe = False
         there = cursor.cursor
         self.positions = {partition_of(name): at for name, at in there.positions.items()}
@@ -402,6 +408,8 @@ class TopicWriter:
         """Send a batch; a topic that is away is waited for."""
         if self._began_s is None:
             self._began_s = self._clock()
+        self.n_unsafe += len(raw)
+        self.unsafe_bytes += _value_bytes(raw)
         if not self._knows_topic():
             self.is_unsafe = True
             return
@@ -434,6 +442,7 @@ class TopicWriter:
         """Wait until all is acknowledged, and save how far that is."""
         if self._began_s is None or self.is_unsafe or not self._until_safe():
             return
+        self.n_unsafe = self.unsafe_bytes = 0
         self.logs |= self._source.logs(self.positions)
         self._cursor.save(self.positions, self.logs)
         self._began_s = None
@@ -515,6 +524,6 @@ def bridge_stream(
         source.close()
     saved = {str(partition_of(name)): at for name, at in sorted(file.cursor.positions.items())}
     return Bridged(
-        done.messages, done.value_bytes, sink.n_refused, writer.is_unsafe, str(cursor), saved,
-        done.reason,
+        done.messages - writer.n_unsafe, done.value_bytes - writer.unsafe_bytes, sink.n_refused,
+        writer.is_unsafe, str(cursor), saved, done.reason,
     )  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from consumers.cli import record
 from consumers.cli.record import Bridged, CursorFile, RecordLimits, TopicWriter, bridge_stream
 from consumers.cli.replay import reading
 from consumers.config.settings import MessageSettings, Settings
@@ -66,6 +67,7 @@ def test_messages_arrive_in_order_with_key_time_and_place(
     assert (done.messages, done.refused, done.unsafe) == (200, 0, False)
     assert done.positions == {"file:in.jsonl[0]": path.stat().st_size}
     assert stat.S_IMODE(cursor.stat().st_mode) == 0o600
+    assert stat.S_IMODE(cursor.parent.stat().st_mode) == 0o700
     with path.open("ab") as file:
         file.write(b"\n".join(lines[200:]) + b"\n")
     assert bridged(f"file:{path}", broker.address, topic, cursor).messages == 100
@@ -187,9 +189,14 @@ class _Away:
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
 
+    n_refused = 0
+
     def partitions(self, timeout_s: float) -> int:
         self._clock.advance(timeout_s)
         raise SinkError("no broker answers")
+
+    def close(self) -> None:
+        """Leave nothing open."""
 
 
 class _Waiting(threading.Event):
@@ -208,19 +215,41 @@ class _Waiting(threading.Event):
 def test_a_bridge_whose_time_is_up_waits_no_longer_for_brokers_that_are_away(
     tmp_path: Path,
 ) -> None:
-    """It gives the brokers as long as after a stop, and says that not all is acknowledged."""
+    """It gives the brokers as long as after a stop, and says what is not acknowledged."""
     clock, place = ManualClock(), Partition("x", 0)
     cursor = CursorFile(tmp_path / "c", {"source": "stdin"}, "posts")
     source: Any = object()
     sink: Any = _Away(clock)
     writer = TopicWriter(source, sink, cursor, lambda _: iter(()), _Waiting(clock), 10.0, clock)
     writer.add(from_parts(place, [None], [b"{}"], range(1), [-1], 1))
-    assert writer.is_unsafe
+    assert (writer.is_unsafe, writer.n_unsafe, writer.unsafe_bytes) == (True, 1, 2)
     assert 10.0 < clock.now_s < 20.0
     writer.flush()
     assert not writer.positions
     assert not (tmp_path / "c").exists()
     cursor.close()
+
+
+def test_what_no_broker_took_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody listens nothing counts as written, whatever was read of the source."""
+    path, cursor = tmp_path / "in.jsonl", tmp_path / "new" / "c"
+    path.write_bytes(b'{"text": "one"}\n{"text": "two"}\n')
+    limits = RecordLimits(seconds_max=0.01)
+    monkeypatch.setattr(record, "_LAST_S", 0.1)
+    monkeypatch.setattr(record, "KafkaSink", lambda *_, **__: _Away(ManualClock()))
+    done = bridged(f"file:{path}", "127.0.0.1:1", "posts", cursor, limits)
+    assert (done.messages, done.value_bytes, done.unsafe) == (0, 0, True)
+    assert stat.S_IMODE(cursor.parent.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """A file stands where the cursor's folder would."""
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    path = tmp_path / "file" / "c"
+    with pytest.raises(SinkError, match=rf"{path}: cannot be opened"):
+        CursorFile(path, {"source": "stdin"}, "posts")
 
 
 def test_a_recording_is_replayed_not_bridged(tmp_path: Path) -> None:
