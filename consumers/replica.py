@@ -201,6 +201,10 @@ class UrlFeed:
                 raise TimeoutError(
                     f"not whole within follow.timeout_s: {self._settings.follow.timeout_s:g} s"
                 )
+        # Read in blocks, an answer that ends too early is no error of the library.
+        if answer.length:
+            n = sum(map(len, blocks))
+            raise ConnectionError(f"it broke off after {n:,} of {n + answer.length:,} bytes")
         return b"".join(blocks)
 
     def _version(self, data: bytes) -> NewVersion:

@@ -311,6 +311,21 @@ def test_what_came_torn_or_changed_is_never_answered_from() -> None:
         assert replica.health.report().degraded is not None
 
 
+def test_a_connection_that_breaks_is_no_damaged_model() -> None:
+    """If the learner is killed amid its answer, that is what is said, and not its bytes."""
+    of = handing_out()
+    with Source(of).served() as daemon:
+        whole = got(daemon, SNAPSHOT_ROUTE).content
+    said = {"ETag": '"x"', "Streamnb-Snapshot-Age": "0.000", "Content-Length": str(len(whole))}
+    for n in (0, 1, len(whole) - 1):
+        with answering_with(lambda n=n: (200, said, whole[:n])) as address:  # type: ignore[misc]
+            replica = Replica(of, feed_of(address, of))
+            replica.turn()
+        trouble = replica.status().trouble or ""
+        assert f"{n:,} of {len(whole):,} bytes" in trouble
+        assert "not a streamnb model" not in trouble
+
+
 def test_a_token_goes_to_no_other_place() -> None:
     """A redirect is not followed, also to where the model could be had."""
     of = handing_out(http={"token": TOKEN})
