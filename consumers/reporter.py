@@ -247,6 +247,7 @@ class Reporter:
             health=self._health.report(),
             parts={} if self._group is None else {"own": group.n_own, "other": group.n_others},
             oldest_part_s=group.oldest_s,
+            n_damaged_parts=group.n_damaged,
             challengers=None if self.challengers is None else self.challengers.report(),
         )
 

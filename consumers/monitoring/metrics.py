@@ -121,6 +121,7 @@ STATUS_METRICS: tuple[tuple[Family, str, str, Callable[[Status], float | None]],
     (GAUGE, "group_oldest_part_seconds",
      "Age of the oldest part of the model that another member of the group reads.",
      lambda s: s.oldest_part_s),
+    (COUNTER, "group_damaged_files", "Damaged part files of a group.", lambda s: s.n_damaged_parts),
     (GAUGE, "model_features", "Words, values, flags and numbers that the model knows.",
      lambda s: s.n_features),
     (GAUGE, "vocabulary_words", "Words that the model knows.", lambda s: s.vocabulary_size),
@@ -187,8 +188,7 @@ def _counts_by_class(counts: Mapping[str, int], classes: Sequence[str]) -> Sampl
     samples: dict[tuple[str, ...], float | None] = {
         (label,): counts.get(label, 0) for label in classes
     }
-    others = sum(count for label, count in counts.items() if label not in classes)
-    if others:
+    if others := sum(count for label, count in counts.items() if label not in classes):
         samples[OTHER,] = others
     return samples
 

@@ -39,6 +39,7 @@ class GroupStatus:
     n_own: int = 0
     n_others: int = 0
     oldest_s: float | None = None
+    n_damaged: int = 0  # files of parts that were met damaged
     trouble: str | None = None  # what keeps files from being read or written
 
 
@@ -245,7 +246,7 @@ class GroupParts:
             trouble = next(iter(self._troubles.values()), None)
         oldest = min((each.written_s for each in others), default=None)
         age_s = None if oldest is None else max(0.0, self.clock() - oldest)
-        return GroupStatus(len(own), len(others), age_s, trouble)
+        return GroupStatus(len(own), len(others), age_s, len(self.files.damaged), trouble)
 
     # ---- the thread ``group`` -------------------------------------------------------------------
 

@@ -151,6 +151,7 @@ class PartFiles:
         self._like = like
         self._keep = keep
         self.writer = secrets.token_hex(8) if writer is None else writer
+        self.damaged: set[str] = set()  # files that were met so
         # By our own file of a segment: when that changed last, and its name here.
         self._segments: dict[Partition, dict[Path, tuple[int, str]]] = {}
         self._classes: list[str] = []  # those that joined at any member, in their order
@@ -201,7 +202,9 @@ class PartFiles:
                 # Set aside, or as the furthest it would keep others from being written.
                 with contextlib.suppress(OSError):  # it is logged, and met again
                     path.rename(path.with_name(f"{path.name}.damaged"))
-                log.error("part_file_damaged", path=str(path), detail=str(error))  # noqa: TRY400
+                if str(path) not in self.damaged:
+                    self.damaged.add(str(path))
+                    log.error("part_file_damaged", path=str(path), detail=str(error))  # noqa: TRY400
                 continue
             notes = dict(stored.header["notes"])
             self._check_topic(path, notes.pop("topic_id", None))

@@ -101,6 +101,28 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     assert [each["event"] for each in logs] == ["part_file_damaged"]
     assert (folder / f"{9:020d}-{'0' * 16}.nb.damaged").exists()
     assert files.write(learned("a b c").state, LOG, 3) > 0
+    assert GroupParts(files, LOG.topic, 1.0).status().n_damaged == 1
+
+
+def test_a_damaged_file_that_stays_is_counted_and_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it cannot be set aside it is met again each time."""
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    files = files_in(tmp_path)
+    files.write(learned("a").state, LOG, 1)
+    folder = next(tmp_path.rglob("*.nb")).parent
+    (folder / f"{9:020d}-{'0' * 16}.nb").write_bytes(b"\0" * 99)
+    monkeypatch.setattr(Path, "rename", refused)
+    with capture_logs() as logs:
+        for _ in range(3):
+            found = files.load(LOG)
+            assert found is not None
+    assert [each["path"] for each in logs] == [str(folder / f"{9:020d}-{'0' * 16}.nb")]
+    assert GroupParts(files, LOG.topic, 1.0).status().n_damaged == 1
 
 
 def test_another_model_or_stream_is_refused(tmp_path: Path) -> None:
