@@ -138,7 +138,7 @@ class Message(Struct):
     """A message of the store.
 
     `marked` is its text in pieces, of which every second one is a word of the query. `truth` is the
-    label that the stream brought, `corrected` one that a person gave.
+    label that the stream brought, with it or later, `corrected` one that a person gave.
     """
 
     key: int

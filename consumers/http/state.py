@@ -92,7 +92,8 @@ class Serializer:
             probabilities=dict.fromkeys(self._classes, 0.0)
             | dict(zip(self._classes, row.probabilities, strict=False)),
             unsure=row.probability < self._unsure_below,
-            truth=row.truth,
+            # A person's word is no label of the stream, though the message teaches by it.
+            truth=row.taught if row.truth is None and row.corrected is None else row.truth,
             corrected=row.corrected,
         )
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,7 @@ _WHY = {
 }
 log = structlog.get_logger(__name__)
 Learned = Callable[[Floats, NDArray[np.integer[Any]], Confidence | None], None]
+Note = Callable[[Partition, Sequence[int], Sequence[str]], None]
 
 
 class LateLabels:
@@ -127,6 +129,12 @@ class LateLabels:
         self._judged: dict[int, bytes] = {}
         self._rejects: list[Reject] = []
         self._is_short = False  # the log has said that the memory is
+        # Told of labels, by the offsets of their messages.
+        self._note: Note = lambda _partition, _offsets, _labels: None
+
+    def show(self, note: Note, later: Callable[[Callable[[], None]], None]) -> None:
+        """Have `note` told of each label that teaches, by `later`: once its message is shown."""
+        self._note = lambda *said: later(partial(note, *said))
 
     # ---- messages ------------------------------------------------------------------------------
 
@@ -451,6 +459,9 @@ class LateLabels:
             values,
         )
         self._memory.wrote(memory, sealed)
+        if kind == LATE_LABELLED:
+            offsets = [each.now.offset for each, _ in matches]
+            self._note(partition, offsets, [name for _, name in matches])
 
     def _learn(
         self,

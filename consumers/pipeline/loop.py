@@ -116,6 +116,8 @@ class Pipeline:
         if self.reviser is not None:
             memory = self.reviser.memory
             self.health.watch_part(lambda: memory.trouble)
+        if self.labels is not None and self.recent is not None:
+            self.labels.join.show(self.recent.note_labels, self._after_predictions)
         if self.statistics.drift is not None:
             self.statistics.drift.model = lambda: self.learner.model
             if self.challengers is not None:
@@ -458,11 +460,9 @@ class Pipeline:
         if self.labels is None:
             return False
         self._is_mid_batch = True
-        is_over = self.reader.end_reason is not None
-        timeout_s = TURN_S if is_over else 0.0
+        timeout_s = 0.0 if self.reader.end_reason is None else TURN_S
         self.labels.take(self.learner, self.positions, timeout_s, is_idle=is_idle)
-        rejects = self.labels.join.take_rejects()
-        if rejects:
+        if rejects := self.labels.join.take_rejects():
             self._after_predictions(partial(self._write_rejects, rejects))
         self._is_mid_batch = False
         self.statistics.labels = self.labels.join.counts_now()

@@ -462,12 +462,13 @@ def make_one(db: sqlite3.Connection, number: int) -> None:
 
 
 def teach(
-    db: sqlite3.Connection, number: int, key: int, label: int | None, part: str | None
-) -> None:
-    """Note what a row now teaches, by a person's word."""
+    db: sqlite3.Connection, number: int, key: int, label: int | None, part: str | None,
+    *, by_person: bool = True,
+) -> None:  # fmt: skip
+    """Note what a row now teaches, by a person's word or by a label that came later than it."""
     db.execute(
         f"UPDATE rows{number} SET taught = ?, taught_part = ?, corrected = ? WHERE key = ?",
-        (label, part, label, key),
+        (label, part, label if by_person else None, key),
     )
 
 

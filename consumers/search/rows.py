@@ -60,7 +60,7 @@ class MessageRow(msgspec.Struct, frozen=True):
     label: str  # what it was judged to be when it came
     probability: float  # how likely that was
     probabilities: tuple[float, ...]  # of all classes, in their order
-    truth: str | None  # the stream's label
+    truth: str | None  # the stream's label, if it came with the message
     taught: str | None  # the label by which it teaches the model now; None: it teaches nothing
     taught_part: str | None  # the model's part that holds what it taught
     corrected: str | None  # the label that a person gave
@@ -555,7 +555,9 @@ def _columns(classes: Sequence[str], fields: Sequence[str]) -> list[_Column]:
         *(_Column(name, name) for name in ("user", "lang", "text")),
         _Column("label", f"CASE label {named} END"),
         _Column("probability", "probabilities -> label", is_text=False),
-        *(_Column(name, f"CASE {name} {named} END") for name in ("truth", "corrected")),
+        # One that came later than its message is in `taught` alone.
+        _Column("truth", f"CASE ifnull(truth, iif(corrected IS NULL, taught, NULL)) {named} END"),
+        _Column("corrected", f"CASE corrected {named} END"),
         # A class that joined after the message came had no share of its posterior.
         *(
             _Column(name, f"ifnull(probabilities -> {k}, '0.0')", False, "probabilities")

@@ -159,7 +159,17 @@ class Remove:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-Item = Offer | Forget | Correct | Remove
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Messages at some offsets of a partition whose labels came later than they."""
+
+    partition: Partition
+    offsets: Sequence[int]
+    labels: Sequence[str]
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+Item = Offer | Forget | Correct | Remove | Labelled
 
 
 class _LastMinute:
@@ -338,13 +348,13 @@ class Sampler:
             self._n_bytes += n_bytes
         self.something.set()
 
-    def put(self, item: Forget | Correct | Remove) -> bool:
+    def put(self, item: Forget | Correct | Remove | Labelled) -> bool:
         """Put in what is always taken; return False if the queue is closed."""
         with self._lock:
             if not self.is_open:
                 return False
             self._items.append(item)
-        if not isinstance(item, Forget):
+        if not isinstance(item, Forget | Labelled):
             self.urgent.set()
         self.something.set()
         return True

@@ -49,7 +49,7 @@ from consumers.search.rows import (
     crc_of,
     picked,
 )
-from consumers.search.sampler import Correct, Forget, ProcessorBudget, Remove, Sampler
+from consumers.search.sampler import Correct, Forget, Labelled, ProcessorBudget, Remove, Sampler
 from consumers.search.transactions import Transactions
 from consumers.search.writer import Writer
 
@@ -165,6 +165,15 @@ class RecentStore:
         else:
             self._sampler.put(forget)
         return forget.done
+
+    def note_labels(
+        self, partition: Partition, offsets: Sequence[int], labels: Sequence[str]
+    ) -> None:
+        """Show the labels that taught messages after they had come; no wait.
+
+        Behind all that was offered before; what is not held, or has a person's label, is left.
+        """
+        self._sampler.put(Labelled(partition, offsets, labels))
 
     def correct(
         self,

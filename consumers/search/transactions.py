@@ -26,11 +26,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.messages import Partition, account_of
+from consumers.messages import Partition, account_of, part_name
 from consumers.search import database, history
 from consumers.search.chunks import Chunk, Retention, note_changed, pack
 from consumers.search.rows import Change, RowMapper, crc_of, placed
-from consumers.search.sampler import Correct, Forget, Item, Offer, Remove
+from consumers.search.sampler import Correct, Forget, Item, Labelled, Offer, Remove
 
 GONE_MAX = 50_000  # messages of which it is remembered that they were removed for good
 EXPECTED_MAX = 50_000  # corrections of messages that are not held
@@ -362,6 +362,8 @@ class Transactions:
             self._correct(item, done)
         elif isinstance(item, Remove):
             self._let_go_of(self._bury(item), done)
+        elif isinstance(item, Labelled):
+            self._label(item)
 
     def _forget(self, items: Sequence[Forget], done: Applied) -> None:
         """Remove what deletions of the stream name, in one go: no message came between them."""
@@ -418,6 +420,19 @@ class Transactions:
             one.chunk.correct(one.key, label)
             if [one] == newest:  # which is the one that people see by this id
                 done.changes.append(Change(item.id, item.label, removed=False))
+
+    def _label(self, item: Labelled) -> None:
+        """Note what rows teach by labels that came later, unless a person has said it."""
+        place, part = self.contents.place_code(item.partition), part_name(item.partition)
+        said = zip(item.offsets, item.labels, strict=True)
+        labels = {at: self._code_of(label) for at, label in said if label in self._classes}
+        offsets = np.array(list(labels), np.int64)
+        for chunk in self._chunks:
+            own = {name: column[: chunk.n] for name, column in chunk.columns.items()}
+            is_wanted = (own["place"] == place) & (own["corrected"] < 0) & chunk.alive[: chunk.n]
+            for i in np.flatnonzero(is_wanted & np.isin(own["offset"], offsets)).tolist():
+                key, label = chunk.first_key + i, labels[int(own["offset"][i])]
+                database.teach(self._db, chunk.number, key, label, part, by_person=False)
 
     def _bury(self, item: Remove) -> list[Held]:
         """Remember what is removed for good, and return which rows that are."""

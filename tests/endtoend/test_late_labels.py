@@ -253,6 +253,9 @@ def test_people_correct_and_delete_messages_that_wait(tmp_path: Path) -> None:
         page = daemon.get("/metrics")[1]
         for name, n in (("learned", 1), ("repeated", 1), ("message_gone", 2)):
             assert f'streamnb_late_labels_total{{outcome="{name}"}} {n}.0' in page
+        found = daemon.until_page("/v1/messages/d", 200, '"truth":"negative"')
+        assert found["corrected"] is None
+        assert '"truth":null' in daemon.get("/v1/messages/a")[1]  # a person gave another
         assert daemon.stop() == 0
     assert holders(state, secrets) == {}
     lines = [json.loads(line) for line in (tmp_path / "in.jsonl").read_text().splitlines()]

@@ -278,6 +278,28 @@ def test_a_correction_is_absolute() -> None:
             store.correct("m0", "neutral", "c/0")
 
 
+def test_a_label_that_comes_later_is_shown(tmp_path: Path) -> None:
+    """It is what the message teaches, in its own part, unless a person has said it; no other's."""
+    with running(tmp_path / "r.db") as store:
+        tell(store, [{"text": f"day {i}", "label": None} for i in range(4)])
+        store.correct("m1", "negative", "corrections/0")
+        store.note_labels(LOG, [0, 1, 2, 9], ["positive", "positive", "unheard of", "positive"])
+        store.note_labels(Partition("other", 0), [3], ["positive"])
+        settle(store)
+        found = [store.get(f"m{i}") for i in range(4)]
+        said = [(row.truth, row.taught, row.taught_part) for row in found if row is not None]
+        assert said == [
+            (None, "positive", "t/0"),
+            (None, "negative", "corrections/0"),
+            (None, None, None),
+            (None, None, None),
+        ]
+        store.correct("m0", "negative", "corrections/0")
+        row = store.get("m0")
+        assert row is not None
+        assert (row.taught, row.corrected) == ("negative", "negative")
+
+
 def test_a_message_that_comes_again_is_kept_once(tmp_path: Path) -> None:
     """After a restart the old row wins, with its correction; what was removed stays removed."""
     path = tmp_path / "recent.db"
