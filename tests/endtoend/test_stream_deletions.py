@@ -12,9 +12,10 @@ import pytest
 from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import fill
+from tests.consumers.sources.live_server import LiveServer, Peer
 from tests.endtoend.correction_clients import ask
 from tests.endtoend.daemon_process import Daemon, write_config
-from tests.endtoend.expected_counts import message
+from tests.endtoend.expected_counts import Example, counts_at, counts_of, message
 
 
 def test_what_the_stream_deletes_cannot_be_found(tmp_path: Path) -> None:
@@ -150,3 +151,88 @@ def test_what_others_delete_of_before_the_beginning_is_not_taken_back(
     for start in ("earliest", "latest"):
         model = read(tmp_path / start / "state" / "model.nb").model
         assert model.class_counts.tolist() == [1490.0, 1510.0], start
+
+
+def _live(folder: Path, form: str, pieces: list[bytes], n: int, **sections: object) -> str:
+    """Learn a live stream of `n` messages over HTTP; return the last page of metrics."""
+
+    def play(peer: Peer) -> None:
+        peer.begin()
+        for piece in pieces:
+            peer.chunk(piece)
+        peer.until_closed()
+
+    with LiveServer(play) as server:
+        source = f"{form}+http://{server.host}/stream"
+        own = {"source": source, "checkpoint": {"folder": "state"}} | sections
+        with Daemon(write_config(folder / "config.yaml", **own)) as daemon:
+            daemon.until_metric("streamnb_messages_total", n)
+            page = daemon.get("/metrics")[1]
+            assert daemon.stop() == 0
+    return page
+
+
+def test_mastodon_deletes_and_edits_what_was_learned(tmp_path: Path) -> None:
+    """By server-sent events: an edit takes the place of its post, a deletion is an id alone.
+
+    One that comes before its post keeps it from being learned.
+    """
+
+    def post(event: str, number: int, user: str, text: str) -> bytes:
+        status = {
+            "id": f"{10**17 + number}",
+            "account": {"acct": user},
+            "content": f"<p>{text}</p>",
+        }
+        return f"event: {event}\ndata: {json.dumps(status)}\n\n".encode()
+
+    pieces = [
+        b":thump\n\n",
+        post("update", 1, "ann", "good sun"),
+        post("update", 2, "bob", "bad rain"),
+        post("update", 3, "ann", "good coffee"),
+        post("status.update", 1, "ann", "lovely sun"),
+        b"event: delete\ndata: %d\n\n" % (10**17 + 2),
+        b"event: delete\ndata: %d\n\n" % (10**17 + 4),
+        post("update", 4, "bob", "bad monday"),
+        b"event: filters_changed\ndata: {}\n\n",
+    ]
+    mapping = {"ann": "positive", "bob": "negative"}
+    page = _live(
+        tmp_path, "sse", pieces, 8, message="mastodon",
+        labels={"field": "payload.account.acct", "mapping": mapping},
+    )  # fmt: skip
+    left: list[Example] = [("lovely sun", "positive"), ("good coffee", "positive")]
+    assert counts_at(tmp_path / "state") == counts_of(left)
+    assert 'streamnb_revisions_total{operation="update",outcome="matched"} 1.0' in page
+    assert 'streamnb_revisions_total{operation="delete",outcome="matched"} 1.0' in page
+    assert 'streamnb_revisions_total{operation="delete",outcome="unmatched"} 1.0' in page
+
+
+def test_compliance_events_of_x_delete_what_was_learned(tmp_path: Path) -> None:
+    """Of what X tells about posts and accounts a deletion alone takes something back."""
+
+    def told(**data: object) -> bytes:
+        return json.dumps({"data": data}).encode() + b"\r\n"
+
+    at = {"event_at": "2026-05-25T14:23:29.000Z"}
+    gone = {"tweet": {"id": "2", "author_id": "7"}} | at
+    pieces = [
+        told(id="1", author_id="7", lang="en", text="good &amp; sunny"),
+        told(id="2", author_id="7", lang="de", text="bad rain"),
+        b"\r\n",
+        told(scrub_geo={"user": {"id": "7"}, "up_to_tweet_id": "1"} | at),
+        told(withheld={"tweet": {"id": "1", "author_id": "7"}, "withheld_in_countries": []} | at),
+        told(delete=gone),
+        told(user_protect={"user": {"id": "7"}} | at),
+        told(id="3", author_id="8", lang="de", text="bad monday"),
+    ]
+    mapping = {"en": "positive", "de": "negative"}
+    page = _live(
+        tmp_path, "lines", pieces, 7, message="x-v2",
+        labels={"field": "data.lang", "mapping": mapping},
+    )  # fmt: skip
+    left: list[Example] = [("good & sunny", "positive"), ("bad monday", "negative")]
+    assert counts_at(tmp_path / "state") == counts_of(left)
+    assert 'streamnb_ignored_total{condition="data.id"} 3.0' in page
+    assert 'streamnb_revisions_total{operation="delete",outcome="matched"} 1.0' in page

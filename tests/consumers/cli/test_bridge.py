@@ -147,6 +147,7 @@ def test_the_key_is_the_id_or_the_author_that_it_begins_with() -> None:
         ("jetstream", frames, [did.encode()] * 2),
         ("wikimedia", [edit, {"wiki": "enwiki"}], [b"enwiki/7", None]),
         ("mastodon", [{"event": "delete", "payload": "9"}], [b"9"]),
+        ("x-v2", [{"data": {"id": "9"}}, {"data": {"delete": {"tweet": {"id": "9"}}}}], [b"9"] * 2),
     ):
         read = reading(RecordFormat(), MessageSettings.model_validate(given), by_author=True)
         values = [json.dumps(each).encode() for each in messages]
