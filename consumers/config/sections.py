@@ -247,7 +247,7 @@ LABELS: dict[str, type[Section]] = {"field": FieldLabels, "emoticons": EmoticonL
 class GeneratorSettings(Section):
     """The made-up stream."""
 
-    stream: Literal["tweets", "loans"] = "tweets"
+    stream: Literal["tweets", "loans", "sensors"] = "tweets"
     seed: int = Field(default=7, ge=0)
     rate_per_s: float = Field(default=2_000.0, ge=0)  # 0: as fast as it goes
     labelled_share: float = Field(default=0.7, ge=0, le=1)

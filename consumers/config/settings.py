@@ -137,7 +137,7 @@ _BY_PRESET = {
     "x-v2": "tweet",
     "wikimedia": "edit",
 }
-_BY_MADE_UP = {"tweets": "tweet", "loans": "application"}
+_BY_MADE_UP = {"tweets": "tweet", "loans": "application", "sensors": "reading"}
 
 
 class ClassSettings(Section):

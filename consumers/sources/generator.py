@@ -1,4 +1,4 @@
-"""Made-up tweets and loan applications: message n as a pure function of a seed and n.
+"""Made-up tweets, loans and sensor readings: message n as a pure function of a seed and n.
 
 Every choice in a message is a number drawn by hashing (seed, n, which choice) with SplitMix64, a
 batch at a time. There is no generator state, so any position is reached at once and two runs agree
@@ -10,7 +10,8 @@ keeps a good classifier below certainty.
 
 Of a loan application the decision is drawn first, three in ten are approved; all else is drawn
 given the decision, each field by itself, by the tables below. So the stream is just what naive
-Bayes takes a stream to be, and what is learned of it can be held against these numbers.
+Bayes takes a stream to be, and what is learned of it can be held against these numbers. Readings of
+a pump's sensors are drawn in the same way, given the state of the pump.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _RANGE = 1 << 16  # each choice is drawn from 0 … 65535
 
 
 class GeneratorSource(Source):
-    """Generates tweets, or loan applications (`LoanMaker`), at a steady rate.
+    """Generates tweets, or what `LoanMaker` or `SensorMaker` makes, at a steady rate.
 
     Each tweet is JSON with `id`, `created_at`, `user`, `lang`, `text` and, in the labelled share of
     them, `label`: 0 for negative and 4 for positive. Some contradict their words and some say
@@ -58,8 +59,7 @@ class GeneratorSource(Source):
         self.name = "generator"
         self.partition = Partition(self.name, 0)
         self._rate_per_s = settings.rate_per_s
-        is_tweets = settings.stream == "tweets"
-        self._row_builder = TweetMaker(settings) if is_tweets else LoanMaker(settings)
+        self._row_builder = _MAKERS[settings.stream](settings)
         self._clock = clock
         self._wait = wait
         self._position = 0
@@ -382,3 +382,65 @@ def _normal(of: tuple[float, float], choice: int) -> float:
     """Return the number of a normal distribution that a choice falls on."""
     mean, deviation = of
     return mean + deviation * _NORMAL[choice >> 4]
+
+
+# ---- readings of a pump's sensors ----------------------------------------------------------------
+
+STATES = ("normal", "bearing", "leak")
+STATE_SHARES = (0.85, 0.09, 0.06)
+
+# Mean and standard deviation of each sensor in each state: a worn bearing shakes and grows warm, a
+# leak costs pressure and flow.
+SENSORS = {
+    "temperature_c": ((61.0, 4.0), (74.0, 6.0), (63.0, 5.0)),
+    "vibration_mm_s": ((2.2, 0.5), (5.4, 1.4), (2.6, 0.7)),
+    "pressure_bar": ((6.0, 0.25), (5.9, 0.3), (4.6, 0.6)),
+    "flow_l_min": ((118.0, 5.0), (115.0, 6.0), (96.0, 11.0)),
+}
+_WITHOUT_SENSOR = 0.02  # of the readings lack one, each sensor by itself
+_PUMPS = 6
+
+
+class SensorReading(msgspec.Struct, gc=False, omit_defaults=True):
+    """A message of the stream as it is written to JSON."""
+
+    id: str
+    created_at: str
+    pump: str
+    temperature_c: float | None = None
+    vibration_mm_s: float | None = None
+    pressure_bar: float | None = None
+    flow_l_min: float | None = None
+    state: str | None = None
+
+
+class SensorMaker:
+    """Makes the readings of one seed."""
+
+    def __init__(self, settings: GeneratorSettings) -> None:
+        self._seed = settings.seed
+        self._labelled = round(settings.labelled_share * _RANGE)
+        self._ends = np.cumsum(STATE_SHARES) * _RANGE
+
+    def make(self, first: int, n: int) -> list[bytes]:
+        """Return messages `first` … `first + n - 1` as JSON."""
+        return compose(self._reading, self._seed, first, n)
+
+    def _reading(self, number: int, created_at: str, c: list[int]) -> SensorReading:
+        """Compose message `number` from its choices."""
+        state = int(np.searchsorted(self._ends[:-1], c[0], side="right"))
+        reading = SensorReading(f"{self._seed}-{number}", created_at, f"pump {c[1] % _PUMPS + 1}")
+        for place, (name, states) in enumerate(SENSORS.items()):
+            if c[2 + 2 * place] >= _WITHOUT_SENSOR * _RANGE:
+                value = round(max(0.0, _normal(states[state], c[3 + 2 * place])), 2)
+                setattr(reading, name, value)
+        if c[10] < self._labelled:
+            reading.state = STATES[state]
+        return reading
+
+
+_MAKERS: dict[str, type[TweetMaker | LoanMaker | SensorMaker]] = {
+    "tweets": TweetMaker,
+    "loans": LoanMaker,
+    "sensors": SensorMaker,
+}

@@ -522,6 +522,7 @@ def test_what_is_in_force_can_be_read_back(tmp_path: Path) -> None:
     [
         ("{}", ("tweet", "tweets"), "Sentiment analysis for"),
         ("generator: {stream: loans}", ("application", "applications"), "Sentiment analysis for"),
+        ("generator: {stream: sensors}", ("reading", "readings"), "Sentiment analysis for"),
         ("source: 'file:x'", ("message", "messages"), "Sentiment analysis for"),
         ("{source: 'file:x', message: mastodon}", ("post", "posts"), "Sentiment analysis for"),
         ("model: {classes: [calm, cross]}", ("tweet", "tweets"), "Predictions for"),
