@@ -34,7 +34,7 @@ _PLACES = {
 
 # The navigation: each part with its pages, in their order. A page that is missing here is an error.
 NAVIGATION: dict[str, list[str]] = {
-    "Start": ["tutorial", "page", "guides"],
+    "Start": ["tutorial", "gallery", "page", "guides"],
     "How-to guides": [
         "models",
         "streams",

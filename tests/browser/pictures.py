@@ -2,7 +2,7 @@
 
 A daemon learns the made-up tweets of a fixed seed from a file, to which more are written for a
 minute, so that there is a stream to see and a history to draw. What is said in them is the same at
-every run; times of day are not.
+every run; times of day are not. The gallery's other pictures are of its examples as they stand.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.browser_path import browser_path
 from tests.browser.chromium import chromium
 from tests.browser.file_daemon import FIRST_TWEETS, Book, open_book
+from tests.endtoend.daemon_process import Daemon, write_config
 
-FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
+DOCS = Path(__file__).parents[2] / "docs"
+FOLDER = DOCS / "pictures"
 STREAM_S = 75
 TWEETS_PER_S = 40
+EXAMPLE_MESSAGES = 12_000  # of a gallery's example, before its picture
 _COLOURS = 192  # enough for flat areas and text; a palette makes the file a third of the size
 
 WIDE = {"viewport": {"width": 1180, "height": 960}, "device_scale_factor": 1.5}
@@ -77,6 +81,9 @@ PICTURES = (
 )
 
 
+GALLERY = ("loan", "sensors")  # the tweets of the gallery are `search-light`
+
+
 @contextmanager
 def streaming(book: Book) -> Iterator[threading.Thread]:
     """Write tweets on, evenly, until the pictures are taken; the thread ends after the stream."""
@@ -115,6 +122,28 @@ def take(browser: Browser, book: Book, folder: Path) -> None:
             save(page, folder / f"{name}.png")
 
 
+def take_gallery(browser: Browser, folder: Path) -> None:
+    """Take a picture of each example of the gallery, with the reasons of its newest message."""
+    chosen: dict[str, Any] = {"reduced_motion": "reduce", "locale": "en-GB", **WIDE}
+    for name in GALLERY:
+        sections = yaml.safe_load((DOCS / "examples" / f"{name}.yaml").read_text(encoding="utf-8"))
+        del sections["checkpoint"]
+        sections["generator"]["rate_per_s"] = 200.0
+        with (
+            tempfile.TemporaryDirectory() as scratch,
+            Daemon(write_config(Path(scratch) / "config.yaml", **sections)) as daemon,
+            browser.new_context(**chosen, color_scheme="light") as context,
+        ):
+            daemon.until_metric("streamnb_messages_total", EXAMPLE_MESSAGES)
+            page = context.new_page()
+            page.goto(daemon.address)
+            plain_search(page)
+            page.get_by_test_id("message-why").first.click()
+            expect(page.get_by_test_id("judged-now")).to_be_visible()
+            save(page, folder / f"gallery-{name}.png")
+            assert daemon.stop() == 0
+
+
 def main(folder: Path) -> None:
     """Take the pictures into a folder, or say what is missing."""
     path, missing = browser_path()
@@ -129,6 +158,7 @@ def main(folder: Path) -> None:
     ):
         stream.join(STREAM_S - 15)
         take(browser, book, folder)
+        take_gallery(browser, folder)
 
 
 if __name__ == "__main__":

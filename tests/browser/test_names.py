@@ -14,17 +14,6 @@ from tests.browser.conftest import Opened
 from tests.endtoend.daemon_process import ROOT, Daemon, write_config
 
 OF_TWEETS = re.compile("tweet|sentiment|obama|somebody|negative|positive", re.IGNORECASE)
-PAGE = {
-    "title": "Loans",
-    "message_name_plural": "loan applications",
-    "question": "Decisions on",
-    "placeholder": "a word of a note",
-    "classes": {
-        "reject": {"name": "rejected", "colour": "red"},
-        "approve": {"name": "approved", "colour": "green"},
-    },
-}
-
 # All that can be read or heard of the page now: text, titles, labels and placeholders.
 SAID = """() => [document.title, document.body.innerText, ...[...document.querySelectorAll('*')]
     .filter(node => node.checkVisibility())
@@ -45,13 +34,13 @@ COLOURS = """([label, shade]) => {
 
 @pytest.fixture(scope="module")
 def loans(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the address of a daemon that learns the loans of the example, with names for them."""
+    """Return the address of a daemon that learns the loans of the example, with its names."""
     assert browser.is_connected()
     path = ROOT / "docs" / "examples" / "loan.yaml"
     sections: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     del sections["checkpoint"]
     sections["generator"]["rate_per_s"] = 100.0
-    config = write_config(tmp_path_factory.mktemp("loans") / "config.yaml", **sections, page=PAGE)
+    config = write_config(tmp_path_factory.mktemp("loans") / "config.yaml", **sections)
     with Daemon(config) as daemon:
         daemon.until_metric("streamnb_messages_total", 300)
         yield daemon.address
