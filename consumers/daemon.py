@@ -60,7 +60,7 @@ from consumers.monitoring.prequential import DriftWatch
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health, Summary
 from consumers.pipeline.challengers import Challengers
-from consumers.pipeline.checkpoint import Checkpoint
+from consumers.pipeline.checkpoint import Checkpoint, warn_of_left_topics
 from consumers.pipeline.checkpoint_writer import CheckpointWriter, Publishing
 from consumers.pipeline.label_reader import LabelReader
 from consumers.pipeline.loop import Pipeline
@@ -229,6 +229,7 @@ class Daemon:
                 "leave it out to go on with the checkpoint's, or name another checkpoint.folder to "
                 "learn anew."
             )
+        warn_of_left_topics(self._settings, positions)
         return model, positions
 
     def _open_sink(self, output: OutputSettings, name: str, stack: contextlib.ExitStack) -> Sink:

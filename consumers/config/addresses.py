@@ -169,9 +169,14 @@ def check_server(text: str) -> str:
     return text
 
 
+def is_topic(text: str) -> bool:
+    """Return whether a name is one that Kafka takes for a topic."""
+    return _TOPIC.fullmatch(text) is not None and text not in {".", ".."}
+
+
 def check_topic(text: str) -> str:
     """Return a topic's name unchanged, or raise `ValueError` where Kafka would refuse it."""
-    if _TOPIC.fullmatch(text) is None or text in {".", ".."}:
+    if not is_topic(text):
         raise ValueError(
             f"must name a topic of 1 to 249 letters, digits, '.', '_' or '-', not {text!r}"
         )

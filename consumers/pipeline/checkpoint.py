@@ -36,8 +36,10 @@ from typing import Any
 
 import structlog
 
+from consumers.config.addresses import is_topic
 from consumers.config.model import MODEL, READING
 from consumers.config.sections import CheckpointSettings
+from consumers.config.settings import Settings
 from consumers.errors import CheckpointError, MismatchError, MovedError
 from consumers.messages import (
     Checkpointed,
@@ -321,6 +323,26 @@ class Checkpoint:
                 f"{path} was made by another configuration:\n{found}\n"
                 "Put the configuration back, or name another checkpoint.folder to learn anew."
             )
+
+
+def warn_of_left_topics(settings: Settings, positions: Iterable[Partition]) -> None:
+    """Log the topics that a checkpoint has read and the settings name no more.
+
+    The stream's own must be the same: see `Checkpoint`. A recording's are those it recorded.
+    """
+    source = settings.source_address
+    said = settings.corrections.address.topic, settings.late_labels.address.topic
+    read = {each.topic for each in positions} - {source.kind, source.topic, *said}
+    left = sorted(topic for topic in read if is_topic(topic))
+    if left and source.kind != "recording":
+        log.warning(
+            "topics_left",
+            topics=left,
+            detail="the checkpoint holds what they taught and how far they were read, and no "
+            "setting names them any more: nothing of them is applied from here on, and texts of "
+            "deletions that only later checkpoints would apply stay. Name them in corrections.to "
+            "or late_labels.source to go on",
+        )
 
 
 def serving_in(notes: Mapping[str, Any]) -> str:

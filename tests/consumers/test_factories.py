@@ -30,7 +30,7 @@ from consumers.kafka.producers import KafkaSink
 from consumers.messages import KnownClasses, Operation, Partition, RawColumns
 from consumers.monitoring.quality import Quality
 from consumers.monitoring.stats import RunStatistics
-from consumers.pipeline.checkpoint import Checkpoint
+from consumers.pipeline.checkpoint import Checkpoint, warn_of_left_topics
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import NoSink
 from consumers.sources.file import FileSource, StdinSource
@@ -117,6 +117,29 @@ def test_deleted_texts_that_the_group_keeps_are_told(tmp_path: Path) -> None:
         erasure.add([("m1", Partition("tweets", 0), 3)], from_stream=True)
     (told,) = [line for line in logs if line["event"] == "texts_out_of_reach"]
     assert told["places"] == [f"group.folder: {tmp_path / 'shared'}"]
+
+
+@pytest.mark.parametrize(
+    ("source", "sections", "left"),
+    [
+        ("file:x.jsonl", {}, ["labels", "said"]),
+        ("kafka://h:1/posts", {"corrections": {"to": "kafka:said"}}, ["labels"]),
+        ("kafka://h:1/posts", {"late_labels": {"source": "kafka:labels"}}, ["said"]),
+        ("generator", {"corrections": {"to": "journal"}}, ["labels", "said"]),
+    ],
+)
+def test_topics_that_nothing_names_any_more_are_told(
+    source: str, sections: dict[str, Any], left: list[str]
+) -> None:
+    """A checkpoint of a stream, of what people said and of labels; settings that lack some."""
+    given = settings(source=source, checkpoint={"folder": "state"}, **sections)
+    address = given.source_address
+    own = "file:x.jsonl" if address.kind == "file" else address.topic or address.kind
+    names = (own, "said", "labels", "journal:corrections.jsonl")
+    with capture_logs() as logs:
+        warn_of_left_topics(given, [Partition(name, 0) for name in names])
+        warn_of_left_topics(given, [Partition(names[0], 1)])
+    assert [(each["event"], each["topics"]) for each in logs] == [("topics_left", left)]
 
 
 def test_an_address_without_a_branch_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
