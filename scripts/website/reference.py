@@ -6,6 +6,8 @@ reference is whole.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from types import ModuleType
 from typing import NamedTuple
 
@@ -111,7 +113,9 @@ def reference_pages() -> dict[str, str]:
             text += f"\n.. currentmodule:: {module}\n\n"
             text += "\n".join(_directive(each, testing) for each in testing.__all__)
         else:
-            text += "   :members:\n   :show-inheritance:\n"
+            text += "   :members:\n"
+        if name == "errors":
+            text += "   :show-inheritance:\n"
         if name == "sklearn":
             text += f"   :exclude-members: {', '.join(_OF_SKLEARN)}\n"
         pages[f"reference/{name}.rst"] = text
@@ -132,12 +136,27 @@ def _index() -> str:
 
 
 def _directive(name: str, module: ModuleType) -> str:
-    """Return what documents a public name of a module."""
+    """Return what documents a public name of a module, below a heading of its own."""
     value = getattr(module, name)
+    heading = f"{name}\n{'-' * len(name)}\n\n"
     if isinstance(value, type):
-        inherited = "   :inherited-members:\n" if name in _WITH_INHERITED else ""
-        return f".. autoclass:: {name}\n   :members:\n   :show-inheritance:\n{inherited}"
-    return f".. autofunction:: {name}\n" if callable(value) else f".. autodata:: {name}\n"
+        options = ["members"]
+        if value.__bases__ != (object,):
+            options.append("show-inheritance")
+        if name in _WITH_INHERITED:
+            options.append("inherited-members")
+        return f"{heading}.. autoclass:: {name}\n" + "".join(f"   :{o}:\n" for o in options)
+    if callable(value):
+        return f"{heading}.. autofunction:: {name}\n"
+    if isinstance(value, tuple):  # functions, each of which says what it is for
+        told = [f"   - ``{each.__name__}``: {_first_line(each)}\n" for each in value]
+        return f"{heading}.. data:: {name}\n\n{''.join(told)}"
+    return f"{heading}.. data:: {name}\n   :value: {value!r}\n"
+
+
+def _first_line(function: Callable[..., object]) -> str:
+    """Return what a function's docstring says first."""
+    return (inspect.getdoc(function) or "").partition("\n")[0]
 
 
 def _title(text: str) -> str:
