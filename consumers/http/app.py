@@ -29,13 +29,14 @@ from consumers.http.requests import RETRY_SOON, BodyReader, ExampleDecoder, Prob
 from consumers.http.routes_corrections import correction_routes, wanted_routes
 from consumers.http.routes_model import (
     FOLLOW_HEADER,
+    fields_routes,
     model_routes,
     page_routes,
     prediction_routes,
     probe_routes,
     snapshot_routes,
 )
-from consumers.http.routes_page import embed_routes, file_routes
+from consumers.http.routes_page import embed_routes, field_routes, file_routes
 from consumers.http.routes_search import (
     EXPORT_NICE,
     EXPORT_TIMEOUT_S,
@@ -192,10 +193,11 @@ def make_app(app_state: AppState) -> Starlette:
             *event_routes(app_state),
             *export_routes(app_state, exporter),
             *embed_routes(app_state, workers),
+            *field_routes(app_state, batcher, workers),
         ]
         files = file_routes(app_state.settings)
     routes += model_routes(app_state, batcher, workers)
-    routes += snapshot_routes(app_state, batcher, workers)
+    routes += [*fields_routes(batcher, workers), *snapshot_routes(app_state, batcher, workers)]
     routes += probe_routes(app_state, workers)
     app = Starlette(
         routes=[*routes, *description_routes(routes), *files],

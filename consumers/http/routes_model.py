@@ -1,8 +1,8 @@
 """Routes that answer from the model or tell of it: predictions, its figures, metrics and probes.
 
-`POST /v1/predict` judges texts or messages, with explanations and intervals. `GET /v1/model` and
-`/v1/page` tell of the model, `/metrics`, `/healthz` and `/readyz` of the daemon. `GET /v1/snapshot`
-hands the model out whole, to replicas.
+`POST /v1/predict` judges texts or messages, with explanations and intervals. `GET /v1/model`,
+`/v1/fields` and `/v1/page` tell of the model, `/metrics`, `/healthz` and `/readyz` of the daemon.
+`GET /v1/snapshot` hands the model out whole, to replicas.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from starlette.requests import Request
@@ -44,12 +45,14 @@ from consumers.monitoring.status import HealthReport
 from consumers.search.label_queue import LabellingState
 from streamnb import EveryInterval, Snapshot, __version__, serialization
 from streamnb.errors import InputError
+from streamnb.inspection import summary
 from streamnb.labels import Label
 from streamnb.reader import ModelReader
 
 VERSION_HEADER = "Streamnb-Snapshot-Version"
 AGE_HEADER = "Streamnb-Snapshot-Age"  # seconds for which there may be a newer one
 FOLLOW_HEADER = b"streamnb-follow-age"  # of a replica: seconds for which its model may be outdated
+VALUES_MAX = 20  # of one field, the most frequent
 FEATURES_MAX = 200  # the weightiest of a long text; the others hardly matter
 
 
@@ -175,6 +178,7 @@ def _predict_examples(
 
 _PROBLEMS = {422: "There is a parameter.", 503: "Too much is asked at once; ask again."}
 MODEL = ApiOperation("The model, and how well it does", schemas.ModelAnswer, problems=_PROBLEMS)
+FIELDS = ApiOperation("What was counted of each field", schemas.FieldsAnswer, problems=_PROBLEMS)
 PAGE = ApiOperation("What the page must know at its start", schemas.PageAnswer, problems=_PROBLEMS)
 
 
@@ -193,6 +197,62 @@ def model_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> 
         return json_response(await batcher.ask(partial(_model, app_state, labelling)))
 
     return [ApiRoute("/v1/model", model, MODEL)]
+
+
+def fields_of(snapshot: Snapshot) -> schemas.FieldsAnswer:
+    """Return what a snapshot has counted of its fields."""
+    state = snapshot.state
+    classes = [str(label) for label in snapshot.classes]
+
+    def by_class(values: NDArray[np.float64]) -> dict[str, Any]:
+        return dict(zip(classes, values.tolist(), strict=True))
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return schemas.FieldsAnswer(
+            snapshot_version=snapshot.version,
+            classes=classes,
+            categories=[
+                schemas.CategoryField(
+                    row.group,
+                    row.field,
+                    by_class(row.seen),
+                    row.n_values,
+                    [schemas.CountedValue(one.value, by_class(one.counts)) for one in row.values],
+                )
+                for row in summary.category_rows(state, VALUES_MAX)
+            ],
+            flags=[
+                schemas.FlagField(
+                    row.group,
+                    row.field,
+                    by_class(row.true + row.false),
+                    by_class(row.true / (row.true + row.false)),
+                )
+                for row in summary.flag_rows(state)
+            ],
+            numbers=[
+                schemas.NumberField(
+                    row.group,
+                    row.field,
+                    by_class(row.n),
+                    by_class(np.where(row.n > 0, row.mean, np.nan)),
+                    by_class(row.deviation),
+                )
+                for row in summary.number_rows(state)
+            ],
+        )
+
+
+def fields_routes(batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
+    """Return the route `/v1/fields`."""
+
+    async def fields(request: Request) -> Response:
+        QueryParameters(request)
+        # Not on the predictor's thread: a model may have thousands of fields.
+        snapshot = await batcher.ask(lambda current: current)
+        return json_response(await workers.run(partial(fields_of, snapshot)))
+
+    return [ApiRoute("/v1/fields", fields, FIELDS)]
 
 
 def page_routes(app_state: AppState, workers: WorkerPool) -> list[ApiRoute]:

@@ -9,8 +9,9 @@ asks for it again. Only the sites of `http.embed_sites` may frame it, and nobody
 from __future__ import annotations
 
 import hashlib
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -26,8 +27,9 @@ from consumers.config.settings import Settings, message_names, question
 from consumers.http import schemas
 from consumers.http.openapi import ApiOperation, ApiRoute, parameter
 from consumers.http.requests import NO_STORE, QueryParameters, component_is_off
+from consumers.http.routes_model import fields_of
 from consumers.http.state import AppState, Serializer
-from consumers.http.threads import WorkerPool
+from consumers.http.threads import Batcher, WorkerPool
 from consumers.monitoring.quality import Share
 from consumers.search import QueryError, RecentStore, StoreNotOpenError
 
@@ -181,20 +183,27 @@ def _problem(error: QueryError) -> str:
     return f'<p class="problem">{escape(str(error))}</p>'
 
 
+def _looks(settings: Settings, classes: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return the classes in the page's order, each with its name as HTML and its colour."""
+    listed = [label for label in settings.page.classes if label in classes]
+    found = []
+    for label in [*listed, *(label for label in classes if label not in listed)]:
+        shown = settings.page.classes.get(label)
+        colour = COLOURS.get((shown and shown.colour) or "") or _colour(classes, label)
+        found.append((label, escape((shown and shown.name) or label), colour))
+    return found
+
+
 def _figures(settings: Settings, summary: schemas.ApiSummary) -> str:
     """Return the shares by class, or, of too few messages, the counts alone, and the note below."""
-    listed = [label for label in settings.page.classes if label in summary.classes]
-    order = [*listed, *(label for label in summary.classes if label not in listed)]
     most = max(1, *summary.counts.values())
     rows = []
-    for label in order:
-        n, shown = summary.counts[label], settings.page.classes.get(label)
-        share = _share(summary, label)
+    for label, name, colour in _looks(settings, summary.classes):
+        n, share = summary.counts[label], _share(summary, label)
         words = share_in_words(share) if summary.enough else ""
         bar = share if summary.enough else Share(n / most, n / most, n / most)
-        colour = COLOURS.get((shown and shown.colour) or "") or _colour(summary.classes, label)
         rows.append(
-            f"<tr><th scope=row>{escape((shown and shown.name) or label)}</th>"
+            f"<tr><th scope=row>{name}</th>"
             f"<td>{_bar(bar, colour)}</td><td class=number><b>{words}</b></td>"
             f"<td class=number>{n:,}</td></tr>"
         )
@@ -251,4 +260,151 @@ def _bar(share: Share, colour: str) -> str:
         '<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
         f'<rect class=track width=100 height=10 /><rect width="{100 * share.share:.1f}" height=10 '
         f'fill="var(--{colour})"/>{whisker}</svg>'
+    )
+
+
+# ---- fields by class, on the page's view of the model --------------------------------------------
+
+_CURVE_POINTS = 60
+_DEVIATIONS = 3.0  # to either side of a mean
+_DASHES = ("none", "8 3", "2 3", "10 3 2 3")
+
+
+def field_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
+    """Return the route of the page's own drawing of `/v1/fields`."""
+    settings = app_state.settings
+
+    async def fields(request: Request) -> Response:
+        QueryParameters(request)
+        snapshot = await batcher.ask(lambda current: current)
+
+        def drawn() -> str:
+            return drawn_fields(settings, fields_of(snapshot))
+
+        return HTMLResponse(await workers.run(drawn), headers=NO_STORE)
+
+    return [ApiRoute("/page/fields", fields, None)]
+
+
+def drawn_fields(settings: Settings, answer: schemas.FieldsAnswer) -> str:
+    """Return a figure for each field; empty if the model reads nothing but words."""
+    looks = _looks(settings, answer.classes)
+    heads = "".join(f"<th scope=col>{name}</th>" for _, name, _ in looks)
+    figures = []
+    for category in answer.categories:
+        rows = [(one.value, one.counts) for one in category.values]
+        note = f"{category.n_values:,} values" if category.n_values > len(rows) else ""
+        shares = [(value, _shares_of(counts, category.counts)) for value, counts in rows]
+        figures.append(_field(category, _share_table(category, shares, looks, heads), note))
+    figures += [
+        _field(flag, _share_table(flag, [("true", flag.shares)], looks, heads), "")
+        for flag in answer.flags
+    ]
+    figures += [_field(number, _curves(number, looks), "") for number in answer.numbers]
+    return "".join(figures)
+
+
+def _shares_of(counts: Mapping[str, float], totals: Mapping[str, float]) -> dict[str, float | None]:
+    return {label: counts[label] / n if (n := totals[label]) > 0 else None for label in totals}
+
+
+def _field(
+    field: schemas.CategoryField | schemas.FlagField | schemas.NumberField, body: str, note: str
+) -> str:
+    """Return the figure of one field."""
+    name = f"<bdi>{escape(field.field)}</bdi> <small>{escape(field.group)}</small>"
+    below = f"<p class=note>{note}; the most frequent are shown.</p>" if note else ""
+    return f'<div data-testid="field"><h3>{name}</h3>{body}{below}</div>'
+
+
+def _share_table(
+    field: schemas.CategoryField | schemas.FlagField,
+    rows: Sequence[tuple[str, Mapping[str, float | None]]],
+    looks: Sequence[tuple[str, str, str]],
+    heads: str,
+) -> str:
+    """Return a row for each value, and in it for each class a bar and its share."""
+    lines = []
+    for value, shares in rows:
+        cells = []
+        for label, _, colour in looks:
+            share = shares[label]
+            bar = "" if share is None else f"{share:.1%}{_bar(Share(share, share, share), colour)}"
+            cells.append(f"<td class=number>{bar or '–'}</td>")
+        lines.append(f"<tr><th scope=row><bdi>{escape(value)}</bdi></th>{''.join(cells)}</tr>")
+    table = (
+        f"<table><thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    )
+    title = escape(f"{field.field} of {field.group} by class")
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table}</div>'
+
+
+def _number(value: float, n_digits: int = 4) -> str:
+    """Return a number with so many digits that count, without an exponent if it reads well.
+
+    >>> _number(14083.4, 3), _number(0.0123), _number(-2.5e-7), _number(0.0), _number(3e12)
+    ('14,083', '0.0123', '-2.5e-07', '0', '3e+12')
+    """
+    size = abs(value)
+    if value and not 1e-4 <= size < 1e9:
+        return f"{value:.{n_digits}g}"
+    places = 0 if not value else max(0, n_digits - 1 - math.floor(math.log10(size)))
+    text = f"{value:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _curves(field: schemas.NumberField, looks: Sequence[tuple[str, str, str]]) -> str:
+    """Return a normal curve for each class over one axis, and a table of what they are drawn by."""
+    known = [
+        (label, name, colour, mean, deviation)
+        for label, name, colour in looks
+        if (mean := field.means[label]) is not None
+        and (deviation := field.deviations[label]) is not None
+        and math.isfinite(mean)
+        and math.isfinite(deviation)
+    ]
+    if not known:
+        return "<p class=note>No value was learned yet.</p>"
+    low = min(mean - _DEVIATIONS * deviation for *_, mean, deviation in known)
+    high = max(mean + _DEVIATIONS * deviation for *_, mean, deviation in known)
+    width = high - low
+    if width == 0:
+        low, width = low - 0.5, 1.0  # one value, always the same
+    if not math.isfinite(width):
+        return "<p class=note>The numbers are too large to be drawn.</p>"
+    sharpest = min((deviation for *_, deviation in known if deviation > 0), default=0.0)
+    # A dash beside the colour, so that colour is never the only sign.
+    strokes = {
+        label: f'stroke="var(--{colour})" stroke-dasharray="{_DASHES[i % len(_DASHES)]}"'
+        for i, (label, _, colour, *_) in enumerate(known)
+    }
+    paths = []
+    for label, _, _, mean, deviation in known:
+        if deviation > 0:
+            steps = (2 * i / _CURVE_POINTS - 1 for i in range(_CURVE_POINTS + 1))
+            points = [
+                (mean + _DEVIATIONS * t * deviation, math.exp(-0.5 * (_DEVIATIONS * t) ** 2))
+                for t in steps
+            ]
+            line = "L".join(
+                f"{100 * (x - low) / width:.2f} {40 - 38 * y * sharpest / deviation:.2f}"
+                for x, y in points
+            )
+        else:
+            at = 100 * (mean - low) / width
+            line = f"{at:.2f} 40L{at:.2f} 2"
+        paths.append(f'<path d="M{line}" {strokes[label]}/>')
+    rows = "".join(
+        f'<tr><th scope=row><i><svg viewBox="0 0 22 8" aria-hidden="true">'
+        f'<path d="M0 4H22" {strokes[label]}/></svg></i>{name}</th>'
+        f"<td class=number>{_number(mean)} ± {_number(deviation, 3)}</td>"
+        f"<td class=number>{field.counts[label]:,.0f}</td></tr>"
+        for label, name, _, mean, deviation in known
+    )
+    return (
+        '<svg class="curves" viewBox="0 0 100 40" preserveAspectRatio="none" aria-hidden="true">'
+        f"{''.join(paths)}</svg>"
+        f"<p class=ends><span>{_number(low, 3)}</span><span>{_number(low + width, 3)}</span></p>"
+        "<table><thead><tr><td></td><th scope=col class=number>mean ± deviation</th>"
+        f"<th scope=col class=number>examples</th></tr></thead><tbody>{rows}</tbody></table>"
     )

@@ -360,6 +360,65 @@ class ModelAnswer(Struct):
     trend_s: float | None
 
 
+class CountedValue(Struct):
+    """How often a value was learned in each class."""
+
+    value: str
+    counts: ByClass
+
+
+class CategoryField(Struct):
+    """A field of categories, or of numbers in bins, with its most frequent values.
+
+    `counts` is how many examples of each class had the field; `n_values` counts the values that are
+    not listed, too.
+    """
+
+    group: str
+    field: str
+    counts: ByClass
+    n_values: int
+    values: list[CountedValue]
+
+
+class FlagField(Struct):
+    """A flag: how many examples of each class had it, and the share of those in which it was true.
+
+    The share is null if there are none.
+    """
+
+    group: str
+    field: str
+    counts: ByClass
+    shares: dict[Label, float | None]
+
+
+class NumberField(Struct):
+    """A field of numbers: how many there were of each class, their mean and standard deviation.
+
+    Both are null if there are none.
+    """
+
+    group: str
+    field: str
+    counts: ByClass
+    means: dict[Label, float | None]
+    deviations: dict[Label, float | None]
+
+
+class FieldsAnswer(Struct):
+    """What was counted of each field by class, without a prior; words have `/v1/model`.
+
+    With `model.half_life_s` counts are decayed up to now.
+    """
+
+    snapshot_version: int
+    classes: list[Label]
+    categories: list[CategoryField]
+    flags: list[FlagField]
+    numbers: list[NumberField]
+
+
 class Corrections(Struct):
     """Whether labels and deletions are taken, and from whom."""
 

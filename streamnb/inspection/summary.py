@@ -53,6 +53,19 @@ class ValueRow(NamedTuple):
     counts: Floats
 
 
+class CategoryRow(NamedTuple):
+    """One field of categories: in how many examples it was, and its most frequent values.
+
+    `seen` is N_jc, ndarray of shape (n_classes,); `n_values` counts all values, listed or not.
+    """
+
+    group: str
+    field: str
+    n_values: int
+    seen: Floats
+    values: list[ValueRow]
+
+
 class FlagRow(NamedTuple):
     """One flag: how often it was true and false, each an ndarray of shape (n_classes,)."""
 
@@ -106,6 +119,45 @@ def value_rows(state: ModelState) -> list[ValueRow]:
                 )
             ]
             rows += sorted(found, key=lambda row: (row.field, -row.counts.sum(), row.value))
+    return rows
+
+
+def category_rows(state: ModelState, n_max: int) -> list[CategoryRow]:
+    """Return the fields of categories, each with its `n_max` most frequent values at most.
+
+    Only these are read as text, so that a field of a million values takes milliseconds.
+
+    Examples
+    --------
+    >>> from streamnb import NaiveBayes
+    >>> from streamnb.features.categorical import Categories
+    >>> model = NaiveBayes(["yes", "no"], features={"colour": Categories(fields=["colour"])})
+    >>> model.learn_many({"colour": ["red", "blue", "red"]}, ["no", "yes", "no"])
+    >>> (row,) = category_rows(model.state, 1)
+    >>> row.n_values, row.seen.tolist(), [(each.value, each.counts.tolist()) for each in row.values]
+    (2, [1.0, 2.0], [('red', [0.0, 2.0])])
+    """
+    rows: list[CategoryRow] = []
+    for group, view in views_of(state).items():
+        if not isinstance(view, CategoriesView):
+            continue
+        table, counts = view.state.table, view.state.counts
+        live = view.state.live_values()
+        of_column = table.field_of[live.columns]
+        for j in live.fields.tolist():
+            if j >= len(counts.seen):
+                continue
+            columns = live.columns[of_column == j]
+            by_value = counts.by_value[columns] / view.scale
+            order = np.argsort(-by_value.sum(axis=1), kind="stable")[:n_max]
+            names = table.values(columns[order])
+            values = [
+                ValueRow(group, field, value, row)
+                for (field, value), row in zip(names, by_value[order], strict=True)
+            ]
+            name = table.fields.names[j]
+            seen = counts.seen[j] / view.scale
+            rows.append(CategoryRow(group, name, len(columns), seen, values))
     return rows
 
 

@@ -153,12 +153,17 @@ function draw(model) {
 /** Return what begins (true) and ends (false) to ask. */
 export function makeModel() {
   let timer = 0;
+  let turns = 0;
   let isShown = false;
 
   async function refresh() {
     if (!isShown || document.hidden) return;
     try {
       const model = await ask("/v1/model");
+      if (turns++ % 5 === 0 && !$("fields").matches(":focus-within")) {
+        const said = await fetch("/page/fields");
+        $("fields").innerHTML = said.ok ? await said.text() : "";
+      }
       // What the reader has selected would be lost with the elements it is in.
       const selection = getSelection();
       if (selection.isCollapsed || !$("model").contains(selection.anchorNode)) draw(model);

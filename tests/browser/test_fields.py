@@ -1,0 +1,53 @@
+"""What the page draws of categories, flags and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+from playwright.sync_api import Browser, expect
+
+from tests.browser.axe import violations
+from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book
+from tests.endtoend.daemon_process import Daemon, write_config
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "loan.yaml"
+
+
+def test_fields_by_class(
+    browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
+) -> None:
+    """Each field of the example of loans has its figure, which fits a phone, in either theme."""
+    assert browser.is_connected()
+    sections = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    sections["checkpoint"] = {"folder": None}
+    with Daemon(write_config(tmp_path / "config.yaml", **sections)) as daemon:
+        daemon.until_metric("streamnb_messages_total", 500)
+        for scheme, width in (("light", 1280), ("dark", 390)):
+            page, _ = open_page(
+                f"{daemon.address}/?view=model",
+                color_scheme=scheme,
+                viewport={"width": width, "height": 900},
+            )
+            fields = page.get_by_test_id("field")
+            expect(fields).to_have_count(6)
+            names = fields.locator("h3 bdi").all_inner_texts()
+            assert names == ["income", "score", "missed_payments", "stable_job", "age", "amount"]
+            expect(fields.nth(1).locator("tbody tr")).to_have_count(2)
+            expect(fields.nth(4).locator(".curves path")).to_have_count(2)
+            expect(page.get_by_role("heading", name="Fields by class")).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert violations(page) == []
+            page.goto("about:blank")  # it would complain of a daemon that is gone
+        assert daemon.stop() == 0
+
+
+def test_words_alone_have_no_fields(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Where a model reads nothing but words the part is left away."""
+    page, _ = open_page("about:blank")
+    with page.expect_response("**/page/fields"):
+        page.goto(f"{book.address}/?view=model")
+    expect(page.get_by_test_id("telling").first).to_be_visible()
+    expect(page.get_by_role("heading", name="Fields by class")).to_be_hidden()

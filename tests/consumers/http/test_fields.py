@@ -1,0 +1,143 @@
+"""What was counted of the fields, as JSON and as the page draws it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from statistics import fmean, pstdev
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from consumers.config.settings import Settings
+from consumers.features import build_model
+from consumers.http.routes_page import drawn_fields
+from consumers.http.schemas import FieldsAnswer, NumberField
+from tests.consumers.http.loopback_server import app_state, served, settings
+
+MODEL = {
+    "classes": ["yes", "no", "never"],
+    "features": {
+        "kinds": {"kind": "categories", "fields": ["colour"]},
+        "signs": {"kind": "flags", "fields": ["seen", "late"]},
+        "sizes": {"kind": "numbers", "fields": ["height", "unknown"]},
+        "words": {"kind": "words", "fields": ["text"]},
+    },
+}
+N = 40
+LABELS = ["yes" if i % 4 else "no" for i in range(N)]
+COLUMNS: dict[str, list[Any]] = {
+    # More values than are listed, of which some come twice.
+    "colour": ["<red>" if i < 9 else f"colour {i}" for i in range(N)],
+    "seen": [i % 3 == 0 for i in range(N)],
+    "late": [None if i % 4 else True for i in range(N)],
+    "height": [None if i == 5 else 1000.0 + i * i for i in range(N)],
+    "unknown": [None] * N,
+    "text": ["a good day"] * N,
+}
+
+
+def of_label(name: str, label: str) -> list[Any]:
+    """Return the values of a field that the examples of a class have."""
+    pairs = zip(COLUMNS[name], LABELS, strict=True)
+    return [value for value, own in pairs if own == label and value is not None]
+
+
+@pytest.fixture(scope="module")
+def loans() -> Settings:
+    """Return settings of a model with categories, flags, numbers and words."""
+    return settings(model=MODEL, page={"classes": {"no": {"name": "nay", "colour": "green"}}})
+
+
+@pytest.fixture(scope="module")
+def http(loans: Settings) -> Iterator[httpx.Client]:
+    """Yield a client of a server whose model has learned the columns."""
+    model = build_model(loans.model)
+    model.learn_many(COLUMNS, LABELS)
+    with (
+        app_state(loans, model) as of,
+        served(of) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client,
+    ):
+        yield client
+
+
+def test_values_are_counted(http: httpx.Client) -> None:
+    """The most frequent values come first, with their counts; how many there are stands beside."""
+    (field,) = http.get("/v1/fields").json()["categories"]
+    assert (field["group"], field["field"], field["n_values"]) == ("kinds", "colour", N - 8)
+    assert field["counts"] == {"yes": 30.0, "no": 10.0, "never": 0.0}
+    assert len(field["values"]) == 20
+    first = field["values"][0]
+    reds = {label: float(of_label("colour", label).count("<red>")) for label in ("yes", "no")}
+    assert first == {"value": "<red>", "counts": reds | {"never": 0.0}}
+
+
+def test_shares_of_flags(http: httpx.Client) -> None:
+    """Of each class the share of those that are true; null where nothing is known."""
+    fields = {each["field"]: each for each in http.get("/v1/fields").json()["flags"]}
+    seen = {label: fmean(of_label("seen", label)) for label in ("yes", "no")}
+    assert fields["seen"]["shares"] == pytest.approx(seen | {"never": None})
+    assert fields["late"]["shares"] == {"yes": None, "no": 1.0, "never": None}
+    assert fields["late"]["counts"] == {"yes": 0.0, "no": 10.0, "never": 0.0}
+
+
+def test_means_and_deviations(http: httpx.Client) -> None:
+    """They are those of the values themselves; null of a class without any."""
+    fields = {each["field"]: each for each in http.get("/v1/fields").json()["numbers"]}
+    height = fields["height"]
+    for label in ("yes", "no"):
+        values = of_label("height", label)
+        assert height["counts"][label] == len(values)
+        assert height["means"][label] == pytest.approx(fmean(values), rel=1e-15)
+        assert height["deviations"][label] == pytest.approx(pstdev(values), rel=1e-14)
+    assert height["means"]["never"] is height["deviations"]["never"] is None
+    assert set(fields["unknown"]["means"].values()) == {None}
+    assert http.get("/v1/fields?x=1").status_code == 422
+
+
+def test_the_page_draws_the_same(loans: Settings, http: httpx.Client) -> None:
+    """Each field has its figure: values stay text, names and colours are the configured ones."""
+    answer = msgspec.convert(http.get("/v1/fields").json(), FieldsAnswer)
+    drawn = drawn_fields(loans, answer)
+    names = re.findall(r"<h3><bdi>([^<]*)</bdi> <small>([^<]*)</small></h3>", drawn)
+    assert names == [
+        ("colour", "kinds"), ("late", "signs"), ("seen", "signs"), ("height", "sizes"),
+        ("unknown", "sizes"),
+    ]  # fmt: skip
+    assert "<red>" not in drawn
+    assert "&lt;red&gt;" in drawn
+    assert f"{N - 8} values" in drawn
+    assert "<th scope=col>nay</th><th scope=col>yes</th><th scope=col>never</th>" in drawn
+    assert f"{of_label('colour', 'no').count('<red>') / 10:.1%}<svg" in drawn
+    assert "No value was learned yet." in drawn
+    # One curve for each class that has values, each within its box, the sharpest to the top.
+    (curves,) = re.findall(r'<svg class="curves".*?</svg>', drawn)
+    assert re.findall(r'stroke="var\(--(\w+)\)"', curves) == ["k2", "k0"]
+    points = [
+        (float(x), float(y)) for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)(?=[L\"])", curves)
+    ]
+    assert len(points) == 2 * 61
+    assert all(-0.01 <= x <= 100.01 and 1.99 <= y <= 40 for x, y in points)
+    assert min(y for _, y in points) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation"), [(5.0, 0.0), (1e308, 1e308), (-1e-300, 1e-310), (0.0, None), (2e9, 1e-9)]
+)
+def test_a_curve_of_odd_numbers(loans: Settings, mean: float, deviation: float | None) -> None:
+    """One value, the largest and the smallest ones: what is drawn are numbers."""
+    field = NumberField("g", "f", {"yes": 3.0}, {"yes": mean}, {"yes": deviation})
+    drawn = drawn_fields(loans, FieldsAnswer(1, ["yes"], [], [], [field]))
+    assert not re.search(r"\b(nan|inf)\b", drawn)
+    assert ("path d=" in drawn) == (deviation is not None and mean < 1e300)
+
+
+def test_a_model_of_words_has_no_figures_of_fields() -> None:
+    """The page leaves the part away."""
+    with app_state(settings()) as of, served(of) as port:
+        answer = httpx.get(f"http://127.0.0.1:{port}/v1/fields", trust_env=False).json()
+    found = msgspec.convert(answer, FieldsAnswer)
+    assert drawn_fields(settings(), found) == ""
