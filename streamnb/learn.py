@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from streamnb.decay import DecaySchedule, read_times, read_weights
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats, check_examples
+from streamnb.features.words import WordsState
 from streamnb.kernels import posterior
 from streamnb.kernels.layout import RowUpdates
 from streamnb.labels import (
@@ -34,6 +36,7 @@ from streamnb.labels import (
 from streamnb.predict import BATCH_ROWS, encode, read, run, run_one, to_columns
 from streamnb.priors import check
 from streamnb.state import ModelState, PartState, count_learned
+from streamnb.vocabulary import Vocabulary
 
 _LABEL_TYPES = frozenset((str, int, bool))
 _NUMBER_TYPES = frozenset((float, int))
@@ -79,6 +82,7 @@ def prequential(
     weights: Sequence[float] | Floats | None = None,
     times_s: Sequence[float] | Floats | None = None,
     part: str | None = None,
+    encoded: EncodedRows | None = None,
 ) -> Floats:
     """Learn examples in order; see `NaiveBayes.prequential_many`."""
     fields, n = read(state, columns)
@@ -92,6 +96,7 @@ def prequential(
         indices = np.where(given > 0, indices, np.int32(UNLABELLED))
     schedule = state.clock.schedule(indices, given, times)
     target = None if part is None and not state.parts else part_to_learn(state, part)
+    encode_rows = None if encoded is None else partial(encoded.encode, given=indices)
     out = np.full((n, len(classes)), -np.inf)
     coming = dict(new)
     # Between two of these rows no class joins and no landmark moves.
@@ -102,7 +107,7 @@ def prequential(
         starts.add(move.row)
     for begin, end in itertools.pairwise(sorted(starts | {n}) if n else ()):
         before = _prepare_row(state, fields, begin, schedule, coming)
-        _learn_rows(state, fields, begin, end, schedule.updates, out, target)
+        _learn_rows(state, fields, begin, end, schedule.updates, out, target, encode_rows)
         if before is not None:
             out[begin] = -np.inf
             out[begin, : len(before)] = before
@@ -162,10 +167,14 @@ def _learn_rows(
     updates: RowUpdates,
     out: Floats,
     part: PartState | None,
+    encode_rows: Callable[..., list[Any]] | None,
 ) -> None:
-    """Learn rows between which nothing else happens; write their log-posteriors from before."""
+    """Learn rows between which nothing else happens; write their log-posteriors from before.
+
+    `encode_rows` encodes in the place of `predict.encode`; then nothing is read ahead.
+    """
     n_classes = len(state.classes)
-    if state.n_threads > 1:
+    if state.n_threads > 1 and encode_rows is None:
         size = BATCH_ROWS // state.n_threads**2  # small pieces keep both threads busy
         # Closed whatever happens: no thread may still be reading when the next call learns.
         with contextlib.closing(_read_ahead(state, fields, begin, end, size, updates)) as pieces:
@@ -176,9 +185,50 @@ def _learn_rows(
     for first in range(begin, end, BATCH_ROWS):
         last = min(first + BATCH_ROWS, end)
         own = updates.rows(first, last)
-        batches = encode(state, fields, first, last, own.labels, learn=True)
+        if encode_rows is None:
+            batches = encode(state, fields, first, last, own.labels, learn=True)
+        else:
+            batches = encode_rows(state, fields, first, last, labels=own.labels)
         out[first:last, :n_classes] = learn_batches(state, batches, own, part)
         state.compact()
+
+
+class EncodedRows:
+    """What one model encoded of a call's rows, for others that share its vocabularies.
+
+    The models learn the same columns, labels and weights, one after the other. One that cuts the
+    rows at other places, or has moved to another vocabulary meanwhile, encodes for itself.
+    """
+
+    def __init__(self) -> None:
+        self._batches: dict[tuple[int, int, int], tuple[Vocabulary, Any]] = {}
+
+    def encode(
+        self,
+        state: ModelState,
+        fields: Mapping[str, Any],
+        begin: int,
+        end: int,
+        given: NDArray[np.int32],
+        labels: NDArray[np.int32],
+    ) -> list[Any]:
+        """Return rows `begin` to `end` as each group's batch, to be learned; see `predict.encode`.
+
+        `given` are all of the call's labels, by which words enter: a row so old that one model
+        learns nothing of it may teach another.
+        """
+        batches = []
+        for name, group in state.groups.items():
+            if not isinstance(group, WordsState):
+                batches.append(group.encode(fields[name], begin, end, labels, learn=True))
+                continue
+            # The vocabulary is kept, so that no other gets its identity during the call.
+            key = id(group.vocabulary), begin, end
+            if key not in self._batches:
+                batch = group.encode(fields[name], begin, end, given[begin:end], learn=True)
+                self._batches[key] = group.vocabulary, batch
+            batches.append(self._batches[key][1])
+        return batches
 
 
 def _read_ahead(

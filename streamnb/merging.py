@@ -19,6 +19,9 @@ Models of different hash keys meet by the texts of their words and values: the o
 the first one's key. Subtracting takes away what was added. A model that was kept in parts enters
 whole.
 
+Models that learn the same examples side by side may share the vocabularies of words that they read
+alike (`share_words`): counts stay apart.
+
 A part of a model can be taken out as a model of its own, put into another model, or dropped: so a
 log's counts move with the log from process to process, and a slice of a stream can be taken away.
 """
@@ -32,6 +35,7 @@ import numpy as np
 from streamnb.decay import Clock
 from streamnb.errors import InputError
 from streamnb.features import statistics
+from streamnb.features.words import WordsState
 from streamnb.kernels.posterior import QUANTUM
 from streamnb.labels import shown_classes
 from streamnb.learn import add_class, check_new_part, known_part
@@ -126,6 +130,47 @@ def drop_part(state: ModelState, name: str) -> None:
     state.set_parts({each: part for each, part in state.parts.items() if each != name})
     state.compact()
     state.drop_empty_classes()
+
+
+def share_words(state: ModelState, other: ModelState) -> bool:
+    """Have a model's groups of words go on in the vocabularies of another that reads them alike.
+
+    Counts and answers stay as they are. Return whether they share one now; not if they read
+    otherwise, or if the hash keys differ and a text is not kept whole.
+    """
+    alike = [
+        (name, group, theirs)
+        for name, group in state.groups.items()
+        if isinstance(group, WordsState)
+        and isinstance(theirs := other.groups.get(name), WordsState)
+        and (group.vocabulary is theirs.vocabulary or group.reads_as(theirs))
+    ]
+    if not alike or not _take_key(state, other.hash_key):
+        return False
+    for name, group, theirs in alike:
+        if group.vocabulary is not theirs.vocabulary:
+            columns = group.join(theirs)
+            for part in state.parts.values():
+                part.groups[name].take_columns(columns)
+    return True
+
+
+def _take_key(state: ModelState, hash_key: int) -> bool:
+    """Bring a model of words to another hash key in place; return whether it has it."""
+    if state.hash_key == hash_key:
+        return True
+    groups = list(state.groups.values())
+    if not all(isinstance(group, WordsState) for group in groups):
+        return False
+    try:
+        for group in groups:
+            group.frozen_table().rekey(hash_key)  # all of them can, or none is
+    except InputError:
+        return False
+    for group in groups:
+        group.rekey(hash_key)
+    state.hash_key = hash_key
+    return True
 
 
 def check_alike(first: ModelState, other: ModelState) -> None:

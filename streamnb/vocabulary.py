@@ -33,6 +33,9 @@ class Vocabulary:
 
     def __init__(self, table: Table | None = None) -> None:
         self.table = table or _empty(_FIRST_CAPACITY, 2 * _FIRST_CAPACITY, 8 * _FIRST_CAPACITY)
+        # How many words it had when another group joined it: no group of them moves to a smaller
+        # table before it has twice as many.
+        self.n_shared = 0
 
     @classmethod
     def sized(cls, n_words: int) -> Vocabulary:

@@ -8,6 +8,9 @@ in the checkpoint with the positions.
 
 A challenger that the settings name later begins empty at that place of the log. Of records that the
 memory had before, it takes nothing back.
+
+Groups of words that read alike, of models that differ in half-lives, priors or hybrids, share the
+serving model's vocabulary: a text is tokenised, hashed and looked up once for all of them.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ from consumers.pipeline.learned_records import FoundRecords
 from streamnb import Calibrator, Codes, Confidence, Learner, NaiveBayes, serialization
 from streamnb.errors import InputError
 from streamnb.labels import read_labels, to_indices
+from streamnb.learn import EncodedRows, prequential
+from streamnb.merging import share_words
 from streamnb.storage import read
 
 ENTRY = "challengers"
@@ -57,6 +62,7 @@ class Candidate:
     figures: Prequential
     begins: dict[str, int] | None = None
     late: Calibrator | None = None
+    may_share: bool = True  # words with the serving model; False once it was found to read others
     n_block: int = 0  # examples of the block under way that it judged
     loss_block: float = 0.0
     n_right_block: int = 0
@@ -133,6 +139,15 @@ class Challengers:
         """Yield the models that do not serve."""
         return (each for name, each in self.models.items() if name != self.serving)
 
+    def share_words(self) -> None:
+        """Have the challengers that read as the serving model does share its vocabulary.
+
+        They do already, except after a start, a promotion, or a move to a smaller table.
+        """
+        state = self.models[self.serving].model.state
+        for each in self.others():
+            each.may_share = each.may_share and share_words(each.model.state, state)
+
     # ---- learning ------------------------------------------------------------------------------
 
     def learn(
@@ -143,22 +158,25 @@ class Challengers:
         weights: Any,
         times_s: Any,
         stated: Floats,
+        encoded: EncodedRows,
         *,
         judged: bool,
     ) -> str | None:
         """Judge examples, which the serving model `stated`, and teach them to the others.
 
         Return the challenger that is to serve from here on, if there is one. Examples that are not
-        `judged`, as they were before and their label came late, are stated uncalibrated.
+        `judged`, as they were before and their label came late, are stated uncalibrated. `encoded`
+        has what the serving model encoded of them.
         """
         truth = to_indices(labels, keep_classes(self.models[self.serving].model))
         found: dict[str, tuple[Floats, NDArray[Any]]] = {}
         for name, each in self.models.items():
             posteriors = stated
             if name != self.serving:
-                posteriors = each.model.prequential_many(
-                    columns, labels, weights=weights, times_s=times_s, part=part
-                )
+                posteriors = prequential(
+                    each.model.state, columns, labels, weights=weights, times_s=times_s, part=part,
+                    encoded=encoded,
+                )  # fmt: skip
                 keep_classes(each.model)
                 answers = each.saved.learned.learn(posteriors, truth)
                 posteriors = answers if judged else posteriors
@@ -212,6 +230,8 @@ class Challengers:
         saved, own = chosen.saved, old.saved  # that of the serving model is an entry of its own
         own.learned, saved.learned = saved.learned, own.learned
         old.saved, chosen.saved = saved, own
+        for each in self.models.values():
+            each.may_share = True  # it may read as this one does
         self.promoted(own.learned)
         return chosen
 
@@ -430,15 +450,20 @@ class ChallengedLearner(Learner):
         weights: Any = None,
         times_s: Any = None,
         judged: bool = True,
+        encoded: EncodedRows | None = None,
     ) -> Floats:
         """Judge, then learn examples; see `Learner.learn`.
 
         All are compared by what the models say of them now, those that were judged before too.
         """
         codes = read_labels(labels, None, self.model.classes)
-        found = super().learn(part, columns, codes, weights=weights, times_s=times_s, judged=judged)
+        encoded = encoded or EncodedRows()
+        self.challengers.share_words()
+        found = super().learn(
+            part, columns, codes, weights=weights, times_s=times_s, judged=judged, encoded=encoded
+        )
         better = self.challengers.learn(
-            part, columns, codes, weights, times_s, found, judged=judged
+            part, columns, codes, weights, times_s, found, encoded, judged=judged
         )
         if better is not None:
             chosen = self.challengers.serve(better)

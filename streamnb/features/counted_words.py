@@ -321,8 +321,8 @@ class CountedState(GroupState):
 
     def needs_compaction(self) -> bool:
         """Tell whether so many words are at zero that a new, smaller table is due."""
-        n_live = int(self.counts.state[LIVE])
-        return not self.n_declared and self.vocabulary.n_words > 2 * n_live + 1024
+        n_kept = max(int(self.counts.state[LIVE]), self.vocabulary.n_shared)
+        return not self.n_declared and self.vocabulary.n_words > 2 * n_kept + 1024
 
     def compact(self) -> NDArray[np.int64] | None:
         """Move to a new table if many words are at zero; return the columns that stay, or None."""

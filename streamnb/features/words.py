@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from streamnb.columns import TextPieces, check_length, missing_text, text_column
 from streamnb.errors import InputError, check_kind
+from streamnb.features import statistics
 from streamnb.features.counted_words import CountedState
 from streamnb.features.fields import check_max, is_name
-from streamnb.features.protocol import plain_values
+from streamnb.features.protocol import GroupState, plain_values
 from streamnb.features.scratch import SHORT_CHARS_MAX, ExampleScratch
 from streamnb.kernels import word_table
 from streamnb.kernels.layout import Rows, Scratch, Texts
@@ -262,6 +263,33 @@ class WordsState(CountedState):
         rows = scratch.batch.rows
         self._encode(scratch.text, labels, self.vocabulary, tokens, rows, learn=learn)
         return scratch.batch
+
+    def reads_as(self, other: GroupState) -> bool:
+        """Tell whether another group turns the same examples into the same words."""
+        return (
+            isinstance(other, WordsState)
+            and (self.n_declared, other.n_declared) == (None, None)
+            and (self.field, self.tokenizer) == (other.field, other.tokenizer)
+            and self.spec.counts_occurrences == other.spec.counts_occurrences
+        )
+
+    def join(self, other: WordsState) -> NDArray[np.int64]:
+        """Go on in another group's vocabulary, of the same hash key, which it reads as.
+
+        Return the old column of each of its columns, -1 for words that stand at zero here.
+        """
+        live = self.live_columns()
+        fps = self.vocabulary.table.fingerprints[live]
+        there = other.vocabulary.enter(fps, self.vocabulary.texts(live))
+        self.vocabulary = other.vocabulary
+        self.vocabulary.n_shared = self.vocabulary.n_words
+        columns = np.full(self.vocabulary.n_words, -1, dtype=np.int64)
+        columns[there] = live
+        self.counts = self.grow(statistics.take(self.counts, "columns", columns))
+        if self.weights is not None:
+            self.weights = self._grow_weights(statistics.take(self.weights, "columns", columns))
+            self._read_kinds()
+        return columns
 
     def rekey(self, hash_key: int) -> None:
         """Go on with another hash key; see `GroupState`."""

@@ -19,6 +19,7 @@ from streamnb.decisions import AnswerRule, Confidence
 from streamnb.errors import InputError, check_has, check_kind, check_whole
 from streamnb.features.protocol import Floats
 from streamnb.labels import Codes, Label, read_labels, to_indices
+from streamnb.learn import EncodedRows, prequential
 from streamnb.model import NaiveBayes
 from streamnb.priors import check
 from streamnb.reader import ModelReader
@@ -258,6 +259,7 @@ class Learner:
         weights: Sequence[float] | Floats | None = None,
         times_s: Sequence[float] | Floats | None = None,
         judged: bool = True,
+        encoded: EncodedRows | None = None,
     ) -> Floats:
         """Judge, then learn examples of one part, and publish if the policy says so.
 
@@ -277,6 +279,8 @@ class Learner:
             When each was, in seconds: for a half-life in seconds.
         judged : bool
             Whether the `confidence` learns from them: not if they were judged at another time.
+        encoded : EncodedRows, optional
+            Keeps what was encoded, for models that learn the same examples after this one.
 
         Returns
         -------
@@ -291,9 +295,10 @@ class Learner:
         confidence = self.confidence if judged else None
         if confidence is not None:  # read once: they may be an iterator
             labels = read_labels(labels, None, self.model.classes)
-        posteriors = self.model.prequential_many(
-            columns, labels, weights=weights, times_s=times_s, part=part
-        )
+        posteriors = prequential(
+            self.model.state, columns, labels, weights=weights, times_s=times_s, part=part,
+            encoded=encoded,
+        )  # fmt: skip
         if confidence is not None:
             truth = to_indices(cast("Codes", labels), self.model.classes)
             posteriors = confidence.learn(posteriors, truth)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,12 +15,13 @@ from structlog.testing import capture_logs
 
 from consumers.cli.model_report import read_newest
 from consumers.cli.verify import verify
-from consumers.config.model import ModelSettings, PromotionSettings
+from consumers.config.model import ModelSettings, PromotionSettings, WordsSettings
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, MismatchError
 from consumers.features import SavedConfidence, build_model
 from consumers.pipeline.challengers import ChallengedLearner, Challengers, revert
 from streamnb import EveryExamples, NaiveBayes, SnapshotBoard, serialization
+from streamnb.features.words import WordsState
 from streamnb.storage import Stored, read
 from tests.consumers.cli.test_commands import Command, command
 from tests.endtoend.correction_clients import ask
@@ -189,6 +190,40 @@ def test_an_alarm_of_drift_has_them_compared_soon(tmp_path: Path) -> None:
     assert said["serving"] == "hour"
     with pytest.raises(ValueError, match=r"drift\.reaction needs challengers"):
         replay(tmp_path / "no", source, model=FORGETFUL, **own)
+
+
+def test_those_that_read_alike_share_their_words() -> None:
+    """One vocabulary does for half-lives side by side, after a promotion and a restart too."""
+    plain = {"features": {"text": WordsSettings(hybrid=False)}}
+    settings = ModelSettings(half_life_s=1e6)
+    named = {
+        "model": settings,
+        "hour": settings.model_copy(update={"half_life_s": 3600.0} | plain),
+        "day": settings.model_copy(update={"half_life_s": 86400.0}),
+    }
+    challengers = Challengers(named, PromotionSettings(), 10)
+    model, saved = build_model(settings), SavedConfidence(settings)
+    challengers.begin(model, saved, {})
+    for text in ("a b", "c d", "e f"):
+        learner = ChallengedLearner(
+            challengers, model, SnapshotBoard(), EveryExamples(10), time.monotonic
+        )
+        learner.learn("p", {"text": [text]}, ["positive"], times_s=[1e9])
+        models = [each.model for each in challengers.models.values()]
+        groups = [each.state.groups["text"] for each in models]
+        assert all(isinstance(group, WordsState) for group in groups)
+        assert len({id(cast("WordsState", group).vocabulary) for group in groups}) == 1
+        assert len({each.state.hash_key for each in models}) == 1
+        assert all(each.words() == model.words() for each in models)
+        if text == "a b":
+            model = challengers.serve("hour").model
+        if text == "c d":
+            restored = Challengers(named, PromotionSettings(), 10, "hour")
+            restored.unpack(challengers.pack())
+            model = NaiveBayes.from_bytes(model.to_bytes())
+            restored.begin(model, SavedConfidence(named["hour"]), {})
+            challengers = restored
+    assert len(model.words()) == 15
 
 
 def test_late_labels_teach_all_of_them(tmp_path: Path) -> None:
