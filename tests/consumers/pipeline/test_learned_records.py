@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from consumers.config.model import Kind
 from consumers.kernels import learned_records as kernels
 from consumers.messages import Column
-from consumers.pipeline import learned_records
+from consumers.pipeline import erasure, learned_records
+from consumers.pipeline.erasure import ErasedIds, erase_records
 from consumers.pipeline.learned_records import (
     CREATED,
+    ERASED,
     DamagedError,
     FoundRecords,
     IdIndex,
@@ -25,13 +27,14 @@ from consumers.pipeline.learned_records import (
     collected,
     no_spans,
     pack,
+    parse,
 )
 from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 
 Record = tuple[str | None, str | None, float]
 FIELDS: dict[str, Kind] = {"text": "words", "age": "numbers"}
-TEXTS = st.none() | st.text(alphabet="abé", max_size=4)
+TEXTS = st.none() | st.text(alphabet="abé/", max_size=4)
 RECORDS = st.tuples(TEXTS, TEXTS, st.floats(allow_nan=False))
 CHUNKS = st.lists(st.lists(RECORDS, min_size=1, max_size=5), min_size=1, max_size=6)
 
@@ -102,6 +105,57 @@ def test_records_are_read_from_memory_and_file(
     assert values == [_bytes(every[i][1][1]) for i in at]
     assert np.asarray(columns["age"]).tolist() == [every[i][1][2] for i in at]
     assert found.parts(len(FIELDS)) == [None] * len(at)
+
+
+def _colliding(texts: Texts) -> NDArray[np.uint64]:
+    """Return one of three hashes of each text."""
+    bounds = zip(texts.starts.tolist(), texts.ends.tolist(), strict=True)
+    sums = [int(texts.data[start:end].sum()) % 3 for start, end in bounds]
+    return np.array(sums, np.uint64)
+
+
+@given(
+    CHUNKS,
+    st.dictionaries(
+        st.text("abé/", min_size=1, max_size=3), st.integers(0, 9).map(lambda i: 10 * i)
+    ),
+    st.lists(st.integers(0, 30).map(lambda i: 10 * i), max_size=3),
+    st.booleans(),
+    st.sampled_from([0, 1 << 14]),
+)
+def test_what_is_erased_is_what_each_record_says(
+    tmp_path_factory: pytest.TempPathFactory,
+    chunks: list[list[Record]],
+    ids: dict[str, int],
+    places: list[int],
+    of_accounts: bool,
+    gap_bytes: int,
+) -> None:
+    """One by one the records tell which go; of these nothing is left, and the rest is as it was."""
+    path = tmp_path_factory.mktemp("erased") / "0.records"
+    segment_of(chunks, path)
+    accounts = {name: at + 10 for name, at in ids.items() if "/" not in name and of_accounts}
+    named = {name.encode(): at for name, at in ids.items()}
+    named |= {f"{name}/~".encode(): at for name, at in accounts.items()}
+    erased = ErasedIds(named, places, _colliding, accounts=of_accounts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(erasure, "_GAP_BYTES", gap_bytes)
+        erase_records(path, erased)
+    data, at, number = path.read_bytes(), 0, 0
+    for own in chunks:
+        chunk = parse(memoryview(data), at, check=True)
+        for row, (name, text, age) in enumerate(own):
+            account, slash, _ = (name or "").partition("/")
+            last = max(ids.get(name or "", -1), accounts.get(account, -1) if slash else -1)
+            is_gone = 10 * number in places if name is None else 10 * number <= last
+            value = (text or "").encode()
+            wanted = (ERASED, bytes(len(value)), bytes(8)) if is_gone else (
+                CREATED, value, np.float64(age).tobytes(),
+            )  # fmt: skip
+            spans = chunk.contents(np.array([row]))[:, 0].tolist()
+            assert (chunk.kinds()[row], *(data[a:b] for a, b in spans)) == wanted
+            number += 1
+        at = chunk.end
 
 
 def _bytes(text: str | None) -> bytes | None:
