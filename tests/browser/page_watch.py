@@ -58,7 +58,7 @@ class Watch:
 
     def _asked(self, request: Request) -> None:
         parts = urlsplit(request.url)
-        if parts.scheme not in {"data", "blob", "about", "file"} and parts.hostname != "127.0.0.1":
+        if parts.scheme not in {"data", "blob", "about"} and parts.hostname != "127.0.0.1":
             self.complaints.append(f"leaves the machine: {request.url}")
 
     def _failed(self, request: Request) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -59,7 +60,8 @@ def test_pages_fit_in_light_and_dark(
     schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
     for scheme in schemes:
         size = {"width": width, "height": 900}
-        page, _ = open_page((site / PAGES[0]).as_uri(), viewport=size, color_scheme=scheme)
+        page, watch = open_page((site / PAGES[0]).as_uri(), viewport=size, color_scheme=scheme)
+        watch.expect(f"leaves the machine: {re.escape(site.as_uri())}/")
         for name in PAGES:
             page.goto((site / name).as_uri())
             assert wider_than_window(page) == 0, name
