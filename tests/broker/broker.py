@@ -30,7 +30,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 HERE = Path(__file__).parent
 ARCHIVE = HERE / "libs" / "classes.jsa"  # Java looks past one that was made of other jars
 READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 15.0
+ARCHIVE_TIMEOUT_S = 60.0  # of a stop that writes the archive: some seconds of work
 ADMIN_TIMEOUT_S = 20.0
 
 # A single node needs one replica of everything, and a test wants the group to form at once. The
@@ -185,13 +186,13 @@ class Broker:
         self.port = port or self.port or free_ports(1)[0]
         return self.address
 
-    def stop(self) -> None:
-        """End the broker in good order."""
-        self._end(signal.SIGTERM)
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End the broker in good order, or after so long at once."""
+        self._end(signal.SIGTERM, timeout_s)
 
     def kill(self) -> None:
         """End the broker as a power cut would (SIGKILL)."""
-        self._end(signal.SIGKILL)
+        self._end(signal.SIGKILL, STOP_TIMEOUT_S)
 
     def restart(self) -> None:
         """Stop it where it runs, and start it at the same address."""
@@ -299,13 +300,13 @@ class Broker:
                     self._ready.set()
         self._ready.set()
 
-    def _end(self, sign: signal.Signals) -> None:
+    def _end(self, sign: signal.Signals, timeout_s: float) -> None:
         process, self._process = self._process, None
         if process is None:
             return
         process.send_signal(sign)
         try:
-            process.wait(STOP_TIMEOUT_S)
+            process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -324,7 +325,7 @@ def archive_classes() -> None:
         broker.start()
         broker.create_topic("topic")
         broker.committed("group")
-        broker.stop()
+        broker.stop(ARCHIVE_TIMEOUT_S)
         shutil.move(written, ARCHIVE)
 
 
