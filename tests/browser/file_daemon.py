@@ -56,6 +56,20 @@ class Book:
         self._append(tweets)
         return [str(tweet["id"]) for tweet in tweets]
 
+    def write_past(self, text: str, *, n: int = 90, label: int = 4) -> None:
+        """Write a tweet again and again, spread over the quarter of an hour that ends now.
+
+        What the book begins with ages while other tests run; this is of now whoever came before.
+        """
+        tweet = {"user": "reader", "lang": "en", "text": text, "label": label}
+        ages_s = (_SPAN_S * (1 - i / n) for i in range(n))
+        self._append(
+            [
+                {**tweet, "id": f"b-{next(self._numbers)}", "created_at": _stamp(age_s)}
+                for age_s in ages_s
+            ]
+        )
+
     def write_made_up(self, first: int, n: int) -> None:
         """Write made-up tweets `first` … `first + n - 1`, as if they were of now."""
         self._append([{**tweet, "created_at": _stamp(0.0)} for tweet in made_up(first, n)])

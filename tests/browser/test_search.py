@@ -297,9 +297,9 @@ def test_older_ones_behind_a_page_that_ended_early(
 
 def test_older_ones_that_come_too_late(book: Book, open_page: Callable[..., Opened]) -> None:
     """A page of older tweets that comes after another search has begun is dropped."""
-    book.write(*[f"echidna number {i}" for i in range(60)], "one numbat", label=None)
+    book.write(*[f"echidna number {i}" for i in range(60)], "one kowari", label=None)
     book.until_found("echidna", 60)
-    book.until_found("numbat", 1)
+    book.until_found("kowari", 1)
     page, _ = open_page(f"{book.address}/?q=echidna")
     held: list[Route] = []
 
@@ -309,10 +309,10 @@ def test_older_ones_that_come_too_late(book: Book, open_page: Callable[..., Open
     page.route("**/v1/search?*", hold)
     with page.expect_request("**/v1/search?*"):
         page.get_by_test_id("older").click()
-    ask(page, "numbat")
+    ask(page, "kowari")
     with page.expect_response("**/v1/search?*"):
         held[0].continue_()
-    (last,) = book.write("another numbat")
+    (last,) = book.write("another kowari")
     page.get_by_test_id("show-new").click()
     expect(page.get_by_test_id("message").first).to_have_attribute("data-id", last)
     shown(page, 2)
@@ -386,13 +386,15 @@ def span_of(page: Page) -> list[int]:
 
 def test_a_time_is_chosen(book: Book, open_page: Callable[..., Opened]) -> None:
     """A time is chosen from a list, dragged over or zoomed to; it stands in the address."""
-    page, _ = open_page(f"{book.address}/?q=coffee")
+    book.write_past("a mulgara looks for crickets")
+    book.until_found("mulgara", 90)
+    page, _ = open_page(f"{book.address}/?q=mulgara")
     when, chart = page.get_by_test_id("series-when"), page.get_by_test_id("series-chart")
     choice = page.get_by_test_id("series-range")
     expect(when).to_contain_text(re.compile(r"in \d+ sec"))
     choice.select_option("6h")
     expect(when).to_contain_text("in 10 min")
-    assert query_of(page) == {"q": ["coffee"], "range": ["6h"]}
+    assert query_of(page) == {"q": ["mulgara"], "range": ["6h"]}
     expect(page.get_by_test_id("series-source")).to_contain_text("Stored matches go back to")
     page.reload()
     expect(choice).to_have_value("6h")
@@ -419,15 +421,17 @@ def test_a_time_is_chosen(book: Book, open_page: Callable[..., Opened]) -> None:
     expect(choice).to_have_value("15m")
     chart.locator(".u-over").dblclick()
     expect(choice).to_have_value("")
-    assert query_of(page) == {"q": ["coffee"]}
-    page.goto(f"{book.address}/?q=coffee&range=1-900001")
+    assert query_of(page) == {"q": ["mulgara"]}
+    page.goto(f"{book.address}/?q=mulgara&range=1-900001")
     expect(page.get_by_test_id("series")).to_contain_text("No messages in this time.")
     expect(chart).to_be_hidden()
 
 
 def test_the_crosshair(book: Book, open_page: Callable[..., Opened]) -> None:
     """Pointer and keys tell the values of a step, in the page and to who hears it."""
-    page, _ = open_page(f"{book.address}/?q=monday&range=15m")
+    book.write_past("a potoroo digs for truffles")
+    book.until_found("potoroo", 90)
+    page, _ = open_page(f"{book.address}/?q=potoroo&range=15m")
     when, chart = page.get_by_test_id("series-when"), page.get_by_test_id("series-chart")
     expect(when).to_contain_text("in 30 sec")
     newest = when.inner_text()
