@@ -103,10 +103,10 @@ class Journal:
             ) from ours.error
         return LogPosition(self.partition, ours.offset)
 
-    def wait_beyond(self, at: int, timeout_s: float) -> None:
-        """Wait until more than `at` bytes are safe, but not longer than `timeout_s`."""
+    def wait_beyond(self, at: int, timeout_s: float) -> bool:
+        """Wait until more than `at` bytes are safe, or a timeout; return whether they are."""
         with self._changed:
-            self._changed.wait_for(lambda: self._end > at, timeout_s)
+            return self._changed.wait_for(lambda: self._end > at, timeout_s)
 
     def read(self, at: int, n_bytes: int) -> bytes:
         """Return up to `n_bytes` of what is safe, from a place on."""
@@ -266,7 +266,8 @@ class JournalSource(Source):
         """Return the next lines; wait up to `timeout_s` where there is none."""
         begin = self._position
         read = begin + len(self._pending)
-        self._journal.wait_beyond(read, timeout_s)
+        if not self._journal.wait_beyond(read, timeout_s):
+            return []
         try:
             data = self._journal.read(read, _BATCH_BYTES)
         except OSError as error:

@@ -51,6 +51,29 @@ def test_lines_come_back_in_their_order(path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0  # it holds what people wrote
 
 
+def test_a_journal_is_read_only_once_it_has_grown(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever follows it looks ten times a second, and mostly there is nothing new."""
+    with closing(Journal(path)) as journal:
+        journal.append(KEY, b"{1}")
+        source, n_reads = JournalSource(journal), 0
+        source.open(lambda _: None)
+        read = journal.read
+
+        def counted(at: int, n_bytes: int) -> bytes:
+            nonlocal n_reads
+            n_reads += 1
+            return read(at, n_bytes)
+
+        monkeypatch.setattr(journal, "read", counted)
+        found = [len(source.poll(0.0)) for _ in range(3)]
+        journal.append(KEY, b"{2}")
+        found += [len(source.poll(0.0)) for _ in range(3)]
+        assert found == [1, 0, 0, 1, 0, 0]
+        assert n_reads == 2
+
+
 @pytest.mark.parametrize("torn", [b"{", b"{2}", b"x" * 200_000])
 def test_a_torn_last_line_is_cut_off(path: Path, torn: bytes) -> None:
     """What a power cut left of a line is gone at the next start, however long it is."""
