@@ -56,7 +56,7 @@ class Uncounted:
 @dataclass(frozen=True, slots=True)
 class _EarlyBatch:
     partition: Partition
-    offsets: NDArray[np.int64]
+    offsets: NDArray[np.int64]  # increasing
     is_labelled: NDArray[np.bool_]
     judged: NDArray[np.int64]
     minute_s: int
@@ -85,10 +85,13 @@ class MessageCounter:
         arrived_ms: int,
     ) -> None:
         """Count messages, given as `RecentStore.offer` takes them."""
+        offsets, labels = messages.offsets, messages.labels
+        if len(rows) < len(messages):
+            offsets, labels = offsets[rows], labels[rows]
         batch = _EarlyBatch(
             messages.partition,
-            messages.offsets[rows],
-            messages.labels[rows] != NO_LABEL,
+            offsets,
+            labels != NO_LABEL,
             predicted_classes(log_posteriors),
             arrived_ms // 60_000 * 60,
         )
@@ -127,14 +130,16 @@ class MessageCounter:
         for is_labelled in (False, True) if has_both else (bool(batch.is_labelled.any()),):
             stretch = (batch.partition, is_labelled)
             highest = self._highest.get(stretch, -1)
-            is_new = batch.offsets > highest
+            # Offsets increase: what is new is the rest of the batch, mostly all of it.
+            begin = int(np.searchsorted(batch.offsets, highest, side="right"))
+            offsets, judged = batch.offsets[begin:], batch.judged[begin:]
             if has_both:
-                is_new &= batch.is_labelled == is_labelled
-            if not is_new.any():
+                own = batch.is_labelled[begin:] == is_labelled
+                offsets, judged = offsets[own], judged[own]
+            if not len(offsets):
                 continue
-            self._new.add(batch.minute_s, np.bincount(batch.judged[is_new]).astype(np.int64))
-            highest = int(batch.offsets[is_new].max())
-            self._highest[stretch] = self._new.highest[stretch] = highest
+            self._new.add(batch.minute_s, np.bincount(judged).astype(np.int64, copy=False))
+            self._highest[stretch] = self._new.highest[stretch] = int(offsets[-1])
 
 
 class CountsOverTime(msgspec.Struct, frozen=True):

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from consumers.config.sections import HistorySettings
 from consumers.search import RecentStore
-from consumers.search.history import CountsOverTime
+from consumers.search.history import CountsOverTime, MessageCounter
 from tests.consumers.search.stores import (
     CLASSES,
+    LOG,
     clock_of,
     forget,
     made,
@@ -62,6 +63,37 @@ def test_all_messages_are_counted_by_minute_hour_and_day(tmp_path: Path) -> None
         assert totals(store) == [1_500, 1_500]
         span = store.history(MINUTE_S + 61, MINUTE_S + 120, "minute")
         assert list(span.begins_s) == [MINUTE_S + 60]
+
+
+KINDS = st.lists(st.tuples(st.booleans(), st.booleans()), max_size=8)  # with a label, offered
+
+
+@given(batches=st.lists(st.tuples(st.integers(0, 12), KINDS), max_size=8))
+def test_each_kind_counts_from_its_own_place_on(
+    batches: list[tuple[int, list[tuple[bool, bool]]]],
+) -> None:
+    """As one message after the other would, wherever a batch begins again and what it mixes."""
+    counter = MessageCounter({60: 10})
+    counter.begin({})
+    highest, expected = {True: -1, False: -1}, np.zeros(2, np.int64)
+    for first, kinds in batches:
+        told = tweets(
+            [{"text": "a", "label": 4 if is_known else None} for is_known, _ in kinds], first
+        )
+        rows = np.flatnonzero([is_offered for _, is_offered in kinds])
+        judged = (rows + first) // 3 % 2
+        counter.add(told, rows, np.log(np.eye(2)[judged] * 0.6 + 0.2), BEGAN_S * 1_000)
+        before = highest.copy()
+        for row, place in zip(rows.tolist(), judged.tolist(), strict=True):
+            is_known = kinds[row][0]
+            if first + row > before[is_known]:
+                expected[place] += 1
+                highest[is_known] = first + row
+    taken = counter.take()
+    found = taken.by_minute.get(MINUTE_S, np.zeros(0, np.int64))
+    assert found.tolist() == expected.tolist()[: len(found)]
+    assert found.sum() == expected.sum()
+    assert taken.highest == {(LOG, kind): at for kind, at in highest.items() if at >= 0}
 
 
 STEPS = st.lists(
