@@ -4,19 +4,17 @@ More may come than is worth keeping. Then a sample is taken: about four times a 
 as many as a bucket of tokens allows, drawn evenly over its rows. The bucket is full at first and
 holds five seconds' worth, so that a short stream is kept whole however quickly it comes. It fills
 at the highest rate that is set; of a fast stream, at what the processor budget affords: storing a
-message costs time on two threads, for the one that judged it draws the sample and the store's
-thread makes its row and writes it. Both are measured by their own processor time, not by the clock:
-a thread that waits, for the disk or on a busy machine, costs nothing.
+message costs time on two threads, for the one that judged it makes its row and the store's thread
+writes it. Both are measured by their own processor time, not by the clock: a thread that waits, for
+the disk or on a busy machine, costs nothing.
 
 While the stream is too fast, a burst is stored little by little, for the learning needs the
 processor; and once it has been so for some seconds, what still waits is thinned, so that the page
 does not lag behind.
 
-What is taken of a batch waits as it is, and the store's thread makes its rows (see `rows`), if it
-is not thinned before: the thread that offers it is mostly the one that learns. So a few rows hold
-all of their batch, until the next turn. Where samples hold as much as `HELD_BYTES_MAX`, the thread
-that offers one more makes its rows itself, and lets the batch go. The queue is bounded by its
-bytes; no thread waits.
+A sample's rows are made by the thread that offers them (see `rows`), so that a few rows do
+not hold the batch that they came in. A batch that is taken whole waits as it is: the store's thread
+makes its rows, if it is not thinned before. The queue is bounded by its bytes; no thread waits.
 """
 
 from __future__ import annotations
@@ -52,11 +50,10 @@ _PATIENCE_S = 2.0  # how long a stream may be too fast before what waits is thin
 _BEHIND_S = 1.0  # to what, as a time at the long run's rate
 BURST_S = 5.0
 BYTES_MAX = 64 << 20
-HELD_BYTES_MAX = 16 << 20  # some polls of a backlog, of which a sample came with each
 _ROW_BYTES = 1_000  # of a row without its text
 _TOKEN_BYTES = 4096  # a message of more costs more tokens
 _RATE_OVER_S = 60
-_WHOLE_SHARE = 0.5  # of a batch: what is at least this is no sample
+_WHOLE_SHARE = 0.5  # of a batch that waits as it is, at least this is of use
 _SEED = 20
 # Of the processor budget: what a message costs before anything is measured, about what a machine of
 # today takes, and how many messages this guess stands for.
@@ -112,15 +109,7 @@ class RawBatch:
     def n_bytes(self) -> int:
         """What it holds in memory, about; its buffer may be that of other batches too."""
         raw = self.messages.raw
-        n_held = len(raw.buffer)
-        if self.is_whole:
-            n_held = n_held * len(self) // max(1, len(raw))
-        return _ROW_BYTES * len(self) + n_held
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is most of a batch, and no sample that holds what is of use to nobody."""
-        return len(self) >= _WHOLE_SHARE * len(self.messages.raw)
+        return _ROW_BYTES * len(self) + len(raw.buffer) * len(self) // max(1, len(raw))
 
     def some(self, chosen: NDArray[np.int64]) -> RawBatch:
         """Return some of them, given by their positions, ascending."""
@@ -339,17 +328,12 @@ class Sampler:
                 self._minute.add(self._filled_s, len(rows), 0)
                 return
         raw = RawBatch(messages, rows[chosen], log_posteriors[chosen], arrived_ms, cost)
-        waits = raw.is_whole or self._held_bytes() + raw.n_bytes <= HELD_BYTES_MAX
-        self._append(raw if waits else raw.made(self._row_builder), n_offered=len(rows))
-        if not raw.is_whole:
+        # It may wait as it is, unless most of what it holds would be of use to nobody.
+        is_whole = len(raw) >= _WHOLE_SHARE * n_raw
+        self._append(raw if is_whole else raw.made(self._row_builder), n_offered=len(rows))
+        if not is_whole:
             with self._lock:
                 self._budget.made(len(raw) * cost, self._thread_time() - began_s)
-
-    def _held_bytes(self) -> int:
-        """Return what samples hold that wait as they are."""
-        with self._lock:
-            waiting = [item for item in self._items if isinstance(item, RawBatch)]
-        return sum(item.n_bytes for item in waiting if not item.is_whole)
 
     def _append(self, offer: Offer | RawBatch, n_offered: int) -> None:
         n, n_bytes = len(offer), offer.n_bytes

@@ -12,15 +12,7 @@ from numpy.typing import NDArray
 from consumers.messages import Messages
 from consumers.search import parse
 from consumers.search.rows import RowBuilder
-from consumers.search.sampler import (
-    BURST_S,
-    Forget,
-    Item,
-    Offer,
-    ProcessorBudget,
-    RawBatch,
-    Sampler,
-)
+from consumers.search.sampler import BURST_S, Forget, Item, Offer, ProcessorBudget, Sampler
 from tests.consumers.search.stores import (
     CLASSES,
     LOG,
@@ -210,31 +202,6 @@ def test_shares_are_told() -> None:
         assert (store.state().offered_per_s, store.state().stored_per_s) == (0.0, 0.0)
         assert store.state().share == n / 1_000
         assert store.counted(parse("good")).n == n
-
-
-def test_samples_hold_no_more_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond it a sample's rows are made at once, the same ones, and its batch may go."""
-    posteriors = np.log(np.linspace([0.1, 0.9], [0.9, 0.1], BATCH))
-    found = list[list[dict[str, list[object]]]]()
-    sample_bytes = 1_000 * 100 + len(TOLD.raw.buffer)
-    for n_held in (0, 2, 4):
-        monkeypatch.setattr("consumers.search.sampler.HELD_BYTES_MAX", n_held * sample_bytes)
-        sampler, clock = intake_of(100.0)
-        sampler.offer(TOLD, np.arange(BATCH), posteriors)
-        sampler.urgent.set()
-        sampler.take()
-        for _ in range(4):
-            clock.now_s += 1.0
-            sampler.offer(TOLD, np.arange(BATCH), posteriors)
-        waiting = [type(each) for each in sampler._items]
-        assert waiting == [RawBatch] * n_held + [Offer] * (4 - n_held)
-        sampler.urgent.set()
-        items = sampler.take()
-        assert sampler._n_bytes == 0
-        for each in items:
-            check_posteriors(each, posteriors)
-        found.append([each.columns for each in items if isinstance(each, Offer)])
-    assert found[0] == found[1] == found[2]
 
 
 def test_nothing_is_taken_before_the_start() -> None:
