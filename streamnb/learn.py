@@ -56,7 +56,7 @@ def prequential_one(
     target = state.parts.get(part) if type(part) is str else None
     is_plain = type(weight) in _NUMBER_TYPES and weight == 1.0 and time_s is None
     if label is not None and is_plain and (part is None) == (target is None) == (not state.parts):
-        found = run_one(state, x, label, target)
+        found = run_one(state, x, label, target if len(state.parts) > 1 else None)
         if found is not None:
             state.n_examples += 1
             for group in state.groups.values():
@@ -114,7 +114,7 @@ def prequential(
     _move_landmark(state, schedule, n)
     state.clock = schedule.clock
     state.n_examples += count_learned(schedule.updates)
-    if target is not None:
+    if state.parts:
         state.sum_parts()
     return out
 
@@ -328,7 +328,7 @@ def unlearn(
         batches.append(taken)
         n_skipped.append(skipped)
     updates = RowUpdates(indices, -amounts, np.full(n, state.clock.scale))
-    learn_batches(state, batches, updates, target)
+    learn_batches(state, batches, updates, target if len(state.parts) > 1 else None)
     for group, skipped in zip(state.groups.values(), n_skipped, strict=True):
         group.n_skipped += skipped
     state.n_examples -= int((indices >= 0).sum())
@@ -381,14 +381,13 @@ def known_part(state: ModelState, name: Any) -> PartState | None:
 
 
 def part_to_learn(state: ModelState, name: Any) -> PartState | None:
-    """Return the part to teach, made if it is new; None for a model kept whole."""
+    """Return the part to teach beside the sum, made if it is new; None if it is the sum itself."""
     if name is None or (isinstance(name, str) and name in state.parts):
-        return known_part(state, name)
-    check_new_part(state, name)
-    for group in state.groups.values():
-        group.set_bounded(bounded=False)
-    state.parts[name] = PartState.empty(state.groups, len(state.classes))
-    return state.parts[name]
+        known_part(state, name)
+    else:
+        check_new_part(state, name)
+        state.add_part(name)
+    return state.parts[name] if len(state.parts) > 1 else None
 
 
 def check_new_part(state: ModelState, name: Any) -> None:

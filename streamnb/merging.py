@@ -149,9 +149,7 @@ def share_words(state: ModelState, other: ModelState) -> bool:
         return False
     for name, group, theirs in alike:
         if group.vocabulary is not theirs.vocabulary:
-            columns = group.join(theirs)
-            for part in state.parts.values():
-                part.groups[name].take_columns(columns)
+            state.take_columns(name, group.join(theirs))
     return True
 
 
@@ -169,6 +167,7 @@ def _take_key(state: ModelState, hash_key: int) -> bool:
         return False
     for group in groups:
         group.rekey(hash_key)
+    state.hold_only_part()
     state.hash_key = hash_key
     return True
 

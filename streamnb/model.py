@@ -337,7 +337,7 @@ class NaiveBayes(ModelReader):
         """Move the bound on a group's words; it is kept from the next example learned on."""
         own = word_group(self.state, group)
         own.spec = replace(own.spec, max_words=max_words)
-        own.set_bounded(bounded=not self.state.parts)
+        own.set_bounded(bounded=len(self.state.parts) < 2)
 
     def set_hybrid(self, group: str, hybrid: Hybrid | None) -> None:
         """Have a group learn weights beside its counts, from nothing on, or drop them.
@@ -361,8 +361,9 @@ class NaiveBayes(ModelReader):
         """
         own = word_group(self.state, group)
         own.set_hybrid(hybrid)
-        for part in self.state.parts.values():
+        for part in self.state.summands():
             part.groups[own.name].weights = own.new_part().weights
+        self.state.hold_only_part()
 
     def forget_parts(self) -> None:
         """Keep this model whole from now on: of its parts only their sum stays.

@@ -6,7 +6,8 @@ of it; `NaiveBayes` and `Snapshot` are its public faces.
 
 A model may be the sum of parts, one for each log that it learns from. A part shares the groups'
 vocabularies and holds its own statistics: a function of its log's examples only, so that it can be
-saved with its log's position, read again after a crash, or moved elsewhere.
+saved with its log's position, read again after a crash, or moved elsewhere. An only part is the sum
+itself, in the same arrays, and learned once.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamnb.decay import Clock, HalfLife, check_forgets, check_prior_half_life
 from streamnb.errors import InputError, check_bool, check_kind
@@ -270,31 +272,64 @@ class ModelState:
         self.pseudo_counts = pseudo_counts(self.class_prior, self.classes)
         for group in self.groups.values():
             group.set_classes(n_classes)
-        for part in self.parts.values():
+        for part in self.summands():
             part.set_classes(n_classes)
+        self.hold_only_part()
 
     def rescale(self, factor: float) -> None:
         """Multiply all counts by a power of two."""
         self.class_counts *= factor
-        for part in self.parts.values():
+        for part in self.summands():
             part.rescale(self.groups, factor)
         for group in self.groups.values():
             group.rescale(factor)
+        self.hold_only_part()
 
     def compact(self) -> None:
         """Move groups to smaller tables, if due."""
         for name, group in self.groups.items():
             columns = group.compact()
             if columns is not None:
-                for part in self.parts.values():
-                    part.groups[name].take_columns(columns)
+                self.take_columns(name, columns)
+
+    def take_columns(self, name: str, columns: NDArray[np.int64]) -> None:
+        """Have the parts follow a group to a new table; see `GroupPart.take_columns`."""
+        for part in self.summands():
+            part.groups[name].take_columns(columns)
+        self.hold_only_part()
+
+    def summands(self) -> list[PartState]:
+        """Return the parts whose arrays are their own: all, unless there is only one."""
+        return [*self.parts.values()] if len(self.parts) > 1 else []
+
+    def hold_only_part(self) -> None:
+        """Have an only part be the sum as it is now."""
+        for name in self.parts if len(self.parts) == 1 else ():
+            groups = {each: group.as_part() for each, group in self.groups.items()}
+            self.parts[name] = PartState(self.class_counts, self.recent, groups, self.n_examples)
 
     def sum_parts(self) -> None:
-        """Sum up the parts of groups whose sums depend on order, always in the order of names."""
+        """Have parts and their sum agree, after a part has learned.
+
+        Of several parts, groups are summed up whose sums depend on order, always in that of names.
+        """
+        self.hold_only_part()
         if len(self.parts) > 1:
             for name, group in self.groups.items():
                 if not group.sums_exactly:
                     group.sum_parts([self.parts[part].groups[name] for part in sorted(self.parts)])
+
+    def add_part(self, name: str) -> None:
+        """Begin a part that knows nothing; one that was the only one gets arrays of its own."""
+        for only in self.parts if len(self.parts) == 1 else ():
+            self.parts[only] = self.parts[only].frozen_copy(self.groups)
+        self.parts[name] = PartState.empty(self.groups, len(self.classes))
+        self._set_bounded()
+        self.hold_only_part()
+
+    def _set_bounded(self) -> None:
+        for group in self.groups.values():
+            group.set_bounded(bounded=len(self.parts) < 2)
 
     def set_parts(self, parts: Mapping[str, PartState]) -> None:
         """Make the model the sum of these parts, always in the order of their names."""
@@ -306,14 +341,14 @@ class ModelState:
             self.recent += parts[name].recent
         self.n_examples = sum(part.n_examples for part in parts.values())
         for name, group in self.groups.items():
-            group.set_bounded(bounded=not parts)
             group.sum_parts([parts[part].groups[name] for part in sorted(parts)])
+        self._set_bounded()
+        self.hold_only_part()
 
     def forget_parts(self) -> None:
         """Keep the model whole from now on; words then leave by the sum's own bound."""
         self.parts = {}
-        for group in self.groups.values():
-            group.set_bounded(bounded=True)
+        self._set_bounded()
 
 
 def count_learned(updates: RowUpdates) -> int:

@@ -131,6 +131,30 @@ def test_cuts_are_nothing_to_a_part(group: Words, stream: list[Example], where: 
     assert_is_sum(cut)
 
 
+@given(groups(), streams(parts=("x/0",)), st.integers(0, 40))
+def test_an_only_part_is_the_sum_itself(group: Words, stream: list[Example], at: int) -> None:
+    """It is counted once, and is what it is beside an empty part, which may come at any time."""
+    alone, beside = model_of(group), model_of(group)
+    beside.learn_many({"text": []}, [], part="x/1")
+    for i, example in enumerate(stream):
+        if i == at:
+            alone.learn_many({"text": []}, [], part="x/1")
+        said = [judged(model, [example], [0]).tobytes() for model in (alone, beside)]
+        assert said[0] == said[1]
+        counts = part_counts(alone.parts["x/0"], "text")
+        assert (counts is word_group(alone.state, "text").counts) == (i < at)
+        if i % 3 == 2:
+            for model in (alone, beside):
+                model.unlearn_one({"text": example.text}, example.label, part="x/0")
+    if stream:
+        assert facts(alone, "x/0") == facts(beside, "x/0")
+        assert_is_sum(alone)
+        beside.drop_part("x/1")
+        assert facts(alone, "x/0") == facts(beside, "x/0")
+        held = part_counts(beside.parts["x/0"], "text")
+        assert held is word_group(beside.state, "text").counts
+
+
 @pytest.mark.parametrize("likelihood", [Bernoulli(), Multinomial()])
 def test_parts_survive_growth_dropping_and_compaction(likelihood: Bernoulli | Multinomial) -> None:
     """Through thousands of words that come and leave, parts stay their logs' and add up."""
