@@ -103,7 +103,7 @@ def save(
     header["notes"], arrays = _checked_notes(notes), arrays | _checked_extras(extras)
     fresh = target.with_name(f".{target.name}.new")
     try:
-        size = _write(fresh, serialization.to_blocks(header, arrays), mode)
+        size = _write(fresh, serialization.to_blocks(header, _each_once(arrays, header)), mode)
         _move_down(target, keep)
         fresh.replace(target)
     except OSError as error:
@@ -141,6 +141,21 @@ def _checked_extras(extras: Any) -> Arrays:
             raise InputError(f"extras[{name!r}] must be of {known}. Got {array.dtype} instead.")
         checked[f"{serialization.EXTRAS}{name}"] = array
     return checked
+
+
+def _each_once(arrays: Arrays, header: dict[str, Any]) -> Arrays:
+    """Return arrays without extras that are the very memory of another; the header names that."""
+    names: dict[Any, str] = {}
+    repeated = {}
+    for name, array in arrays.items():
+        memory = array.__array_interface__
+        place = memory["data"][0], array.shape, array.strides, memory["typestr"]
+        first = names.setdefault(place, name)
+        if first != name and name.startswith(serialization.EXTRAS):
+            repeated[name] = first
+    if repeated:
+        header["repeated"] = repeated
+    return {name: array for name, array in arrays.items() if name not in repeated}
 
 
 def load(path: str | os.PathLike[str]) -> NaiveBayes:
@@ -283,6 +298,7 @@ def _read_one(path: Path) -> Stored:
                     continue  # a newer file has just been put in its place
                 header = json.loads(meta["header"])
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- no mapping
+            arrays |= {name: arrays[first] for name, first in header.get("repeated", {}).items()}
             state, positions = serialization.unpack(header, arrays)
             extras = {
                 name.removeprefix(serialization.EXTRAS): array

@@ -291,6 +291,32 @@ def test_a_file_that_never_rests_is_given_up(path: Path, monkeypatch: pytest.Mon
         read(path)
 
 
+def test_an_array_that_stands_there_already_is_written_once(path: Path) -> None:
+    """Extras may be the model's own memory or each other's; what only looks alike is written."""
+    model = small_model()
+    long = np.arange(100_000, dtype=np.uint8)
+    extras = {
+        "first": long,
+        "again": long[:],
+        "shorter": long[:10],
+        "alike": long.copy(),
+        "other": long.view(np.bool_),
+        "model": model.state.class_counts,
+    }
+    n_bytes = save(model, path, extras=extras)
+    assert 3 * long.nbytes < n_bytes < 3.5 * long.nbytes
+    stored = read(path)
+    assert stored.header["repeated"] == {
+        "extras/again": "extras/first",
+        "extras/model": "sections/0/class_counts",
+    }
+    assert stored.extras.keys() == extras.keys()
+    for name, array in extras.items():
+        assert stored.extras[name].dtype == array.dtype
+        assert stored.extras[name].tobytes() == array.tobytes()
+    assert load(path).to_bytes() == model.to_bytes()
+
+
 def test_arrays_of_others_are_kept_beside_the_model(path: Path) -> None:
     """Extras come back as they were, whatever their type and shape; the model does not see them."""
     extras = {
