@@ -247,7 +247,8 @@ class Clock:
 def _growth(lives: Any, landmark: Any) -> Any:
     """Return g = 2^(lives − landmark), so that another landmark changes it by exactly 2^whole."""
     whole = np.floor(lives)
-    exponent = np.clip(np.nan_to_num(whole - landmark), -5000, 5000).astype(np.int64)
+    # Unlike `clip` these let no nan through, which the mantissa keeps.
+    exponent = np.fmax(np.fmin(whole - landmark, 5000.0), -5000.0).astype(np.int32)
     return np.ldexp(np.exp2(lives - whole), exponent)
 
 
