@@ -1,0 +1,83 @@
+"""`python -m benchmarks.challengers`: what four challengers cost beside the model that serves.
+
+A stream of one partition is learned to its end by the whole daemon in this process, once with one
+half-life and once with five, in turns, by the processor time of all threads. The start and the last
+checkpoint are in it.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from structlog.testing import capture_logs
+
+from benchmarks.alternate import Turns, alternate
+from benchmarks.file_daemon import write_lines
+from benchmarks.show import Show
+from benchmarks.tweets import Tweets, load
+from consumers.config.settings import Settings
+from consumers.daemon import run
+from consumers.terminal import make_view
+
+DEMAND = 2.0  # times one half-life
+_HALF_LIVES_S: Final = (1e9, 20.0, 200.0, 600.0, 2_000.0)  # of 2,000 seconds that the stream takes
+_COUNTS: Final = {"text": {"hybrid": False}}
+
+
+def compare(tweets: Tweets, messages: int, turns: int) -> Turns:
+    """Learn a stream by the daemon with one half-life and with five, in turns."""
+    with tempfile.TemporaryDirectory(prefix="streamnb-challengers-") as folder:
+        source = write_lines(Path(folder), tweets, messages)
+        timed = {
+            name: partial(_learned_s, source, _HALF_LIVES_S[:n])
+            for name, n in (("one", 1), ("five", 5))
+        }
+        return alternate(timed, turns, Show(Console(stderr=True)), warm_up="five")
+
+
+def _learned_s(source: str, half_lives_s: tuple[float, ...]) -> float:
+    """Return the processor time that the daemon takes to learn all of a source."""
+    own, *others = ({"half_life_s": each, "features": _COUNTS} for each in half_lives_s)
+    with tempfile.TemporaryDirectory(prefix="streamnb-challengers-") as folder:
+        settings: dict[str, Any] = {
+            "source": source,
+            "model": own,
+            "challengers": {f"challenger_{i}": each for i, each in enumerate(others)},
+            "learned": {"messages_max": 0},  # decayed counts round, so nothing is taken back
+            "checkpoint": {"folder": Path(folder) / "state"},
+            "http": {"enabled": False},
+            "recent": {"enabled": False},
+            "corrections": {"to": "none"},
+        }
+        view = make_view("log", Console(file=io.StringIO()), lambda: 0.0)
+        began_s = time.process_time()
+        with capture_logs():
+            run(Settings.model_validate(settings), view, until_end=True)
+        return time.process_time() - began_s
+
+
+def main(
+    messages: Annotated[int, typer.Option(help="Messages of the stream.")] = 100_000,
+    turns: Annotated[int, typer.Option(help="How many times each learns it.")] = 7,
+) -> None:
+    """Print the processor time of a message, and the ratio beside its demand."""
+    tweets = load().first(messages)
+    found = compare(tweets, messages, turns)
+    one, five = (1e6 * found.median_s(name) / messages for name in ("one", "five"))
+    ratio = found.ratio("five", "one")
+    print(
+        f"one half-life {one:.2f} µs, five {five:.2f} µs a message; {ratio:.2f} times,"
+        f" {'met' if ratio < DEMAND else 'missed'}: < {DEMAND:g} ({turns} turns, {messages:,}"
+        f" messages, {tweets.origin})"
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)
