@@ -456,7 +456,7 @@ def test_the_crosshair(book: Book, open_page: Callable[..., Opened]) -> None:
 def test_a_chart_has_the_colours_of_the_theme(book: Book, open_page: Callable[..., Opened]) -> None:
     """The other theme repaints it, and the first one brings its colours back."""
     page, _ = open_page(f"{book.address}/?q=coffee")
-    expect(page.get_by_test_id("series-chart")).to_be_visible()
+    expect(page.get_by_test_id("series-chart").locator("canvas")).to_be_visible()
     drawn = "document.querySelector('[data-testid=series-chart] canvas').toDataURL()"
     before = page.evaluate(f"() => {drawn}")
     page.get_by_test_id("theme-toggle").click()
