@@ -3,7 +3,8 @@
 Of a daemon that lives for a test, most processor time went into importing what it consists of, and
 the tests start hundreds. Each is still a process of its own, with its own folder, environment,
 streams and exit status, that comes to life with `python -m consumers`'s own first line; it is only
-spared the imports. What must have an interpreter of its own is started as ever.
+spared the imports, and the loading of the default model's kernels. What must have an interpreter of
+its own is started as ever.
 
 `python -m tests.endtoend.forked FD` is the process that is forked. It ends, and with it all forks,
 when the other end of the socket FD is closed: no test run leaves a daemon behind.
@@ -49,8 +50,11 @@ _IMPORTED: Final = (
     "consumers.cli.output",
     "consumers.daemon",
     "consumers.http.app",
+    "consumers.http.connection",
     "consumers.kafka.kafka_python",
+    "numpy.ma",
     "uvicorn.lifespan.off",
+    "uvicorn.loops.uvloop",
     "uvicorn.protocols.http.httptools_impl",
     "uvicorn.server",
     "uvloop",
@@ -233,10 +237,26 @@ def _become(request: Mapping[str, Any], fds: Sequence[int]) -> list[str]:
     return arguments
 
 
+def _load_kernels() -> None:
+    """Load the machine code of the default model, if it was kept: a quarter of a second a fork.
+
+    What is not kept is left to the fork whose test is about compiling.
+    """
+    from consumers.config.settings import Settings  # noqa: PLC0415 -- after `_main`'s first line
+    from consumers.process import left_out  # noqa: PLC0415
+    from consumers.warm_up import needed  # noqa: PLC0415
+
+    with left_out("scipy.linalg"):  # as where the daemon loads them
+        for kernel in needed(Settings()):
+            if kernel.is_kept:
+                kernel.compile()
+
+
 def _main() -> None:
     sys.modules.setdefault("coverage", None)  # type: ignore[arg-type]  # as `consumers.__main__` does
     for name in _IMPORTED:
         importlib.import_module(name)
+    _load_kernels()
     gc.freeze()  # a collection in a fork need not write to, and so copy, what all share
     arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
     if arguments is not None:
