@@ -93,7 +93,7 @@ def documented_names(site: Path) -> set[str]:
     return {line.split(" ", 1)[0] for line in lines if " py:" in line}
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_the_site_builds_strictly_and_no_link_is_dead(tmp_path: Path) -> None:
     """No warning, every document and public name, the search, and nothing from elsewhere."""
     site = tmp_path / "site"
