@@ -10,9 +10,11 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from consumers.decode.decoder import Decoder
     from consumers.messages import Messages, Partition, RawColumns
     from consumers.sources.base import Source
+
+Item = TypeVar("Item")
 
 PIECE_MESSAGES = 50_000
 _POLL_TIMEOUT_S = 0.5
@@ -385,9 +389,21 @@ def progress_bar(*, show: bool) -> Progress:
     )
 
 
-def decode(raw: RawColumns, decoder: Decoder, take: Callable[[Messages], object]) -> None:
-    """Decode a batch piece by piece, and hand each on."""
+def decoded(raw: RawColumns, decoder: Decoder) -> Iterator[Messages]:
+    """Yield a batch decoded, piece by piece."""
     from consumers.pipeline.reader import pieces  # noqa: PLC0415 -- heavy, as in `commands`
 
     for piece in pieces(raw, PIECE_MESSAGES):
-        take(decoder.decode(piece))
+        yield decoder.decode(piece)
+
+
+def ahead(items: Generator[Item]) -> Generator[Item]:
+    """Yield what a generator does, while a thread makes the next one: reading beside learning.
+
+    All of the generator runs on that thread; it is closed with this one.
+    """
+    with closing(items), ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
+        following = thread.submit(next, items, None)
+        while (item := following.result()) is not None:
+            following = thread.submit(next, items, None)
+            yield item

@@ -7,16 +7,17 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.cli.conventions import decode, polls, progress_bar, source_apart
+from consumers.cli.conventions import ahead, decoded, polls, progress_bar, source_apart
 from consumers.cli.figures import Figure, Floats, Ints, JudgedExamples
 from consumers.cli.model_report import calibrated_model, read_model
 from consumers.config.message import MESSAGE_PARTS
@@ -42,6 +43,9 @@ from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
 from streamnb.labels import to_indices
 from streamnb.reader import ModelReader
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +160,20 @@ def read_messages(
     *,
     show: bool,
 ) -> None:
-    """Read a source once for a command, `what`, and hand on its messages as they are decoded."""
+    """Read a source once for a command, `what`, and hand on its messages as they are decoded.
+
+    Reading and decoding go on while a batch is taken.
+    """
     source = source_apart(settings, what)
     decoder = decoder_of(source)
     path = settings.source_address.path
     size = path.stat().st_size if path is not None and path.exists() else None
-    n_read = 0
-    with progress_bar(show=show) as bar:
-        task = bar.add_task(source.name, total=messages_max)
+
+    def read(bar: Progress, task: TaskID) -> Generator[Messages]:
+        n_read = 0
         for raw in polls(source, None, None, lambda text: bar.update(task, description=text)):
             some = raw if messages_max is None else raw.head(messages_max - n_read)
-            decode(some, decoder, take)
+            yield from decoded(some, decoder)
             n_read += len(some)
             if messages_max is None:
                 total = n_read + sum(source.lag().values())
@@ -177,6 +184,12 @@ def read_messages(
                 bar.update(task, completed=n_read)
             if n_read == messages_max:
                 return
+
+    with progress_bar(show=show) as bar:
+        task = bar.add_task(source.name, total=messages_max)
+        with closing(ahead(read(bar, task))) as batches:
+            for messages in batches:
+                take(messages)
 
 
 class JudgedLearner(Protocol):

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
-from consumers.cli.conventions import PIECE_MESSAGES, decode, polls, progress_bar, source_apart
+from consumers.cli.conventions import PIECE_MESSAGES, decoded, polls, progress_bar, source_apart
 from consumers.config.addresses import StreamRange
 from consumers.config.model import Kind
 from consumers.config.settings import Settings
@@ -401,7 +401,8 @@ def replayed(
             for raw in polls(
                 source, targets, read, lambda text: bar.update(task, description=text)
             ):
-                decode(raw, decoder, take)
+                for messages in decoded(raw, decoder):
+                    take(messages)
                 bar.advance(task, raw.next_offset - int(raw.offsets[0]))
         replay.finish()
         bar.update(task, completed=2 * size)

@@ -8,6 +8,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -390,3 +393,53 @@ def test_a_report_that_cannot_be_written_is_refused_first(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"pip install 'streamnb\[plots\]'"):
         check_report(tmp_path / "report.html")
+
+
+def test_reading_goes_on_while_a_batch_is_taken() -> None:
+    """Each next item is made on another thread, one ahead, in order."""
+    made, let_go = [threading.Event() for _ in range(3)], threading.Event()
+
+    def read() -> Generator[tuple[int, int]]:
+        for i, event in enumerate(made):
+            event.set()
+            yield i, threading.get_ident()
+        let_go.set()
+
+    items = conventions.ahead(read())
+    first, thread = next(items)
+    assert made[1].wait(10)  # the second one, while the first is held
+    assert not made[2].is_set()
+    assert (first, [i for i, _ in items], let_go.is_set()) == (0, [1, 2], True)
+    assert thread != threading.get_ident()
+
+
+@pytest.mark.parametrize("fails", ["reading", "taking", "nothing"])
+def test_what_reads_ahead_is_closed(fails: str) -> None:
+    """However it ends; an error of reading comes behind what was read before."""
+    closed, taken = [], []
+
+    def read() -> Generator[int]:
+        try:
+            yield 1
+            if fails == "reading":
+                raise SourceError("is away")
+            yield 2
+            yield 3
+        finally:
+            closed.append(True)
+
+    def take_all() -> None:
+        with closing(conventions.ahead(read())) as items:
+            for item in items:
+                if fails == "taking":
+                    raise QuestionError("cannot be taken")
+                taken.append(item)
+
+    wanted = {"reading": SourceError, "taking": QuestionError}
+    if fails in wanted:
+        with pytest.raises(wanted[fails]):
+            take_all()
+    else:
+        take_all()
+    assert closed == [True]
+    assert taken == {"reading": [1], "taking": [], "nothing": [1, 2, 3]}[fails]
