@@ -24,7 +24,7 @@ from benchmarks.against_river import bernoulli, multinomial, one_at_a_time
 from benchmarks.against_sklearn import sklearn
 from benchmarks.against_vw import vw, vw_pairs
 from benchmarks.cost import classes, fields, lengths
-from benchmarks.file_daemon import checkpoints, deletes, file_daemon
+from benchmarks.file_daemon import checkpoints, deletes, evaluation, file_daemon
 from benchmarks.kafka_daemon import kafka_daemon
 from benchmarks.kafka_drain import kafka_codecs
 from benchmarks.latency import latency
@@ -69,6 +69,7 @@ CASES: dict[str, Case] = {
         kafka_daemon,
         kafka_codecs,
         file_daemon,
+        evaluation,
         checkpoints,
         deletes,
         predict_http,

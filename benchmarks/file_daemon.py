@@ -1,6 +1,7 @@
 """The whole daemon on a file of JSON lines: its speed without Kafka, and what its promises cost.
 
 These are checkpoints, the memory of what was learned, and deletes and updates that take it back.
+Beside it stand the commands that judge such a file.
 
 Beside it the library alone judges and learns the same texts, from memory, in one call and on one
 thread: the ratio is what the daemon adds (reading, decoding, snapshots, checkpoints, the page).
@@ -8,9 +9,13 @@ thread: the ratio is what the daemon adds (reading, decoding, snapshots, checkpo
 
 from __future__ import annotations
 
+import json
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +35,8 @@ MESSAGES = 1_000_000
 # For checkpoints the run must last for several of them.
 LONG_MESSAGES = 3_000_000
 TURNS = 5
+EVALUATED_MESSAGES = 1_600_000
+EVALUATED_TURNS = 3
 BY_EXAMPLES_MESSAGES = 200_000  # each delete ends a snapshot there, so that they are slower
 DELETED, UPDATED = 0.02, 0.02  # shares of the messages
 _NO_MEMORY = {"learned": {"messages_max": 0}}
@@ -43,7 +50,7 @@ def file_daemon(tweets: Tweets, show: Show) -> Result:
         alone = (ours.UNIGRAMS, ours.PAIRS, ours.DEFAULT)
         timed = {name: _learned(source, MESSAGES, words) for name, words in MODELS.items()}
         timed |= {
-            f"{name}, library alone": _in_library(tweets, words)
+            f"{name}, library alone": _in_library(tweets, words, MESSAGES)
             for name, words in zip(MODELS, alone, strict=True)
         }
         turns = alternate(timed, TURNS, show)
@@ -132,15 +139,57 @@ def deletes(tweets: Tweets, show: Show) -> Result:
     return result
 
 
+def evaluation(tweets: Tweets, show: Show) -> Result:
+    """Judge a file by the commands, from start to end, and its texts by the library alone."""
+    with tempfile.TemporaryDirectory(prefix="streamnb-file-") as name:
+        folder = Path(name)
+        source = write_lines(folder, tweets, EVALUATED_MESSAGES)
+        files = []
+        for model, words in MODELS.items():
+            files.append(folder / f"{model.replace(' ', '-')}.yaml")
+            settings = {"model": {"features": {"text": dict(words)}}}
+            files[-1].write_text(json.dumps(settings), encoding="utf-8")  # it is YAML too
+        *_, pairs, default = files
+        in_library = _in_library(tweets, ours.DEFAULT, EVALUATED_MESSAGES)
+        pairs_in_library = _in_library(tweets, ours.PAIRS, EVALUATED_MESSAGES)
+        timed = {
+            "evaluate": lambda: _command("evaluate", source, "--config", default),
+            "compare two models": lambda: _command("compare", source, pairs, default),
+            "library alone": in_library,
+            "library alone, both models": lambda: in_library() + pairs_in_library(),
+        }
+        turns = alternate(timed, EVALUATED_TURNS, show)
+    what = f"{EVALUATED_MESSAGES:,} JSON lines of {tweets.origin}, start and figures included"
+    result = Result("evaluation", what)
+    for name in timed:
+        result.add(name, EVALUATED_MESSAGES / turns.median_s(name), "messages/s")
+    ratio = turns.ratio("library alone", "evaluate")
+    result.add("evaluate: speed of the library", ratio, "times", at_least=0.8)
+    ratio = turns.ratio("library alone, both models", "compare two models")
+    result.add("compare two models: speed of the library", ratio, "times", at_least=0.8)
+    return result
+
+
+def _command(*words: str | Path) -> float:
+    """Run a command of the program; return how many seconds it took, from start to end."""
+    began = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-m", "consumers", *words, "--json"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return time.perf_counter() - began
+
+
 def _learned(source: str, n: int, words: Mapping[str, Any]) -> Callable[[], float]:
     return lambda: n / run_daemon(source, n, words).messages_per_s
 
 
-def _in_library(tweets: Tweets, words: Words) -> Callable[[], float]:
-    """Return what tells the seconds that the library takes for as many messages."""
-    texts = tweets.first(MESSAGES)
+def _in_library(tweets: Tweets, words: Words, n: int) -> Callable[[], float]:
+    """Return what tells the seconds that the library takes for `n` messages."""
+    texts = tweets.first(n)
     timed = ours.in_one_call_from_buffer(words, texts)
-    return lambda: timed() * MESSAGES / len(texts)
+    return lambda: timed() * n / len(texts)
 
 
 def write_lines(folder: Path, tweets: Tweets, n: int) -> str:

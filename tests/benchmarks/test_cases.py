@@ -54,8 +54,8 @@ from tests.browser.browser_path import require_browser
 KAFKA = ("kafka_daemon", "kafka_codecs")
 # Each starts daemons and asks them for seconds.
 LONG = (
-    "checkpoints", "deletes", "file_daemon", "predict_http", "page_answers", "page_cost",
-    "page_cost_busy", "pages", "kafka_daemon", "kafka_codecs",
+    "checkpoints", "deletes", "evaluation", "file_daemon", "predict_http", "page_answers",
+    "page_cost", "page_cost_busy", "pages", "kafka_daemon", "kafka_codecs",
 )  # fmt: skip
 QUICK = [case for case in __main__.CASES if case not in (*KAFKA, "start")]
 N_MESSAGES = 2_000
@@ -72,7 +72,7 @@ SMALL: dict[ModuleType, dict[str, object]] = {
     numeric: {"TURNS": 1, "TIMED": 100, "LONGEST": 150},
     file_daemon: {
         "TURNS": 1, "MESSAGES": N_MESSAGES, "LONG_MESSAGES": N_MESSAGES,
-        "BY_EXAMPLES_MESSAGES": N_MESSAGES,
+        "BY_EXAMPLES_MESSAGES": N_MESSAGES, "EVALUATED_MESSAGES": N_MESSAGES, "EVALUATED_TURNS": 1,
     },
     kafka_daemon: {"TURNS": 1, "MESSAGES": N_MESSAGES},
     kafka_drain: {
