@@ -49,12 +49,20 @@ install_locked() {
     printf '%s %s\n' "$purpose" "$fingerprint" >"$stamp"
 }
 
+is_new=false
 if ! installed; then
     make_environment
     install_locked
+    is_new=true
 fi
 if [[ "${1:-run}" == test || "${1:-run}" == bench ]]; then
     scripts/setup_broker.sh
     scripts/setup_browser.sh
     scripts/setup_prometheus.sh
+    if $is_new; then
+        # Else each pytest worker would, of all of them, as it collects: a quarter of a minute each.
+        say "compiling the tests' modules"
+        env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest --collect-only --quiet >/dev/null ||
+            true # what cannot be collected, the tests will tell
+    fi
 fi
