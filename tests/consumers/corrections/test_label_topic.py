@@ -123,6 +123,7 @@ def test_a_correction_in_doubt_is_waited_for(
     store = Store()
     store.offer("m1", Kept({"text": "so it goes"}, "negative", "t/0", Partition("t", 0), 0))
     with room_of(own_broker, "labels", tmp_path, store) as room:
+        monkeypatch.setattr(correction_service, "OUTCOME_TIMEOUT_S", PATIENCE_S)
         assert room.correction_service.label("m1", "positive").position == "labels@0"
         monkeypatch.setattr(correction_service, "OUTCOME_TIMEOUT_S", 0.3)
         assert own_broker._process is not None
