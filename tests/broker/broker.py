@@ -21,9 +21,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -33,6 +34,12 @@ READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 ARCHIVE_TIMEOUT_S = 60.0  # of a stop that writes the archive: some seconds of work
 ADMIN_TIMEOUT_S = 20.0
+# What a group's coordinator says before it has read what the group committed.
+_COORDINATOR_BEGINS = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 
 # A single node needs one replica of everything, and a test wants the group to form at once. The
 # session timeout decides how soon a broker may come back after it was killed. Topics are made when
@@ -229,7 +236,16 @@ class Broker:
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": group})
         topics = consumer.list_topics(timeout=ADMIN_TIMEOUT_S).topics
         places = [TopicPartition(name, at) for name in topics for at in topics[name].partitions]
-        found = consumer.committed(places, ADMIN_TIMEOUT_S)
+        patient_until_s = time.monotonic() + ADMIN_TIMEOUT_S
+        while True:
+            try:
+                found = consumer.committed(places, ADMIN_TIMEOUT_S)
+                break
+            except KafkaException as error:
+                is_late = time.monotonic() > patient_until_s
+                if is_late or error.args[0].code() not in _COORDINATOR_BEGINS:
+                    raise
+                consumer.poll(0.05)  # it reads nothing; meanwhile the coordinator gets further
         consumer.close()
         return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
