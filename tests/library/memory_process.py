@@ -66,11 +66,12 @@ def _make_words() -> tuple[list[str], np.ndarray]:
 
 
 def arrays_of(group: CountedState, part: np.ndarray, snapshots: int) -> dict[str, int]:
-    """Return the size of each array."""
+    """Return the size of each array; an only part's are the sum's, and weigh nothing more."""
+    counts = group.counts.by_word
     table = {name: array.nbytes for name, array in group.vocabulary.table._asdict().items()}
     return table | {
-        "counts": group.counts.by_word.nbytes,
-        "part": part.nbytes,
+        "counts": counts.nbytes,
+        "part": 0 if np.may_share_memory(part, counts) else part.nbytes,
         "snapshots": snapshots,
     }
 
