@@ -1,7 +1,7 @@
 """The whole daemon on a file of JSON lines: its speed without Kafka, and what its promises cost.
 
 These are checkpoints, the memory of what was learned, and deletes and updates that take it back.
-Beside it stand the commands that judge such a file.
+The commands that judge such a file are timed too.
 
 Beside it the library alone judges and learns the same texts, from memory, in one call and on one
 thread: the ratio is what the daemon adds (reading, decoding, snapshots, checkpoints, the page).
@@ -24,7 +24,7 @@ import msgspec
 
 from benchmarks import ours
 from benchmarks.alternate import alternate
-from benchmarks.daemon_run import MODELS, PAIRS, run_daemon
+from benchmarks.daemon_run import DEFAULT, MODELS, PAIRS, run_daemon
 from benchmarks.kafka_topics import messages
 from benchmarks.result import Result
 from benchmarks.show import Show
@@ -144,12 +144,10 @@ def evaluation(tweets: Tweets, show: Show) -> Result:
     with tempfile.TemporaryDirectory(prefix="streamnb-file-") as name:
         folder = Path(name)
         source = write_lines(folder, tweets, EVALUATED_MESSAGES)
-        files = []
-        for model, words in MODELS.items():
-            files.append(folder / f"{model.replace(' ', '-')}.yaml")
-            settings = {"model": {"features": {"text": dict(words)}}}
-            files[-1].write_text(json.dumps(settings), encoding="utf-8")  # it is YAML too
-        *_, pairs, default = files
+        pairs, default = folder / "pairs.yaml", folder / "default.yaml"
+        for file, words in ((pairs, PAIRS), (default, DEFAULT)):
+            settings = {"model": {"features": {"text": words}}}
+            file.write_text(json.dumps(settings), encoding="utf-8")  # it is YAML too
         in_library = _in_library(tweets, ours.DEFAULT, EVALUATED_MESSAGES)
         pairs_in_library = _in_library(tweets, ours.PAIRS, EVALUATED_MESSAGES)
         timed = {

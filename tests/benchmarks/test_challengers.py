@@ -1,9 +1,11 @@
-"""The benchmark of challengers still runs: on a few messages, for the shape of what it finds."""
+"""The benchmarks of challengers still run: what four cost, and how one takes over."""
 
 from __future__ import annotations
 
-from benchmarks import challengers
+from benchmarks import challengers, drift_daemon
 from benchmarks.tweets import Tweets
+
+BEFORE, AFTER = 6_000, 6_000
 
 
 def test_one_and_five_take_turns() -> None:
@@ -12,3 +14,17 @@ def test_one_and_five_take_turns() -> None:
     found = challengers.compare(tweets, 200, 2)
     assert {name: len(each) for name, each in found.seconds.items()} == {"one": 2, "five": 2}
     assert found.ratio("five", "one") > 0.0
+
+
+def test_a_short_half_life_takes_over_and_keeps_up() -> None:
+    """A small version of `python -m benchmarks.drift_daemon`."""
+    found = drift_daemon.compare(1, BEFORE, AFTER)
+    fresh, default, reacted = (found[name] for name in ("fresh", "default", "side by side"))
+    assert (len(fresh.right), len(default.right), len(reacted.right)) == (
+        AFTER, BEFORE + AFTER, BEFORE + AFTER,
+    )  # fmt: skip
+    assert (default.serving, default.alarm_at, reacted.serving) == (None, None, "short")
+    assert reacted.alarm_at is not None
+    assert BEFORE < reacted.alarm_at < BEFORE + 500
+    ends = {name: float(each.right[-2_000:].mean()) for name, each in found.items()}
+    assert ends["default"] < ends["side by side"] <= ends["fresh"] + 0.01
