@@ -53,7 +53,8 @@ def main(arguments: list[str]) -> int:
     names = parser.add_subparsers(required=True, dest="name", metavar="NAME")
     for name in ("all", *CAMPAIGNS):
         what = CAMPAIGNS[name].what if name in CAMPAIGNS else "Run every campaign."
-        one = names.add_parser(name, help=what, description=what)
+        # argparse fills in what follows a per cent sign of a help text, but not of a description.
+        one = names.add_parser(name, help=what.replace("%", "%%"), description=what)
         one.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
         one.add_argument("--first", type=int, default=0, help="the first step")
         one.add_argument("--n", type=int, help="how many steps; all if it is not given")

@@ -29,6 +29,18 @@ def test_a_few_steps(name: str) -> None:
     assert found["figures"]
 
 
+@pytest.mark.parametrize("name", [None, *CAMPAIGNS])
+def test_help_says_what_a_campaign_shows(
+    name: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The list of all campaigns, and the help of each."""
+    with pytest.raises(SystemExit, match="0"):
+        __main__.main(["--help"] if name is None else [name, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for campaign in CAMPAIGNS.values() if name is None else [CAMPAIGNS[name]]:
+        assert campaign.what in shown
+
+
 def unlucky(run: Run) -> None:
     """Fails by chance."""
     for chance, folder in run.steps():
