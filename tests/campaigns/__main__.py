@@ -20,6 +20,7 @@ from tests.campaigns.decoding import decoders, record_batches
 from tests.campaigns.deleting import deletes
 from tests.campaigns.erasing import erasures
 from tests.campaigns.groups import groups
+from tests.campaigns.live_streams import live_streams
 from tests.campaigns.odd_configurations import odd_configurations
 from tests.campaigns.odd_requests import odd_requests
 from tests.campaigns.power_loss import power_loss
@@ -35,6 +36,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         Campaign(stops, 50, 1, "stops", ("deep",)),
         Campaign(deletes, 50, 1, "times 20,000 messages of one log", ("deep",), is_chain=True),
         Campaign(erasures, 10, 1, "folders with 24 deletions and 3 kills each", ("deep",)),
+        Campaign(live_streams, 20, 2, "times 100,000 frames", ("deep",)),
         Campaign(power_loss, 300, 1, "runs of seven kinds", ("deep",)),
         Campaign(replays, 100, 1, "files with 4 kills or stops each", ("deep",)),
         Campaign(decoders, 10_000, 5, "thousand messages"),

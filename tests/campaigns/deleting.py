@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import resource
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -78,28 +77,28 @@ def deletes(run: Run) -> None:
             with (folder / "in.jsonl").open("ab") as file:
                 for _ in range(N):
                     number += 1
-                    said = _drawn(chance, number, run.figures)
+                    said = drawn_message(chance, number, run.figures)
                     checker.read(*said)
                     file.write(_line(*said))
             for _ in range(KILLS):
                 with Daemon(config) as daemon:
                     daemon.until(_instant(chance, folder / "state"), "the kill")
                     amid = (folder / "state" / ".model.nb.new").exists()
+                    peak = max(run.figures["MB resident at most"], daemon.peak_bytes() >> 20)
+                    run.figures["MB resident at most"] = peak
                     daemon.kill()
                 run.figures["kills"] += 1
                 run.figures["kills amid a checkpoint"] += amid
             with Daemon(config, "--until-end") as daemon:
                 assert daemon.wait() == 0, daemon.lines[-3:]
                 assert not daemon.count("not_taken_back")
-            assert _counts_at(folder / "state") == checker.counts()
+            assert word_counts_at(folder / "state") == checker.counts()
             run.figures["messages"] += N
             files = (folder / "state" / "learned").rglob("*.records")
             run.figures["MB of files of the memory"] = sum(f.stat().st_size for f in files) >> 20
-            peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
-            run.figures["MB resident at most"] = peak
 
 
-def _drawn(
+def drawn_message(
     chance: random.Random, number: int, figures: Counter[str]
 ) -> tuple[str, int, Example | None]:
     """Return what the log says next: its operation, whose message, and what that teaches."""
@@ -144,7 +143,8 @@ def _instant(chance: random.Random, state: Path) -> Callable[[], bool]:
     return has_come
 
 
-def _counts_at(state: Path) -> tuple[list[int], dict[str, list[int]]]:
+def word_counts_at(state: Path) -> tuple[list[int], dict[str, list[int]]]:
+    """Return what the newest checkpoint in a folder counts, as `Checker.counts` does."""
     model = read(state / "model.nb").model
     order = [list(model.classes).index(label) for label in LABELS]
     words = model.words()

@@ -47,7 +47,7 @@ def soak(run: Run) -> None:
                 daemon.until_metric("streamnb_messages_total", n_messages)
                 daemon.until_page("/v1/page", 200)
                 daemon.until_page("/v1/search?q=coffee", 200)
-                sizes.append(_peak(daemon._process.pid))
+                sizes.append(daemon.peak_bytes())
                 run.figures["messages"] += N_MESSAGES
             assert daemon.stop() == 0
     beginning = max(sizes[: max(1, run.n // 10)])
@@ -55,13 +55,6 @@ def soak(run: Run) -> None:
     run.figures["MB at most"] = max(sizes) >> 20
     growth_max = GROWTH_MAX if run.n >= LONG else SHORT_GROWTH_MAX
     assert max(sizes) <= growth_max * beginning, [size >> 20 for size in sizes]
-
-
-def _peak(pid: int) -> int:
-    """Return the highest resident memory of a process since this was asked before, in bytes."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="utf-8")  # begin again
-    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
 def _lines(chance: random.Random) -> bytes:
