@@ -44,8 +44,13 @@ install_locked() {
     rm -f "$stamp"
     local pip=(.venv/bin/python -m pip --disable-pip-version-check install --quiet)
     say "installing $locked (a minute or two the first time)"
-    "${pip[@]}" --require-hashes --only-binary :all: --requirement "$locked"
+    # The lock is complete. Left to look for dependencies, pip 23 takes the newest release of one that
+    # is asked for with an extra, and refuses it for want of a hash.
+    "${pip[@]}" --require-hashes --no-deps --only-binary :all: --requirement "$locked"
     "${pip[@]}" --no-deps --no-build-isolation --no-index --editable .
+    local missing
+    missing="$(.venv/bin/python -m pip --disable-pip-version-check check)" ||
+        die "$locked is not complete, scripts/lock.sh writes it again: $missing"
     printf '%s %s\n' "$purpose" "$fingerprint" >"$stamp"
 }
 

@@ -186,6 +186,7 @@ def test_only_what_is_hashed_is_installed() -> None:
     (install,) = re.findall(r"^.*--requirement.*$", text, flags=re.MULTILINE)
     assert "--require-hashes" in install
     assert "--only-binary :all:" in install
+    assert "--no-deps" in install  # else pip looks beyond the lock, and fails at the next release
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     assert {Requirement(each).name for each in build} <= locked("run.txt").keys()
 
