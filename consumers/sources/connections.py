@@ -12,6 +12,7 @@ import select
 import socket
 import ssl
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -473,3 +474,60 @@ def unpacked(cursor: Cursor, position: int) -> Iterator[Known]:
         raise ValueError("it knows more messages than were read")
     for i, (key, time_us, number) in enumerate(zip(*columns, strict=True), first):
         yield Known(i, key, time_us, number, cursor.last_id)
+
+
+# ---- what each kind of stream says on the wire ---------------------------------------------------
+
+
+class LiveMessage(NamedTuple):
+    """A message as a feed reads it; without a key it is always new."""
+
+    value: bytes
+    key: int | None = None
+    time_us: int = 0
+    number: int = 0
+    id: str = ""
+    collection: str = ""
+
+
+class FeedError(Exception):
+    """A server said that it cannot go on; `too_old` if that is for the cursor."""
+
+    def __init__(self, text: str, *, too_old: bool = False) -> None:
+        super().__init__(text)
+        self.too_old = too_old
+
+
+class Feed(ABC):
+    """What one kind of live stream says on the wire.
+
+    Attributes
+    ----------
+    name : str
+        The name of its one partition.
+    hosts : sequence of str
+        The servers that have the same stream.
+    collections : sequence of str
+        What must not fall silent, each by itself, for longer than `collection_idle_timeout_s`.
+    must_speak : bool
+        Whether a connection without messages is dead, whatever else comes.
+    """
+
+    name: str
+    hosts: Sequence[str]
+    collections: Sequence[str] = ()
+    collection_idle_timeout_s = 0.0
+    must_speak = False
+    secrets: Sequence[str] = ()  # what a server may repeat, and nobody else may see
+
+    def redacted(self, text: str) -> str:
+        """Return what a server said without secrets."""
+        return without_secrets(text, self.secrets)
+
+    @abstractmethod
+    def endpoint(self, host: str, past: Past) -> Endpoint:
+        """Return where to connect to, to go on behind what is known."""
+
+    @abstractmethod
+    def read(self, received: Received) -> LiveMessage | None:
+        """Return a message, None if it is for us alone; one that ends the stream is a FeedError."""

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent import futures
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
@@ -33,14 +32,16 @@ from consumers.sources.connections import (
     Connection,
     Cursor,
     Endpoint,
+    Feed,
+    FeedError,
     Framing,
     Known,
+    LiveMessage,
     Past,
     Received,
     RefusedError,
     packed,
     unpacked,
-    without_secrets,
 )
 from consumers.sources.records import from_parts
 
@@ -54,63 +55,6 @@ RETRY_AFTER_MAX_S = 900.0  # no server's word keeps us away for longer
 _CONNECTION = "connection"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
-
-class LiveMessage(NamedTuple):
-    """A message as a feed reads it; without a key it is always new."""
-
-    value: bytes
-    key: int | None = None
-    time_us: int = 0
-    number: int = 0
-    id: str = ""
-    collection: str = ""
-
-
-class FeedError(Exception):
-    """A server said that it cannot go on; `too_old` if that is for the cursor."""
-
-    def __init__(self, text: str, *, too_old: bool = False) -> None:
-        super().__init__(text)
-        self.too_old = too_old
-
-
-class Feed(ABC):
-    """What one kind of live stream says on the wire.
-
-    Attributes
-    ----------
-    name : str
-        The name of its one partition.
-    hosts : sequence of str
-        The servers that have the same stream.
-    collections : sequence of str
-        What must not fall silent, each by itself, for longer than `collection_idle_timeout_s`.
-    must_speak : bool
-        Whether a connection without messages is dead, whatever else comes.
-    """
-
-    name: str
-    hosts: Sequence[str]
-    collections: Sequence[str] = ()
-    collection_idle_timeout_s = 0.0
-    must_speak = False
-    secrets: Sequence[str] = ()  # what a server may repeat, and nobody else may see
-
-    def redacted(self, text: str) -> str:
-        """Return what a server said without secrets."""
-        return without_secrets(text, self.secrets)
-
-    @abstractmethod
-    def endpoint(self, host: str, past: Past) -> Endpoint:
-        """Return where to connect to, to go on behind what is known."""
-
-    @abstractmethod
-    def read(self, received: Received) -> LiveMessage | None:
-        """Return a message, None if it is for us alone; one that ends the stream is a FeedError."""
-
-
-# ---- the loop ------------------------------------------------------------------------------------
 
 
 class LiveSource(Source):
