@@ -443,7 +443,7 @@ class Cursor(msgspec.Struct):
     """What is known at a position, as the checkpoint has it.
 
     The last `n_numbered` messages came from `host`, and have its numbers. `last_id` is that of the
-    last server-sent event.
+    last server-sent event. What is not known any more is not later than `forgotten_us`.
     """
 
     keys: bytes = b""
@@ -452,14 +452,15 @@ class Cursor(msgspec.Struct):
     host: str = ""
     n_numbered: int = 0
     last_id: Annotated[str, msgspec.Meta(pattern=r"^[^\0\r\n\v\f]*\Z")] = ""
+    forgotten_us: int = 0
 
 
-def packed(known: Sequence[Known], host: str, n_numbered: int) -> str:
+def packed(known: Sequence[Known], host: str, n_numbered: int, forgotten_us: int) -> str:
     """Return what is known as the text of a checkpoint."""
     keys = np.array([each.key for each in known], "<u8").tobytes()
     times = np.array([each.time_us for each in known], "<i8").tobytes()
     numbers = np.array([each.number for each in known], "<i8").tobytes()
-    cursor = Cursor(keys, times, numbers, host, n_numbered, known[-1].id)
+    cursor = Cursor(keys, times, numbers, host, n_numbered, known[-1].id, forgotten_us)
     return msgspec.json.encode(cursor).decode()
 
 

@@ -94,7 +94,9 @@ class LiveSource(Source):
         self._numbered = ("", 0)  # the last host, and the first offset that came from it
         self._is_left = False  # the cursor, at the next connection
         self._has_begun = False  # something was read, in this run or before it
+        self._forgotten_us = 0  # the latest time of what is not known any more
         self._past = Past()  # as the last connection was asked to go on
+        self._past_keys: frozenset[int] = frozenset()  # of it; a checkpoint forgets none of them
         self._must_overlap = False  # something that is known is to come again
         self._n_unproven = 0  # newer messages that came before it
         self._opening: futures.Future[Connection] | None = None
@@ -126,6 +128,7 @@ class LiveSource(Source):
                 f"{self.name}: the checkpoint's cursor cannot be read: {error}; restore the state "
                 "folder, or begin with an empty one"
             ) from error
+        self._forgotten_us = cursor.forgotten_us
         self._numbered = (cursor.host, self._position - cursor.n_numbered)
         if cursor.host in self._feed.hosts:
             self._host = list(self._feed.hosts).index(cursor.host)
@@ -169,13 +172,14 @@ class LiveSource(Source):
         """Return the cursor of the last message that was learned."""
         at = positions.get(self.partition, 0)
         with self._lock:
-            learned = [each for each in self._known if each.offset < at][-_KEYS:]
             while len(self._known) > _KEYS and self._known[_KEYS].offset < at:
-                self._keys.discard(self._known.popleft().key)
+                self._forget_oldest()
+            learned = [each for each in self._known if each.offset < at]
             host, since = self._numbered
+            forgotten_us = self._forgotten_us
         if learned:
             n_numbered = sum(each.offset >= since for each in learned)
-            self._facts = LogFacts(cursor=packed(learned, host, n_numbered))
+            self._facts = LogFacts(cursor=packed(learned, host, n_numbered, forgotten_us))
         return {} if self._facts.cursor is None else {self.partition: self._facts}
 
     def at_end(self) -> bool:
@@ -208,6 +212,7 @@ class LiveSource(Source):
                 self._wait(min(pause_s, timeout_s))
                 return
             self._past = Past() if self._is_left else self._known_now()
+            self._past_keys = frozenset(each.key for each in self._past.known)
             endpoint = self._feed.endpoint(self._feed.hosts[self._host], self._past)
             endpoint = endpoint._replace(
                 headers=self._settings.all_headers | dict(endpoint.headers)
@@ -276,7 +281,7 @@ class LiveSource(Source):
                 self._patience_s.pop(message.collection, None)
             self._spoke_at = self._now()
             if message.key is not None:
-                if message.key in self._keys:
+                if message.key in self._keys or message.key in self._past_keys:
                     self._must_overlap = False
                     continue
                 if message.time_us < self._past.since_us:
@@ -297,7 +302,7 @@ class LiveSource(Source):
         What is far ahead of our clock is left out, or all that follows it would look old; unless
         all is, which is our clock's mistake.
         """
-        latest = self._wall_time() * 1e6 + _AHEAD_US
+        latest = self._latest_us()
         with self._lock:
             known = tuple(self._known)
         known = tuple(each for each in known if each.time_us <= latest) or known
@@ -305,9 +310,9 @@ class LiveSource(Source):
             return Past()
         host, first = self._numbered
         oldest, newest = known[0].time_us, known[-1].time_us
-        # Of the oldest time others may be forgotten.
+        # Of the oldest time others may be forgotten, and later ones that came before it.
         since = next((each.time_us for each in known if each.time_us > oldest), oldest)
-        since = max(since, newest - _REWIND_US)
+        since = max(since, min(self._forgotten_us + 1, newest), newest - _REWIND_US)
         if host != self._feed.hosts[self._host]:
             return Past(known, (since + newest) // 2)  # its clock may be another
         return Past(known, since, is_own=True, n_numbered=sum(k.offset >= first for k in known))
@@ -317,7 +322,18 @@ class LiveSource(Source):
             self._known.append(known)
             self._keys.add(known.key)
             if len(self._known) > _KEYS + _KEYS_WAITING:
-                self._keys.discard(self._known.popleft().key)
+                self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """Forget the oldest message; a time far ahead of our clock is a server's mistake."""
+        oldest = self._known.popleft()
+        self._keys.discard(oldest.key)
+        if self._forgotten_us < oldest.time_us <= self._latest_us():
+            self._forgotten_us = oldest.time_us
+
+    def _latest_us(self) -> float:
+        """Return the latest time that a message can rightly have."""
+        return self._wall_time() * 1e6 + _AHEAD_US
 
     def _check_overlap(self, message: LiveMessage) -> None:
         """Count a gap if what is newer comes, and nothing that is known came again."""

@@ -16,7 +16,13 @@ from consumers.errors import ConfigError
 from consumers.factories import build_source, stream_identity
 from consumers.messages import Partition
 from consumers.sources.base import LogFacts
-from consumers.sources.live import RETRY_AFTER_MAX_S, JetstreamFeed, LiveSource, StreamFeed
+from consumers.sources.live import (
+    _KEYS,
+    RETRY_AFTER_MAX_S,
+    JetstreamFeed,
+    LiveSource,
+    StreamFeed,
+)
 from tests.consumers.sources.live_server import (
     PATIENCE_S,
     LiveServer,
@@ -227,6 +233,47 @@ def test_a_checkpoint_goes_on_behind_its_position(
         last.until_n(3)
         last.source.close()
     assert last.values == [wire(n) for n in (8, 9, 10)]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_checkpoint_forgets_does_not_come_twice(*, restarts: bool) -> None:
+    """A checkpoint forgets old messages: those that a connection made before it sends again, and
+    those whose time is later than the oldest one that is kept.
+    """
+    n = _KEYS + 500
+    late = range(300, n + 300)  # their times; the last ones kept begin with two older ones
+    times = [*late[:502], 200, 201, *late[502:]]
+    sent = [frame(commit1(i, time_us=time_us(0) + at)) for i, at in enumerate(times)]
+    new = commit1(len(times), time_us=time_us(1))
+    connected, checkpointed = threading.Event(), threading.Event()
+
+    def from_the_cursor(peer: Peer) -> None:
+        peer.accept()
+        connected.set()
+        assert checkpointed.wait(PATIENCE_S)
+        cursor = int(peer.asked["cursor"]) - time_us(0)
+        again = [i for i in sorted(range(len(times)), key=times.__getitem__) if times[i] >= cursor]
+        peer.send(b"".join(sent[i] for i in again) + frame(new))
+        peer.until_closed()
+
+    with LiveServer(playing(*sent, wait=False), from_the_cursor) as server:
+        run = begun([server], 1)
+        run.until_n(len(times))
+        if restarts:
+            facts = run.source.logs({run.source.partition: len(times)})
+            run.source.close()
+            run = begun([server], 1, len(times), facts)
+            checkpointed.set()
+            run.until_n(1)
+        else:
+            run.until(connected.is_set)
+            run.source.logs({run.source.partition: len(times)})
+            checkpointed.set()
+            run.until_n(len(times) + 1)
+        run.source.close()
+    assert len(run.values) == 1 + (0 if restarts else len(times))
+    assert run.values[-1] == new
+    assert run.source.gaps == 0
 
 
 def test_a_server_that_begins_too_early_repeats_nothing() -> None:
