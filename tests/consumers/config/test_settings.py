@@ -549,3 +549,18 @@ def test_classes_of_the_page(tmp_path: Path) -> None:
     )
     settings = load(write(tmp_path, f"page: {{{own}}}\nmodel: {{new_classes: true}}"), {})
     assert settings.page.classes["sad"].name == "low"
+
+
+def test_the_source_alone_implies_how_its_messages_are_read() -> None:
+    """`source: jetstream` brings the preset of its wire, and labels by emoticons; what is set wins,
+    and other sources imply nothing.
+    """
+    first = Settings.model_validate({"source": "jetstream"})
+    assert first.message.id == ("did", "commit.collection", "commit.rkey")
+    assert first.labels.kind == "emoticons"
+    second = {"source": "jetstream://example.org", "jetstream": {"version": 2}}
+    assert Settings.model_validate(second).message.text == "payload.record.text"
+    own = {"message": {"text": "t"}, "labels": {"field": "x"}, "model": {"classes": ["a", "b"]}}
+    given = Settings.model_validate({"source": "jetstream", **own})
+    assert (given.message.text, given.labels.kind) == ("t", "field")
+    assert Settings().labels.kind == "field"
