@@ -20,6 +20,7 @@ from tests.campaigns.decoding import decoders, record_batches
 from tests.campaigns.deleting import deletes
 from tests.campaigns.erasing import erasures
 from tests.campaigns.groups import groups
+from tests.campaigns.jetstream import jetstream
 from tests.campaigns.live_streams import live_streams
 from tests.campaigns.odd_configurations import odd_configurations
 from tests.campaigns.odd_requests import odd_requests
@@ -36,6 +37,9 @@ CAMPAIGNS: dict[str, Campaign] = {
         Campaign(stops, 50, 1, "stops", ("deep",)),
         Campaign(deletes, 50, 1, "times 20,000 messages of one log", ("deep",), is_chain=True),
         Campaign(erasures, 10, 1, "folders with 24 deletions and 3 kills each", ("deep",)),
+        Campaign(
+            jetstream, 10, 1, "minutes of 1,000 commits a second", ("deep", "data"), is_chain=True
+        ),
         Campaign(live_streams, 20, 2, "times 100,000 frames", ("deep",)),
         Campaign(power_loss, 300, 1, "runs of seven kinds", ("deep",)),
         Campaign(replays, 100, 1, "files with 4 kills or stops each", ("deep",)),

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from streamnb.storage import read
 from tests.campaigns.campaign import Run
 from tests.campaigns.deleting import Checker, Example, drawn_message, word_counts_at
 from tests.consumers.sources.live_server import LiveServer, Peer, frame
 from tests.endtoend.daemon_process import Daemon, write_config
+from tests.endtoend.jetstream_server import position_at
 
 N = 100_000  # frames a step
 CUTS, KILLS = 2, 1
@@ -76,18 +76,18 @@ def live_streams(run: Run) -> None:
             for _ in range(KILLS):
                 with Daemon(config) as daemon:
                     at = chance.randrange(N)
-                    daemon.until(lambda: _position(folder / "state") >= at, "the kill")  # noqa: B023
+                    daemon.until(lambda: position_at(folder / "state") >= at, "the kill")  # noqa: B023
                     daemon.kill()
                 run.figures["kills"] += 1
             with Daemon(config) as daemon:
-                daemon.until(lambda: _position(folder / "state") >= N, "the end")  # noqa: B023
+                daemon.until(lambda: position_at(folder / "state") >= N, "the end")  # noqa: B023
                 took_s = time.monotonic() - network.connected_s
                 peak_mb = daemon.peak_bytes() >> 20
                 assert daemon.metric("streamnb_stream_gaps_total") == 0
                 assert daemon.metric("streamnb_rejects_total") == 0
                 assert daemon.stop() == 0
         assert not network.cuts
-        assert _position(folder / "state") == N
+        assert position_at(folder / "state") == N
         assert word_counts_at(folder / "state") == checker.counts()
         run.figures["frames"] += N
         run.figures["disconnects"] += CUTS
@@ -150,10 +150,3 @@ def _config(folder: Path, host: str, version: int) -> Path:
         model={"features": {"text": {"ngrams": [1, 1], "negation": False}}},
         checkpoint={"folder": "state", "interval_s": 0.2},
     )
-
-
-def _position(state: Path) -> int:
-    """Return the position of the newest checkpoint."""
-    if not (state / "model.nb").is_file():
-        return 0
-    return int(read(state / "model.nb").positions.get("jetstream/0", 0))

@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+import msgspec
+
 from consumers.config.settings import Settings
-from consumers.sources.connections import Connection, Past
+from consumers.sources.connections import Connection, Cursor, Past
 from consumers.sources.live import JetstreamFeed
+from streamnb.storage import read
 
 PATIENCE_S = 120.0
 ACCOUNTS, COMMITS_PER_S = 60, 200  # more would cost half a core
@@ -23,7 +26,14 @@ ACCOUNTS, COMMITS_PER_S = 60, 200  # more would cost half a core
 class JetstreamServer:
     """`simulator` and `jetstream` on loopback; the second can be killed and started again."""
 
-    def __init__(self, programs: Path, folder: Path) -> None:
+    def __init__(
+        self,
+        programs: Path,
+        folder: Path,
+        *,
+        accounts: int = ACCOUNTS,
+        commits_per_s: int = COMMITS_PER_S,
+    ) -> None:
         self._programs = programs
         self._folder = folder
         self._ports = _free_ports()
@@ -31,8 +41,8 @@ class JetstreamServer:
         self._running: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
         network = f"127.0.0.1:{self._ports[1]}"
         self._start(
-            "simulator", '"http listening"', "--addr", network, "--accounts", str(ACCOUNTS),
-            "--commits-per-sec", str(COMMITS_PER_S), "--firehose-history", "1000000",
+            "simulator", '"http listening"', "--addr", network, "--accounts", str(accounts),
+            "--commits-per-sec", str(commits_per_s), "--firehose-history", "1000000",
         )  # fmt: skip
         self.start()
 
@@ -96,3 +106,17 @@ def _free_ports() -> tuple[int, int]:
     place = ("127.0.0.1", 0)
     with socket.create_server(place) as first, socket.create_server(place) as second:
         return first.getsockname()[1], second.getsockname()[1]
+
+
+def position_at(state: Path) -> int:
+    """Return the position of the newest checkpoint; 0 where there is none."""
+    if not (state / "model.nb").is_file():
+        return 0
+    return int(read(state / "model.nb").positions.get("jetstream/0", 0))
+
+
+def last_key_at(state: Path) -> int:
+    """Return what the last message of the newest checkpoint is known by."""
+    logs = read(state / "model.nb").header["notes"]["entries"]["logs"]
+    cursor = msgspec.json.decode(logs["jetstream/0"]["cursor"], type=Cursor)
+    return int.from_bytes(cursor.keys[-8:], "little")

@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 
-from consumers.sources.connections import Cursor
-from streamnb.storage import read
 from tests.endtoend.daemon_process import Daemon, command
 from tests.endtoend.expected_counts import counts_at
-from tests.endtoend.jetstream_server import JetstreamServer
+from tests.endtoend.jetstream_server import JetstreamServer, last_key_at, position_at
 
 N = 200  # messages between two kills
 
@@ -78,30 +75,16 @@ def test_kills_cost_nothing(server: JetstreamServer, tmp_path: Path, version: in
                 server.start()
                 seen = daemon.metric("streamnb_messages_total")
                 daemon.until_metric("streamnb_messages_total", seen + N)
-            daemon.until(lambda: _position(state) > position, "a checkpoint")  # noqa: B023
+            daemon.until(lambda: position_at(state) > position, "a checkpoint")  # noqa: B023
             assert daemon.metric("streamnb_stream_gaps_total") == 0
-        position = _position(state)
+        position = position_at(state)
     # The first wire sends accounts and identities whatever is asked for; both daemons reject them.
     kinds = ("commit",) if version == 2 else ("commit", "account", "identity")
     wanted = tmp_path / "archive"
     file = wanted / "posts.jsonl"
     plain = config(wanted, f"file:{file}", 2)
     with file.open("wb") as lines:
-        lines.writelines(post + b"\n" for post in server.archived(_last_key(state), *kinds))
+        lines.writelines(post + b"\n" for post in server.archived(last_key_at(state), *kinds))
     ended = command("run", "--config", plain, "--until-end", folder=wanted)
     assert ended.returncode == 0, ended.stderr
     assert counts_at(state) == counts_at(wanted / "state")
-
-
-def _position(state: Path) -> int:
-    """Return the position of the newest checkpoint."""
-    if not (state / "model.nb").is_file():
-        return 0
-    return int(read(state / "model.nb").positions.get("jetstream/0", 0))
-
-
-def _last_key(state: Path) -> int:
-    """Return what the last message of the newest checkpoint is known by."""
-    logs = read(state / "model.nb").header["notes"]["entries"]["logs"]
-    cursor = msgspec.json.decode(logs["jetstream/0"]["cursor"], type=Cursor)
-    return int.from_bytes(cursor.keys[-8:], "little")

@@ -1,0 +1,127 @@
+"""The real Jetstream server at full rate, read on both wires; all are killed again and again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tests.campaigns.campaign import ROOT, Run
+from tests.endtoend.daemon_process import Daemon, command, write_config
+from tests.endtoend.expected_counts import counts_at
+from tests.endtoend.jetstream_server import JetstreamServer, last_key_at, position_at
+
+STEP_S = 60.0
+ACCOUNTS, COMMITS_PER_S = 200, 1_000
+_POST = "app.bsky.feed.post"
+_RECORDS = {1: "commit.record", 2: "payload.record"}
+# The first wire sends identities too, whatever is asked for.
+_KINDS = {1: ("commit", "account", "identity"), 2: ("commit", "account")}
+
+
+class Reader:
+    """A daemon that reads one wire from the archive's beginning, and is killed at some instant."""
+
+    def __init__(self, folder: Path, source: str, version: int) -> None:
+        self.version = version
+        self.state = folder / "state"
+        self.config = _config(folder, source, version)
+        self.daemon = Daemon(self.config)
+        self.reached = 0
+
+    def kill(self) -> None:
+        """End it as a crash would, and start it again."""
+        self.daemon.kill()
+        self.daemon = Daemon(self.config)
+
+    def end(self) -> None:
+        """End it for good."""
+        self.daemon.kill()
+
+    def until_it_goes_on(self) -> None:
+        """Wait for a checkpoint behind the one that was waited for before."""
+        self.daemon.until(lambda: position_at(self.state) > self.reached, "a checkpoint")
+        self.reached = position_at(self.state)
+
+
+def jetstream(run: Run) -> None:
+    """The real Jetstream server and its readers, killed each minute: the counts of its archive."""
+    data = Path(os.environ.get("STREAMNB_DATA") or ROOT.parent / "shared" / "data")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jetstream-")))
+        server = JetstreamServer(
+            data.parent / "jetstream", folder, accounts=ACCOUNTS, commits_per_s=COMMITS_PER_S
+        )
+        stack.callback(server.stop)
+        readers = [
+            Reader(folder / f"wire{version}", f"jetstream+ws://{server.host}", version)
+            for version in (1, 2)
+        ]
+        for reader in readers:
+            stack.callback(reader.end)
+        for chance, _ in run.steps():
+            _one_minute(chance, server, readers)
+            run.figures["kills of the server"] += 1
+            run.figures["kills of a daemon"] += len(readers)
+        for reader in readers:
+            assert reader.daemon.metric("streamnb_stream_gaps_total") == 0
+            assert reader.daemon.metric("streamnb_rejects_total") == 0
+            assert reader.daemon.stop() == 0
+            _compare(folder / f"archive{reader.version}", server, reader, run)
+
+
+def _one_minute(chance: random.Random, server: JetstreamServer, readers: list[Reader]) -> None:
+    """Let time pass, and kill each at an instant of its own."""
+    began_s = time.monotonic()
+    victims: list[tuple[float, Any]] = [(chance.uniform(5, STEP_S - 10), server)]
+    victims += [(chance.uniform(5, STEP_S - 10), reader) for reader in readers]
+    for at_s, victim in sorted(victims, key=lambda each: each[0]):
+        readers[0].daemon.until(
+            lambda: time.monotonic() >= began_s + at_s,  # noqa: B023
+            "the kill",
+        )
+        victim.kill()
+        if victim is server:
+            server.start()
+    readers[0].daemon.until(lambda: time.monotonic() >= began_s + STEP_S, "the end of the minute")
+    for reader in readers:
+        reader.until_it_goes_on()
+
+
+def _compare(folder: Path, server: JetstreamServer, reader: Reader, run: Run) -> None:
+    """Hold a reader's counts against those of the archive up to its last message."""
+    folder.mkdir()
+    file = folder / "events.jsonl"
+    said = Counter[str]()
+    with file.open("wb") as lines:
+        for event in server.archived(last_key_at(reader.state), *_KINDS[reader.version]):
+            lines.write(event + b"\n")
+            payload = json.loads(event)["payload"]
+            said[payload.get("operation") or payload.get("status") or "other"] += 1
+    plain = _config(folder, f"file:{file}", 2)
+    ended = command("run", "--config", plain, "--until-end", folder=folder)
+    assert ended.returncode == 0, ended.stderr
+    assert counts_at(reader.state) == counts_at(folder / "state")
+    assert position_at(reader.state) == said.total()
+    for name, n in said.items():
+        run.figures[f"{name} on wire {reader.version}"] = n
+
+
+def _config(folder: Path, source: str, version: int) -> Path:
+    """Return a configuration that learns a post's words by what its record is."""
+    folder.mkdir(exist_ok=True)
+    return write_config(
+        folder / "config.yaml",
+        source=source,
+        jetstream={"version": version, "start_at": 1},
+        live={"retry_pause_s": 0.05, "retry_pause_max_s": 0.2},
+        message="jetstream" if version == 1 else "jetstream-v2",
+        labels={"field": f"{_RECORDS[version]}.$type", "mapping": {_POST: "positive"}},
+        checkpoint={"folder": "state", "interval_s": 0.5},
+    )
