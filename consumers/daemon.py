@@ -61,11 +61,10 @@ from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health, Summary
 from consumers.pipeline.challengers import Challengers
 from consumers.pipeline.checkpoint import Checkpoint, warn_of_left_topics
-from consumers.pipeline.checkpoint_writer import CheckpointWriter, Publishing
-from consumers.pipeline.label_reader import LabelReader
+from consumers.pipeline.checkpoint_writer import CheckpointWriter, KnownLogs, Publishing
 from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.part_files import as_stored
-from consumers.pipeline.reader import KnownLogs, Limits, Reader
+from consumers.pipeline.reader import LabelReader, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.process import keep_freed_memory, short_pauses
 from consumers.reporter import Reporter

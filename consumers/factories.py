@@ -44,11 +44,10 @@ from consumers.monitoring.status import Health, Status
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.erasure import Erasure, OtherPlaces, Output
 from consumers.pipeline.group_parts import GroupParts
-from consumers.pipeline.label_reader import LabelReader
 from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import PartFiles
-from consumers.pipeline.reader import Reader
+from consumers.pipeline.reader import LabelReader, Reader
 from consumers.search.label_queue import LabelQueue
 from consumers.search.live_updater import LiveUpdater
 from consumers.search.store import RecentStore

@@ -20,19 +20,22 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, TypeAlias
 
+import msgspec
 import structlog
 
 from consumers.config.sections import LearningSettings
 from consumers.errors import CheckpointError, SinkError, SourceError
-from consumers.messages import Checkpointed, CheckpointEntry, Partition
+from consumers.messages import Checkpointed, CheckpointEntry, Partition, part_name, partition_of
 from consumers.monitoring.logs import span
 from consumers.pipeline.challengers import ChallengedLearner, Challengers
 from consumers.pipeline.checkpoint import (
     Checkpoint,
     SavedCheckpoint,
 )
+from consumers.pipeline.reader import Reader
 from consumers.process import return_freed_memory
 from consumers.sinks.records import Flushable
+from consumers.sources.base import LogFacts
 from streamnb import (
     AnswerRule,
     Confidence,
@@ -320,3 +323,50 @@ class Publishing:
         if "model" in entry.values:
             state, _ = serialization.unpack(entry.values["model"], dict(entry.arrays))
             self._known = NaiveBayes.of(state)
+
+
+class KnownLogs:
+    """What is known of each log beside its position: an entry of the checkpoint.
+
+    `positions` are those of the stream, moved on by the consuming thread; `others` returns what is
+    known of further logs.
+    """
+
+    name = "logs"
+
+    def __init__(
+        self,
+        reader: Reader,
+        positions: Mapping[Partition, int],
+        others: Callable[[], Mapping[Partition, LogFacts]] = dict,
+    ) -> None:
+        self._others = others
+        self.facts: Mapping[Partition, LogFacts] = {}
+        self._reader = reader
+        self._positions = positions
+        self._begun: Mapping[Partition, LogFacts] | None = None
+
+    def has_new(self) -> bool:
+        """Return whether reading has begun in partitions that no checkpoint knows; once of each."""
+        begun = self._reader.beginnings
+        if begun is self._begun:
+            return False
+        self._begun = begun
+        return not begun.items() <= self.facts.items()
+
+    @property
+    def begun(self) -> Mapping[Partition, LogFacts]:
+        """Where reading has begun in this run."""
+        return self._begun or {}
+
+    def pack(self) -> CheckpointEntry:
+        """Return what is known where the stream stands now."""
+        self.facts = {**self.facts, **self._others(), **self._reader.logs(self._positions)}
+        return CheckpointEntry(
+            {part_name(each): msgspec.to_builtins(facts) for each, facts in self.facts.items()}
+        )
+
+    def unpack(self, entry: CheckpointEntry) -> None:
+        """Go on with what a checkpoint knew."""
+        facts = msgspec.convert(entry.values, dict[str, LogFacts])
+        self.facts = {partition_of(name): known for name, known in facts.items()}

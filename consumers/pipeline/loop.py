@@ -31,12 +31,11 @@ from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health
 from consumers.pipeline.challengers import Challengers
 from consumers.pipeline.checkpoint import Checkpoint
-from consumers.pipeline.checkpoint_writer import CheckpointWriter, errors_logged
+from consumers.pipeline.checkpoint_writer import CheckpointWriter, KnownLogs, errors_logged
 from consumers.pipeline.erasure import Erasure
 from consumers.pipeline.group_parts import GroupParts
-from consumers.pipeline.label_reader import LabelReader
 from consumers.pipeline.part_files import LoadedPart
-from consumers.pipeline.reader import Handover, KnownLogs, Limits, Reader
+from consumers.pipeline.reader import Handover, LabelReader, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.search.store import RecentStore
 from consumers.sinks.records import (

@@ -20,10 +20,9 @@ from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.messages import Messages, Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
-from consumers.pipeline.label_reader import LabelReader
 from consumers.pipeline.learned_memory import FOLDER_NAME
 from consumers.pipeline.part_files import LoadedPart, PartFiles
-from consumers.pipeline.reader import Handover, Limits
+from consumers.pipeline.reader import Handover, LabelReader, Limits
 from consumers.pipeline.waiting_messages import DueTimes
 from tests.consumers.decoded_messages import raw
 from tests.consumers.pipeline.late_logs import LABEL_LOG, Label, LateRun, Said, expected, line
