@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from streamnb.calibration import calibrated
 from streamnb.columns import count_rows, first_present, to_mapping
 from streamnb.errors import InputError
-from streamnb.features.protocol import Floats
-from streamnb.features.scratch import scratch_of_this_thread
+from streamnb.features.protocol import Floats, scratch_of_this_thread
 from streamnb.kernels import posterior
 from streamnb.kernels.layout import RowUpdates
 from streamnb.labels import UNLABELLED, Label, unlabelled_rows

@@ -29,6 +29,7 @@ from streamnb.features.category_values import (
 from streamnb.features.fields import FieldTable, check_fields, check_max, check_saved, to_read
 from streamnb.features.protocol import (
     Arrays,
+    ExampleScratch,
     Floats,
     GroupPart,
     GroupState,
@@ -39,8 +40,8 @@ from streamnb.features.protocol import (
     not_learned,
     plain_values,
     short_entries,
+    values_fit,
 )
-from streamnb.features.scratch import ExampleScratch, values_fit
 from streamnb.features.statistics import UNBOUNDED, kept, left_of
 from streamnb.kernels import counting
 from streamnb.kernels.categorical import MISSING, Alphas, ValueCounts, categorical

@@ -28,7 +28,7 @@ from streamnb.columns import (
 )
 from streamnb.errors import InputError
 from streamnb.features.fields import FieldTable
-from streamnb.features.scratch import ExampleScratch
+from streamnb.features.protocol import ExampleScratch
 from streamnb.features.statistics import Arrays
 from streamnb.kernels import categorical as kernel
 from streamnb.kernels import word_table

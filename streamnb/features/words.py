@@ -14,8 +14,7 @@ from streamnb.errors import InputError, check_kind
 from streamnb.features import statistics
 from streamnb.features.counted_words import CountedState
 from streamnb.features.fields import check_max, is_name
-from streamnb.features.protocol import GroupState, plain_values
-from streamnb.features.scratch import SHORT_CHARS_MAX, ExampleScratch
+from streamnb.features.protocol import SHORT_CHARS_MAX, ExampleScratch, GroupState, plain_values
 from streamnb.kernels import word_table
 from streamnb.kernels.layout import Rows, Scratch, Texts
 from streamnb.labels import unlabelled

@@ -13,7 +13,7 @@ import pytest
 
 from streamnb import Bernoulli, Dirichlet, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
-from streamnb.features.scratch import scratch_of_this_thread
+from streamnb.features.protocol import scratch_of_this_thread
 from streamnb.features.words import WordsState
 from streamnb.inspection.words import word_group
 from streamnb.predict import BATCH_ROWS

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamnb.features.categorical import Categories, CategoriesState
 from streamnb.features.flags import Flags, FlagsState
-from streamnb.features.scratch import ExampleScratch
+from streamnb.features.protocol import ExampleScratch
 from streamnb.likelihoods.bernoulli import Bernoulli
 from streamnb.likelihoods.multinomial import Categorical
 from streamnb.priors import Beta, Dirichlet
