@@ -9,7 +9,8 @@
     │       └── GroupMismatchError  they belong to another configuration, or another topic
     ├── QuestionError      what was asked of a model cannot be answered
     ├── SourceError        a source cannot go on (what passes by itself is retried, not raised)
-    │   └── ReplacedError  its log is another one than the checkpoint's
+    │   ├── ReplacedError  its log is another one than the checkpoint's
+    │   └── RegistryError  its schema registry does not answer; the batch is tried again
     └── SinkError          records could not be made safe
         └── TransactionError  brokers, or another daemon, do not allow Kafka's transactions
 
@@ -75,6 +76,14 @@ class ReplacedError(SourceError):
     """The log is another one, under the same name, than the one that was read before."""
 
     exit_code = 78  # starting again does not help
+
+
+class RegistryError(SourceError):
+    """The schema registry has no answer yet; trying again after `pause_s` may help."""
+
+    def __init__(self, text: str, pause_s: float) -> None:
+        super().__init__(text)
+        self.pause_s = pause_s
 
 
 class SinkError(ConsumerError):

@@ -23,7 +23,13 @@ from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
 from consumers.config.addresses import Bound, StreamRange
-from consumers.config.settings import EmoticonLabels, KafkaSettings, OutputSettings, Settings
+from consumers.config.settings import (
+    EmoticonLabels,
+    FileSettings,
+    KafkaSettings,
+    OutputSettings,
+    Settings,
+)
 from consumers.corrections import journal
 from consumers.corrections.applier import CorrectionApplier, SharedStream
 from consumers.corrections.journal import Journal, JournalSource
@@ -31,6 +37,7 @@ from consumers.corrections.model import Log, LogReader
 from consumers.corrections.service import CorrectionService, ExampleReader, MessageLookup
 from consumers.decode.decoder import Decoder, LabelDecoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
+from consumers.decode.schemas import payloads_of
 from consumers.errors import CheckpointError, ConfigError
 from consumers.features import build_model, extra_fields, kinds_of, learned_kinds
 from consumers.http.server import HttpServer
@@ -112,17 +119,24 @@ def _whole_source(settings: Settings, *, until_end: bool, begin_at: Bound | None
             path = address.path or Path()
             if is_recording(path):
                 raise ConfigError(f"source: {path} is a recording; write `recording:{path}`")
-            return FileSource(path, settings.file, follow=not until_end)
+            return FileSource(path, _file_settings(settings), follow=not until_end)
         case "recording":
             return RecordingSource(address.path or Path(), settings.file)
         case "stdin":
-            return StdinSource(settings.file)
+            return StdinSource(_file_settings(settings))
         case "generator":
             return GeneratorSource(settings.generator)
         case "jetstream" | "sse" | "lines" | "websocket":
             return _live_source(settings)
         case kind:
             assert_never(kind)
+
+
+def _file_settings(settings: Settings) -> FileSettings:
+    """Return how a file is read: lines of plain text could be taken for CSV."""
+    if settings.message.format == "json":
+        return settings.file
+    return settings.file.model_copy(update={"format": "jsonl"})
 
 
 def _live_source(settings: Settings) -> Source:
@@ -229,7 +243,9 @@ def build_decoder(
         labeller = FieldLabeller(labels, classes)
     fields = dict.fromkeys((*settings.message.fields, *extra_fields(settings.model)))
     message = settings.message.model_copy(update={"fields": tuple(fields)})
-    return Decoder(message, labeller, source.record_format, reads=learned_kinds(settings))
+    form = source.record_format
+    payloads = payloads_of(message, form)
+    return Decoder(message, labeller, form, reads=learned_kinds(settings), payloads=payloads)
 
 
 def build_transactions(settings: Settings, metrics: Metrics) -> KafkaTransactions | None:

@@ -228,6 +228,8 @@ class Reason(StrEnum):
     DECODER_FAILED = "decoder_failed"
     CORRECTION = "correction"
     UNMATCHED_LABEL = "unmatched_label"
+    NO_SCHEMA = "no_schema"
+    MALFORMED = "malformed"
 
 
 class Reject(NamedTuple):

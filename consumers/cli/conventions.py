@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ from consumers.config.addresses import (
     SourceAddress,
     StreamRange,
 )
-from consumers.errors import ConfigError, MovedError, SourceError
+from consumers.errors import ConfigError, MovedError, RegistryError, SourceError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
+_REGISTRY_PATIENCE_S = 30.0
 PIECE_MESSAGES = 50_000
 _POLL_TIMEOUT_S = 0.5
 _READ_ONCE = {
@@ -390,11 +392,22 @@ def progress_bar(*, show: bool) -> Progress:
 
 
 def decoded(raw: RawColumns, decoder: Decoder) -> Iterator[Messages]:
-    """Yield a batch decoded, piece by piece."""
+    """Yield a batch decoded, piece by piece.
+
+    A schema registry is asked for up to half a minute more; then it is a `RegistryError`.
+    """
     from consumers.pipeline.reader import pieces  # noqa: PLC0415 -- heavy, as in `commands`
 
     for piece in pieces(raw, PIECE_MESSAGES):
-        yield decoder.decode(piece)
+        until_s, messages = time.monotonic() + _REGISTRY_PATIENCE_S, None
+        while messages is None:
+            try:
+                messages = decoder.decode(piece)
+            except RegistryError as error:
+                if time.monotonic() > until_s:
+                    raise
+                time.sleep(error.pause_s)
+        yield messages
 
 
 def ahead(items: Generator[Item]) -> Generator[Item]:

@@ -25,6 +25,7 @@ from consumers.config.settings import Settings
 from consumers.decode.decoder import Decoder
 from consumers.decode.example_input import kinds_in
 from consumers.decode.labels import NoLabels
+from consumers.decode.schemas import payloads_of
 from consumers.errors import ConfigError, MismatchError, QuestionError
 from consumers.factories import build_decoder
 from consumers.features import (
@@ -145,7 +146,9 @@ def predict_all(
         )
 
     def decoder_of(source: Source) -> Decoder:
-        return Decoder(message, NoLabels(classes), source.record_format, reads=kinds)
+        form = source.record_format
+        payloads = payloads_of(message, form)
+        return Decoder(message, NoLabels(classes), form, reads=kinds, payloads=payloads)
 
     read_messages(settings, "predict", take, None, decoder_of, show=show)
     return found

@@ -5,19 +5,30 @@ Presets for well-known streams are such settings as data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     Field,
     PlainSerializer,
     PlainValidator,
+    SecretStr,
     model_validator,
 )
 
 from consumers.config.addresses import OutputAddress
-from consumers.config.sections import FieldPath, Section, distinct, parsed_by, wrong
+from consumers.config.sections import (
+    FieldPath,
+    SecretPath,
+    Section,
+    distinct,
+    one_secret,
+    parsed_by,
+    wrong,
+)
 
 # Parts of a message that a group may read by these names, wherever `message` says that they are.
 MESSAGE_PARTS = ("text", "user", "lang")
@@ -202,6 +213,65 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+MessageFormat = Literal["json", "text", "avro", "protobuf", "json-schema"]
+
+
+def _registry_url(url: str | None) -> str | None:
+    """Return the address of a registry, or refuse one that says too little or a secret."""
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        raise wrong("must be an address such as https://registry.example.org:8081") from None
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise wrong("must be an address alone; user, password and token have settings of their own")
+    if not is_whole:
+        raise wrong("must be an address such as https://registry.example.org:8081")
+    return url.rstrip("/")
+
+
+class RegistrySettings(Section):
+    """The schema registry that has the schemas of `message.format`."""
+
+    url: Annotated[str | None, AfterValidator(_registry_url)] = None
+    user: str | None = None
+    password: SecretStr | None = None  # only by ${NAME} from the environment
+    password_file: SecretPath | None = None
+    token: SecretStr | None = None  # only by ${NAME} from the environment
+    token_file: SecretPath | None = None
+    ssl_cafile: Path | None = None
+    timeout_s: float = Field(default=10.0, gt=0, le=60.0)
+    retry_pause_max_s: float = Field(default=5.0, gt=0, le=60.0)
+    unknown_timeout_s: float = Field(default=5.0, ge=0, le=300.0)  # until an unknown id is rejected
+    schemas_max: int = Field(default=1_000, ge=1)
+
+    @model_validator(mode="after")
+    def _login_is_whole(self) -> Self:
+        if (self.user is None) != (one_secret(self, "password") is None):
+            raise wrong("user and password (or password_file) belong together; give both or none")
+        if self.user is not None and ":" in self.user:
+            raise wrong("user must not hold a colon: a login ends its name there")
+        if self.user is not None and one_secret(self, "token") is not None:
+            raise wrong("must have a user and a password, or a token, not both")
+        if self.ssl_cafile is not None and not self.ssl_cafile.is_file():
+            raise wrong("ssl_cafile must be a file of certificates (PEM) that exists")
+        return self
+
+    @property
+    def login(self) -> tuple[str, str] | None:
+        """User and password, wherever that comes from; None without."""
+        password = one_secret(self, "password")
+        return None if self.user is None or password is None else (self.user, password)
+
+    @property
+    def bearer_token(self) -> str | None:
+        """The token, wherever it comes from."""
+        return one_secret(self, "token")
+
+
 class MessageSettings(Section):
     """Where in a message its parts are: a field's name, or a path such as `commit.record.text`.
 
@@ -211,6 +281,8 @@ class MessageSettings(Section):
     """
 
     preset: str | None = None
+    format: MessageFormat = "json"
+    registry: RegistrySettings = RegistrySettings()
     id: Places = "id"
     time: Place = "created_at"
     user: Place = "user"
@@ -262,6 +334,10 @@ class MessageSettings(Section):
             raise wrong("replies: drop needs reply: a path with a value in replies alone")
         if self.unwrap is not None and "." in self.unwrap:
             raise wrong("unwrap must be a name, not a path")
+        if self.format == "text" and (self.text != "text" or self.unwrap is not None):
+            raise wrong("format text needs text: text and no unwrap: the whole message is the text")
+        if self.format in {"avro", "protobuf"} and self.registry.url is None:
+            raise wrong(f"format {self.format} needs registry.url, where the schemas are")
         return self
 
     @property
@@ -273,6 +349,23 @@ class MessageSettings(Section):
     def deletes_accounts(self) -> bool:
         """Whether a message may ask to delete all of an account: all ids with its first part."""
         return "delete_account" in self.operations.values()
+
+
+_RAW_SOURCES = {"kafka", "recording"}  # whose values are bytes of any kind
+_OWN_FORMAT = {"generator", "jetstream"}
+
+
+def wrong_form(
+    message: MessageSettings, source: str, file_format: str
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Find why a kind of source cannot bring messages of `message.format`."""
+    here = ("message", "format")
+    if message.format not in {"json", "text"} and source not in _RAW_SOURCES:
+        yield here, f"is for topics and their recordings: the source ({source}) has no such values"
+    if message.format == "text" and source in _OWN_FORMAT:
+        yield here, f"must be json: the source ({source}) has a format of its own"
+    if message.format == "text" and source in {"file", "stdin"} and file_format == "csv":
+        yield here, "must be json with file.format: csv, whose records have columns"
 
 
 def effective(message: MessageSettings) -> MessageSettings:

@@ -171,7 +171,7 @@ SecretPath = Annotated[
 ]
 
 
-def _one_secret(section: Section, key: str) -> str | None:
+def one_secret(section: Section, key: str) -> str | None:
     """Return a secret, whether `key` or the file that `key_file` names brings it."""
     given: SecretStr | None = getattr(section, key)
     file: SecretFile | None = getattr(section, f"{key}_file")
@@ -294,12 +294,12 @@ class KafkaSettings(Section):
     @property
     def password(self) -> str | None:
         """The password of the login, wherever it comes from."""
-        return _one_secret(self, "sasl_password")
+        return one_secret(self, "sasl_password")
 
     @property
     def key_password(self) -> str | None:
         """What opens `ssl_keyfile`, wherever it comes from."""
-        return _one_secret(self, "ssl_key_password")
+        return one_secret(self, "ssl_key_password")
 
     @model_validator(mode="after")
     def _fetch_holds_a_message(self) -> Self:
@@ -391,7 +391,7 @@ class LiveSettings(Section):
     @property
     def all_headers(self) -> dict[str, str]:
         """What is sent with each request, the token too."""
-        token = _one_secret(self, "token")
+        token = one_secret(self, "token")
         found = {"User-Agent": "streamnb"}
         found |= {name: value.get_secret_value() for name, value in self.headers.items()}
         return found if token is None else found | {"Authorization": f"Bearer {token}"}
@@ -399,7 +399,7 @@ class LiveSettings(Section):
     @property
     def secrets(self) -> list[str]:
         """What must not be repeated."""
-        token = _one_secret(self, "token")
+        token = one_secret(self, "token")
         found = [value.get_secret_value() for value in self.headers.values()]
         return found if token is None else [*found, token]
 
@@ -584,7 +584,7 @@ class HttpSettings(Section):
     @property
     def bearer_token(self) -> str | None:
         """The token, wherever it comes from."""
-        return _one_secret(self, "token")
+        return one_secret(self, "token")
 
 
 def _check_token(token: str) -> None:

@@ -32,7 +32,7 @@ from consumers.config.document import (
     render,
     settings_of,
 )
-from consumers.config.message import MESSAGE_PARTS, LateLabelsSettings, MessageSettings
+from consumers.config.message import MESSAGE_PARTS, LateLabelsSettings, MessageSettings, wrong_form
 from consumers.config.model import (
     CHALLENGERS_MAX,
     MODEL,
@@ -259,6 +259,7 @@ class Settings(Section):
             *_wrong_decay(self),
             *_wrong_labelling(self),
             *wrong_page_classes(self),
+            *wrong_form(self.message, self.source_address.kind, self.file.format),
         ]
         if problems:
             lines = "; ".join(f"{'.'.join(map(str, path))} {text}" for path, text in problems)

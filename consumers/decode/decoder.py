@@ -49,6 +49,7 @@ from consumers.decode.fields import (
 from consumers.decode.json import JsonReader, JsonScanner, ScanResult, name_table_of
 from consumers.decode.labels import FieldLabeller, Labeller
 from consumers.decode.rows import DecodedRows, RecordFormat, RowDecoder, key_id
+from consumers.decode.schemas import Payloads
 from consumers.kernels.json_scan import (
     ABSENT,
     ARRAY,
@@ -101,7 +102,7 @@ class Decoder:
 
     `reads` are the fields that the model reads (``text``, ``user``, ``lang``, or a path) with the
     kind of their group; by default the words of the text. A path that cannot be a JSON name is a
-    `ConfigError`.
+    `ConfigError`. What is no JSON is turned into it by `payloads`, and a reject keeps the original.
     """
 
     def __init__(
@@ -110,14 +111,16 @@ class Decoder:
         labeller: Labeller,
         record_format: RecordFormat | None = None,
         reads: Mapping[str, Kind] | None = None,
+        payloads: Payloads | None = None,
     ) -> None:
         message = effective(message)
+        self._payloads = payloads
         self._settings = message
         self._labeller = labeller
         reads = {"text": "words"} if reads is None else reads
         self._needs_text = "text" in reads or labeller.reads_text
         self._reads = field_specs(reads, message)
-        form = record_format or RecordFormat()
+        form = RecordFormat() if payloads is not None or record_format is None else record_format
         self._rows = RowDecoder(message, labeller, form, self._reads, needs_text=self._needs_text)
         # What deletes an account is rare, and decoded by itself.
         plain = {n: each for n, each in message.operations.items() if each != "delete_account"}
@@ -150,10 +153,14 @@ class Decoder:
         self._label_codes = np.array([*codes, NO_LABEL, NO_LABEL], np.int32)
 
     def decode(self, raw: RawColumns) -> Messages:
-        """Return a row for each valid message of a batch and a reject for each other one."""
+        """Return a row for each valid message of a batch and a reject for each other one.
+
+        A `RegistryError` says that a schema cannot be had now: the batch is to be tried again.
+        """
         errors = self._unreadable(raw)
+        plain = raw if self._payloads is None else self._payloads.as_json(raw, errors)
         try:
-            columns = self._scanned(raw, errors)
+            columns = self._scanned(plain, errors)
         except Exception as error:  # noqa: BLE001 -- decoding one by one finds the message
             self._log_failure(error)
             columns = self._empty_columns(len(raw))
@@ -162,7 +169,7 @@ class Decoder:
         self._set_tombstones(columns, raw, errors)
         at = np.flatnonzero(columns.undecided)
         if len(at):
-            rows = self._decode_rows([raw.value(i) or b"" for i in at.tolist()])
+            rows = self._decode_rows([plain.value(i) or b"" for i in at.tolist()])
             errors |= {int(at[k]): error for k, error in rows.errors.items()}
             columns.ignored[at[list(rows.ignored)]] = list(rows.ignored.values())
             if len(self._labeller.classes) >= len(self._code_of):
@@ -171,7 +178,10 @@ class Decoder:
         keep = np.ones(len(raw), np.bool_)
         keep[list(errors)] = False
         keep[columns.ignored >= 0] = False
-        return self._messages(raw, np.flatnonzero(keep), columns, errors)
+        messages = self._messages(raw, np.flatnonzero(keep), columns, errors)
+        if plain is not raw:
+            messages.metadata = lambda _, places: self._metadata(plain, places)
+        return messages
 
     def _decode_rows(self, values: list[bytes]) -> DecodedRows:
         """Decode messages one by one; one at which the code raises becomes an error."""

@@ -35,6 +35,7 @@ from typing import Protocol
 
 import structlog
 
+from consumers.errors import RegistryError
 from consumers.messages import (
     Messages,
     Partition,
@@ -428,12 +429,32 @@ class Reader:
         for piece in pieces(raw, self._piece_messages):
             # The buffer belongs to the whole poll: each piece counts for its share.
             n_bytes = len(raw.buffer) * len(piece) // max(len(raw), 1)
-            messages = self._decoder.decode(piece)
+            messages = self._decode(piece)
+            if messages is None:
+                return
             while not self._queue.put(messages, n_bytes, POLL_TIMEOUT_S):
                 if self._is_over():
                     return
                 self._health.beat_reader()  # waiting for the learner is not a stuck reader
             self._positions[raw.partition] = piece.next_offset
+
+    def _decode(self, piece: RawColumns) -> Messages | None:
+        """Return what a piece holds; None if the run ends before its schemas can be had."""
+        while True:
+            try:
+                messages = self._decoder.decode(piece)
+            except RegistryError as error:
+                self._health.set_trouble(str(error))
+                left_s = error.pause_s
+                while left_s > 0 and not self._is_over():
+                    self._health.beat_reader()  # waiting for the registry is not a stuck reader
+                    self._stop.wait(min(left_s, POLL_TIMEOUT_S))
+                    left_s -= POLL_TIMEOUT_S
+                if self._is_over():
+                    return None
+            else:
+                self._health.set_trouble(self._status.trouble)
+                return messages
 
 
 def pieces(raw: RawColumns, n_max: int) -> Iterator[RawColumns]:

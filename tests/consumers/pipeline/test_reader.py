@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumers.config.settings import FieldLabels, MessageSettings
+from consumers.decode.decoder import Decoder
+from consumers.decode.labels import FieldLabeller
+from consumers.decode.rows import RecordFormat
+from consumers.decode.schemas import payloads_of
 from consumers.errors import SourceError
 from consumers.messages import Messages, Partition, RawColumns
 from consumers.monitoring.status import Health
 from consumers.pipeline.reader import PIECE_S, BatchQueue, Limits, Reader, SourceStatus, pieces
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.scripted_source import PositionOf, ScriptedSource, Step
+from tests.schema_registry import RegistryServer, framed
 
 FIRST, SECOND = Partition("t", 0), Partition("t", 1)
 LONG_S = 60.0  # longer than anything here takes; a test that waits so long has failed
@@ -33,11 +41,11 @@ class Clock:
 class Run:
     """A reader over a scripted source."""
 
-    def __init__(self, *steps: Step, queue: BatchQueue | None = None) -> None:
+    def __init__(self, *steps: Step, queue: BatchQueue | None = None, **message: Any) -> None:
         self.source = ScriptedSource(*steps)
         self.stop = threading.Event()
         self.health = Health(Clock(), 30.0)
-        self.decoder = decoder()
+        self.decoder = decoder_of(MessageSettings(**message)) if message else decoder()
         self.reader = Reader(self.source, self.decoder, self.health, self.stop, queue)
 
     def batches(self) -> Iterator[Messages]:
@@ -46,6 +54,12 @@ class Run:
             batch = self.reader.take(LONG_S)
             if isinstance(batch, Messages):
                 yield batch
+
+
+def decoder_of(message: MessageSettings) -> Decoder:
+    """Return a decoder of messages of a format."""
+    labeller = FieldLabeller(FieldLabels(), ("negative", "positive"))
+    return Decoder(message, labeller, payloads=payloads_of(message, RecordFormat()))
 
 
 def lines(n: int, first: int = 0, partition: Partition = FIRST) -> RawColumns:
@@ -245,3 +259,45 @@ def test_pieces_make_up_the_whole(n: int, n_max: int, first: int) -> None:
         assert np.array_equal(joined, getattr(whole, name))
     assert [piece.next_offset for piece in cut] == [first + int(i) for i in np.cumsum(sizes)]
     assert [piece.value(i) for piece in cut for i in range(len(piece))] == [LINE] * n
+
+
+def test_a_registry_that_is_down_loses_nothing() -> None:
+    """What needs a schema waits for the registry, in order, and the trouble is told meanwhile."""
+    value = framed(1, b"\x10good day\x02\x10positive")
+    schema = '{"type":"record","name":"R","fields":[{"name":"text","type":"string"},'
+    schema += '{"name":"label","type":["null","string"]}]}'
+    batches = [[raw(FIRST, [value] * 2, 0)], [raw(FIRST, [value], 2)]]
+    with RegistryServer() as server:
+        registry = {"url": server.url, "retry_pause_max_s": 0.05}
+        run = Run(*batches, format="avro", registry=registry)
+        server.status = 503
+        run.reader.start({}, Limits(until_end=True))
+        until(lambda: len(server.asked) > 2)
+        assert "schema registry" in (run.health.trouble or "")
+        assert run.reader.n_ahead == 0
+        server.register(1, schema)
+        server.status = None
+        assert [len(each) for each in run.batches()] == [2, 1]
+    assert run.health.trouble is None
+    run.reader.close()
+
+
+def test_a_stop_is_heeded_while_the_registry_is_down() -> None:
+    """A run that is told to stop does not wait for a schema; what needs one was not read."""
+    with RegistryServer() as server:
+        server.status = 503
+        registry = {"url": server.url, "retry_pause_max_s": 60.0}
+        run = Run([raw(FIRST, [framed(1, b"\0")], 0)], format="avro", registry=registry)
+        run.reader.start({}, Limits())
+        until(lambda: bool(server.asked))
+        run.stop.set()
+        assert list(run.batches()) == []
+    run.reader.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    deadline_s = time.monotonic() + LONG_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        threading.Event().wait(0.005)
