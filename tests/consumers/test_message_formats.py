@@ -15,6 +15,8 @@ from consumers.factories import build_decoder, build_source
 from tests.consumers.raw_batches import raw, strings
 from tests.schema_registry import RegistryServer, framed
 
+SCHEMA = '{"type":"record","name":"R","fields":[{"name":"text","type":"string"}]}'
+
 
 def test_a_file_of_plain_texts(tmp_path: Path) -> None:
     """Each line is a text, also where the first looks like the head of a CSV file."""
@@ -39,9 +41,7 @@ def test_what_is_not_installed_is_named(kind: str, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(importlib.util, "find_spec", find)
     with pytest.raises(ConfigError, match=rf"pip install 'streamnb\[{kind}\]'"):
-        build_decoder(
-            _settings("http://127.0.0.1:1", kind), build_source(Settings(), until_end=True)
-        )
+        build_decoder(_settings("http://h", kind), build_source(Settings(), until_end=True))
 
 
 def test_a_command_gives_up_on_a_registry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,9 +56,7 @@ def test_a_command_gives_up_on_a_registry(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.undo()
 
         def come_back(_pause_s: float) -> None:
-            server.register(
-                1, '{"type":"record","name":"R","fields":[{"name":"text","type":"string"}]}'
-            )
+            server.register(1, SCHEMA)
             server.status = None
 
         monkeypatch.setattr(conventions.time, "sleep", come_back)

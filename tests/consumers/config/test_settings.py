@@ -116,19 +116,15 @@ port: 1
         ("source: file:x\nfile: {format: csv}\nmessage: {format: text}", "must be json with"),
         ("message: {format: text, text: body}", "format text needs text: text and no unwrap"),
         (
-            "source: kafka://a:1/t\nmessage: {format: avro, registry: {url: 'http://h', user: u}}",
+            "message: {registry: {user: u}}",
             "user and password (or password_file) belong together",
         ),
         (
-            "source: kafka://a:1/t\nmessage: {format: avro, registry: {url: 'http://h', password_file: /no/such}}",
+            "message: {registry: {password_file: /no/such}}",
             "a file that this user can read (No such file",
         ),
         (
-            "source: kafka://a:1/t\nmessage: {format: avro, registry: {url: 'http://h', password: p}}",
-            "message.registry.password",
-        ),
-        (
-            "source: kafka://a:1/t\nmessage: {format: avro, registry: {url: 'http://h', ssl_cafile: /no/such}}",
+            "message: {registry: {ssl_cafile: /no/such}}",
             "ssl_cafile must be a file of certificates",
         ),
         ("message: {registry: {url: 'http://u:p@h'}}", "registry.url: must be an address alone"),
