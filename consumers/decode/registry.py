@@ -27,7 +27,7 @@ import msgspec
 import structlog
 
 from consumers.config.message import RegistrySettings
-from consumers.errors import RegistryError
+from consumers.errors import ConfigError, RegistryError
 
 log = structlog.get_logger(__name__)
 _ANSWER_BYTES_MAX = 16 << 20
@@ -68,11 +68,18 @@ class _NoRedirects(HTTPRedirectHandler):
 class SchemaRegistry:
     """Asks a schema registry by its protocol, one request at a time.
 
-    What keeps it from an answer is a `RegistryError`, whose pause grows with each one in a row.
+    Certificates that cannot be read are a `ConfigError`. What keeps it from an answer is a
+    `RegistryError`, whose pause grows with each one in a row.
     """
 
     def __init__(self, settings: RegistrySettings, clock: Callable[[], float]) -> None:
-        context = ssl.create_default_context(cafile=settings.ssl_cafile)
+        try:
+            context = ssl.create_default_context(cafile=settings.ssl_cafile)
+        except OSError as error:
+            raise ConfigError(
+                f"message.registry.ssl_cafile: {settings.ssl_cafile} has no certificates (PEM) "
+                f"that can be read: {error.strerror or error}"
+            ) from None
         handlers = (ProxyHandler({}), _NoRedirects(), HTTPSHandler(context=context))
         self._open = build_opener(*handlers).open
         self._settings, self._clock = settings, clock

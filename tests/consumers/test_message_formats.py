@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from consumers.cli import conventions
 from consumers.config.settings import Settings
+from consumers.decode.rows import RecordFormat
+from consumers.decode.schemas import payloads_of
 from consumers.errors import ConfigError, RegistryError
 from consumers.factories import build_decoder, build_source
 from tests.consumers.raw_batches import raw, strings
@@ -59,9 +62,20 @@ def test_a_command_gives_up_on_a_registry(monkeypatch: pytest.MonkeyPatch) -> No
             server.register(1, SCHEMA)
             server.status = None
 
-        monkeypatch.setattr(conventions.time, "sleep", come_back)
+        monkeypatch.setattr(time, "sleep", come_back)
         (messages,) = conventions.decoded(raw([framed(1, b"\2a")]), decoder)
     assert strings(messages.texts) == ["a"]
+
+
+def test_certificates_that_are_none(tmp_path: Path) -> None:
+    """A file without certificates is a mistake of the configuration, which names it."""
+    file = tmp_path / "ca.pem"
+    file.write_text("nothing")
+    settings = _settings("https://127.0.0.1:1")
+    registry = settings.message.registry.model_copy(update={"ssl_cafile": file})
+    message = settings.message.model_copy(update={"registry": registry})
+    with pytest.raises(ConfigError, match=r"message\.registry\.ssl_cafile"):
+        payloads_of(message, RecordFormat())
 
 
 def _settings(url: str, kind: str = "avro") -> Settings:
