@@ -1,4 +1,4 @@
-"""What a run changes of its process: signals, standard streams, pauses, freed memory, imports.
+"""What a run changes and reads of its process: signals, standard streams, pauses, memory, imports.
 
 A signal's number is written to a pipe by the interpreter's own handler, whatever the main thread
 does, and a thread reads it. That thread never logs itself: a log that nobody reads would block it,
@@ -12,11 +12,13 @@ import contextlib
 import errno
 import gc
 import os
+import resource
 import select
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NoReturn, TextIO
 
 # How long a thread may hold the interpreter's lock while others wait for it. A single prediction
@@ -38,6 +40,9 @@ _GIVE_UP_AT = 3
 _STILL = "what was taken in is being saved; a third signal gives that up"
 _GAVE_UP = b"error: told to end three times; ended without saving; what was saved before stands\n"
 _SCREEN_BACK = b"\x1b[?1049l\x1b[?25h"
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# Where a cgroup of version 1 has no bound it says a number beyond any memory there is.
+_NO_BOUND = 1 << 60
 
 
 def watch_signals() -> threading.Event:
@@ -182,3 +187,63 @@ def left_out(*modules: str) -> Iterator[None]:
     finally:
         for name in hidden:
             sys.modules.pop(name, None)
+
+
+# ---- what the kernel says of the process ---------------------------------------------------------
+
+
+def thread_seconds(native_id: int) -> float | None:
+    """Return the seconds that a thread has run; None if it has just ended."""
+    try:
+        text = Path(f"/proc/self/task/{native_id}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    # The second field is the thread's name in brackets, and may hold anything.
+    user, system = text.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / _TICKS_PER_S
+
+
+def memory_limit_bytes(
+    process: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgroup")
+) -> int:
+    """Return how much memory this process may use, in bytes.
+
+    It is the least of the machine's memory, the process's own limit of address space (RLIMIT_AS),
+    and what each cgroup from its own to the root allows: a service's MemoryMax, a container's
+    limit. Both versions of cgroups are read, below `cgroups`; below `process` the kernel says what
+    the process is in.
+    """
+    bounds = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if address_space != resource.RLIM_INFINITY:
+        bounds.append(address_space)
+    for file in _limit_files(process, cgroups):
+        try:
+            bound = int(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue  # there is no such file, or it says "max"
+        if bound < _NO_BOUND:
+            bounds.append(bound)
+    return min(bounds)
+
+
+def _limit_files(process: Path, cgroups: Path) -> Iterator[Path]:
+    """Yield the files that may bound the memory, from the process's own cgroup to the root."""
+    try:
+        lines = (process / "cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, place = line.split(":", 2)
+        if controllers == "":  # version 2 has one hierarchy for all controllers
+            root, name = cgroups, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = cgroups / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        own = root / place.lstrip("/")
+        # Seen from inside a container the path may lead elsewhere; its root is the container's own.
+        for folder in (own, *own.parents):
+            yield folder / name
+            if folder == root:
+                break

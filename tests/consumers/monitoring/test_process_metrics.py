@@ -11,7 +11,8 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from consumers.monitoring.metrics import COUNTERS, GAUGES, memory_limit_bytes, watch_process
+from consumers.monitoring.metrics import COUNTERS, GAUGES, watch_process
+from consumers.process import memory_limit_bytes
 from consumers.search.rows import RecentState
 from streamnb import __version__
 
