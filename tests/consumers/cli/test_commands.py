@@ -23,6 +23,7 @@ import consumers.errors
 import streamnb.errors
 from consumers.cli import commands as cli
 from consumers.cli.conventions import DEBUG_VARIABLE, EXIT_CODES, EXIT_UNEXPECTED, fail
+from consumers.config.addresses import SOURCE_FORMS
 from consumers.config.model import ModelSettings
 from consumers.errors import ConfigError, ConsumerError
 from consumers.features import build_model
@@ -177,7 +178,7 @@ def test_an_unknown_source_is_a_wrong_configuration(command: Command) -> None:
     [
         (("generator", "r.txt"), 2, "must end with .gz or .zst"),
         (("generator", "r.gz", "--for", "soon"), 2, "ms, s, m, h or d"),
-        (("pigeon:loft", "r.gz"), 78, "must be generator, stdin, file:PATH, recording:PATH"),
+        (("pigeon:loft", "r.gz"), 78, f"must be {SOURCE_FORMS}"),
     ],
 )
 def test_a_wrong_recording_is_refused_before_it_begins(
