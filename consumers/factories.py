@@ -89,7 +89,7 @@ def build_source(settings: Settings, *, until_end: bool, part: StreamRange | Non
     if part is None or part == StreamRange():
         return _whole_source(settings, until_end=until_end)
     kind = settings.source_address.kind
-    if kind in {"stdin", "generator"} or settings.source_address.is_live:
+    if not settings.source_address.has_past:
         raise ConfigError(
             f"--from and --to: source {kind} has no past to begin in; they are for a topic, a file "
             "or a recording"
@@ -112,24 +112,26 @@ def build_source(settings: Settings, *, until_end: bool, part: StreamRange | Non
 
 def _whole_source(settings: Settings, *, until_end: bool, begin_at: Bound | None = None) -> Source:
     address = settings.source_address
+    source: Source
     match address.kind:
         case "kafka":
-            return _kafka_source(address.servers, address.topic or "", settings.kafka, begin_at)
+            source = _kafka_source(address.servers, address.topic or "", settings.kafka, begin_at)
         case "file":
             path = address.path or Path()
             if is_recording(path):
                 raise ConfigError(f"source: {path} is a recording; write `recording:{path}`")
-            return FileSource(path, _file_settings(settings), follow=not until_end)
+            source = FileSource(path, _file_settings(settings), follow=not until_end)
         case "recording":
-            return RecordingSource(address.path or Path(), settings.file)
+            source = RecordingSource(address.path or Path(), settings.file)
         case "stdin":
-            return StdinSource(_file_settings(settings))
+            source = StdinSource(_file_settings(settings))
         case "generator":
-            return GeneratorSource(settings.generator)
+            source = GeneratorSource(settings.generator)
         case "jetstream" | "sse" | "lines" | "websocket":
-            return _live_source(settings)
+            source = _live_source(settings)
         case kind:
             assert_never(kind)
+    return source
 
 
 def _file_settings(settings: Settings) -> FileSettings:
@@ -190,24 +192,26 @@ def _require_librdkafka(what: str, way_out: str) -> None:
 def stream_identity(settings: Settings) -> dict[str, Any]:
     """Return what identifies a stream: positions of one mean nothing in another."""
     address = settings.source_address
+    own: dict[str, Any]  # beside its kind
     match address.kind:
         case "kafka":
-            return {"source": "kafka", "topic": address.topic}
+            own = {"topic": address.topic}
         case "file":
-            return {"source": "file", "name": (address.path or Path()).name}
+            own = {"name": (address.path or Path()).name}
         case "recording":
             return read_head(address.path or Path()).stream  # the one that it is a recording of
         case "stdin" | "jetstream":
-            return {"source": address.kind}
+            own = {}
         case "generator":
             made = settings.generator
-            identity = {"source": "generator"} | made.model_dump(include={"seed", "labelled_share"})
-            own = "turn_after" if made.stream == "tweets" else "stream"
-            return identity | {own: getattr(made, own)}
+            shape = "turn_after" if made.stream == "tweets" else "stream"
+            own = made.model_dump(include={"seed", "labelled_share"})
+            own[shape] = getattr(made, shape)
         case "sse" | "lines" | "websocket":
-            return {"source": address.kind, "address": address.urls[0].partition("?")[0]}
+            own = {"address": address.urls[0].partition("?")[0]}
         case kind:
             assert_never(kind)
+    return {"source": address.kind} | own
 
 
 def build_group(settings: Settings, memory: LearnedMemory | None) -> GroupParts | None:

@@ -86,9 +86,13 @@ class SourceAddress:
         raise ValueError(f"must be {SOURCE_FORMS}")
 
     @property
-    def is_live(self) -> bool:
-        """Whether the source is a live stream, which cannot be read again."""
-        return self.kind in {"jetstream", "sse", "lines", "websocket"}
+    def has_past(self) -> bool:
+        """Whether what came before can be read, so that reading may begin at an offset or a time.
+
+        >>> SourceAddress.parse("file:a.jsonl").has_past, SourceAddress.parse("stdin").has_past
+        (True, False)
+        """
+        return self.kind in {"file", "recording", "kafka"}
 
 
 def _jetstream_hosts(scheme: str, text: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import Settings
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SourceError
@@ -67,6 +68,14 @@ def test_a_source_is_built_by_its_name(
         built = build_source(given, until_end=True)
         assert type(built) is kind
         built.close()
+
+
+@pytest.mark.parametrize("source", ["generator", "stdin", "jetstream", "wss://127.0.0.1:9/x"])
+def test_a_part_is_of_what_has_a_past(source: str) -> None:
+    """A stream that cannot be read again has no offset to begin at: the error says what has."""
+    part = StreamRange(begin=Bound("offset", 3))
+    with pytest.raises(ConfigError, match="has no past to begin in; they are for a topic, a file"):
+        build_source(settings(source=source), until_end=True, part=part)
 
 
 def test_a_recording_is_the_stream_that_was_recorded(tmp_path: Path) -> None:
