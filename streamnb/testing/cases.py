@@ -346,10 +346,7 @@ def _maker(state: GroupState, field: str, at: int) -> Maker:
         words = [*(spec.dictionary or ())[:8], *_WORDS]
         return lambda rng: " ".join(_some(rng, words))
     if isinstance(spec, Bag):
-        if spec.field is None:
-            return lambda rng: int(rng.integers(0, 4))
-        words = [*(spec.dictionary or ())[:8], *_WORDS]
-        return lambda rng: {word: int(rng.integers(0, 4)) for word in _some(rng, words)}
+        return _bag_maker(spec)
     if isinstance(spec, Numbers) or getattr(spec, "bins", None) is not None:
         return lambda rng: _number(rng, _CENTRES[at % len(_CENTRES)])
     if isinstance(spec, Categories):
@@ -361,6 +358,14 @@ def _maker(state: GroupState, field: str, at: int) -> Maker:
     raise InputError(
         f"group {state.name!r}: nobody here knows what {type(spec).__name__} reads. Give examples."
     )
+
+
+def _bag_maker(spec: Bag) -> Maker:
+    """Return what makes a bag's counts: of one word if each has a field, else of several."""
+    if spec.field is None:
+        return lambda rng: int(rng.integers(0, 4))
+    words = [*(spec.dictionary or ())[:8], *_WORDS]
+    return lambda rng: {word: int(rng.integers(0, 4)) for word in _some(rng, words)}
 
 
 def _some(rng: Rng, words: list[str]) -> list[str]:
