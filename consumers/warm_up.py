@@ -32,7 +32,6 @@ from streamnb.kernels import (
     complement,
     counting,
     drift,
-    flags,
     gaussian,
     hybrid,
     multinomial,
@@ -123,7 +122,7 @@ def needed(settings: Settings) -> list[Kernel]:
             modules |= {categorical, counting, table}
             modules |= {json_numbers} if group.holds == "numbers" else set()
         elif isinstance(group, FlagsSettings):
-            modules |= {flags, json_numbers}
+            modules |= {categorical, json_numbers}
         elif isinstance(group, NumbersSettings):
             modules |= {gaussian, json_numbers}
         else:

@@ -30,8 +30,8 @@ from streamnb.features.protocol import (
     short_entries,
 )
 from streamnb.features.statistics import left_of
-from streamnb.kernels import flags as kernel
-from streamnb.kernels.flags import Betas, FlagCounts
+from streamnb.kernels import categorical as kernel
+from streamnb.kernels.categorical import Betas, FlagCounts
 from streamnb.kernels.layout import RowUpdates
 from streamnb.likelihoods.bernoulli import Bernoulli
 
@@ -105,7 +105,7 @@ class FlagsState(FieldsState):
         kernel.flags(self.counts, self.betas, batch.x, batch.places, updates, learn, products, out)
 
     def _learn(self, counts: FlagCounts, batch: FieldBatch, updates: RowUpdates) -> None:
-        kernel.learn(counts, self.betas, batch.x, batch.places, updates)
+        kernel.learn_flags(counts, self.betas, batch.x, batch.places, updates)
 
     # ---- unlearning, merging and copies ---------------------------------------------------------
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from streamnb.errors import InputError
 from streamnb.kernels import counting
-from streamnb.kernels.categorical import ValueCounts
-from streamnb.kernels.flags import FlagCounts
+from streamnb.kernels.categorical import FlagCounts, ValueCounts
 from streamnb.kernels.gaussian import Moments
 from streamnb.kernels.hybrid import N_WORD_GROUPS, Weights
 from streamnb.kernels.layout import LIVE, Counts, Table

@@ -19,7 +19,7 @@ import yaml
 
 from consumers.config.sections import EmoticonLabels
 from consumers.kernels import json_scan
-from streamnb.kernels import flags
+from streamnb.kernels import categorical
 from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import Reader
@@ -78,7 +78,8 @@ def test_inspect(trained: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "missing", [(flags.learn, json_scan.find_byte), pytest.param((), marks=pytest.mark.deep)]
+    "missing",
+    [(categorical.learn_flags, json_scan.find_byte), pytest.param((), marks=pytest.mark.deep)],
 )
 def test_warm_up_compiles_once(missing: tuple[Any, ...], tmp_path: Path) -> None:
     """`warm-up` keeps the machine code where it says, and finds all of it there the next time.

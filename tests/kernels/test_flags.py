@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.naive_bayes import BernoulliNB
 
-from streamnb.kernels.flags import Betas, FlagCounts, flags
+from streamnb.kernels.categorical import Betas, FlagCounts, flags
 from tests.kernels.likelihood_runs import RELATIVE, deviation
 from tests.kernels.rows import teaching_of
 from tests.naive_categorical import NaiveFlags
