@@ -149,11 +149,8 @@ def _live_source(settings: Settings) -> Source:
             f"source: {settings.source} needs what is not installed: {', '.join(missing)}. Install "
             "the extra: pip install 'streamnb[live]'"
         )
-    from consumers.sources.live import (  # noqa: PLC0415 -- an extra
-        JetstreamFeed,
-        LiveSource,
-        StreamFeed,
-    )
+    from consumers.sources.jetstream import JetstreamFeed  # noqa: PLC0415 -- an extra
+    from consumers.sources.live import LiveSource, StreamFeed  # noqa: PLC0415 -- an extra
 
     address = settings.source_address
     if address.kind == "jetstream":

@@ -15,6 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple, Protocol, TypeAlias
@@ -489,6 +490,12 @@ class LiveMessage(NamedTuple):
     number: int = 0
     id: str = ""
     collection: str = ""
+
+
+def key_of(*parts: object) -> int:
+    """Return 64 bits that stand for a message, in every process."""
+    text = "\0".join(map(str, parts)).encode("utf-8", "replace")
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
 
 
 class FeedError(Exception):

@@ -14,17 +14,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent import futures
-from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
-from typing import Annotated, TypeAlias
-from urllib.parse import urlencode
 
 import msgspec
 import structlog
 
-from consumers.config.sections import JetstreamSettings, LiveSettings
+from consumers.config.sections import LiveSettings
 from consumers.errors import SourceError
 from consumers.messages import Partition, RawColumns
 from consumers.sources.base import Backoff, LogFacts, Source
@@ -40,6 +36,7 @@ from consumers.sources.connections import (
     Past,
     Received,
     RefusedError,
+    key_of,
     packed,
     unpacked,
 )
@@ -53,7 +50,6 @@ _REWIND_US = 60_000_000  # a cursor goes back so far, for what a server lost or 
 _AHEAD_US = 3_600_000_000  # what is further in the future than this is a server's mistake
 RETRY_AFTER_MAX_S = 900.0  # no server's word keeps us away for longer
 _CONNECTION = "connection"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -383,150 +379,6 @@ def _close_if_open(opening: futures.Future[Connection]) -> None:
         opening.result().close()
 
 
-def _key_of(*parts: object) -> int:
-    """Return 64 bits that stand for a message, in every process."""
-    text = "\0".join(map(str, parts)).encode("utf-8", "replace")
-    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
-
-
-# ---- Jetstream -----------------------------------------------------------------------------------
-
-
-class _Commit(msgspec.Struct):
-    """What of a commit makes it this one."""
-
-    rev: str = ""
-    operation: str = ""
-    collection: str = ""
-    rkey: str = ""
-
-
-_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-
-
-class _Origin(msgspec.Struct):
-    """What the network itself says of an event that is no commit."""
-
-    seq: int = 0
-    time: str = ""
-
-
-class _Event(_Commit):
-    did: str = ""
-    account: _Origin | None = None
-    identity: _Origin | None = None
-    sync: _Origin | None = None
-
-
-class _Frame1(_Event):
-    time_us: _Number = 0
-    kind: str = ""
-    commit: _Commit | None = None
-
-
-class _Payload(_Event):
-    kind: str = msgspec.field(name="$type", default="")
-    seq: _Number = 0
-    time: Annotated[datetime, msgspec.Meta(tz=True)] = _EPOCH
-    error: str = ""
-    name: str = ""
-    message: str = ""
-
-
-class _Frame2(msgspec.Struct):
-    kind: str = msgspec.field(name="$type", default="")
-    payload: _Payload | None = None
-    error: str = ""
-    message: str = ""
-
-
-_NO_CURSOR = {"CursorTooOld", "FutureCursor", "OutdatedCursor"}
-
-
-class JetstreamFeed(Feed):
-    """Bluesky's Jetstream, by either of its wires.
-
-    A commit is known by its repository and revision, on every host. A host numbers its messages by
-    itself, so another one is asked by time.
-    """
-
-    name = "jetstream"
-    must_speak = True
-
-    def __init__(self, hosts: Sequence[str], settings: JetstreamSettings) -> None:
-        self.hosts = hosts
-        self.collections = settings.collections
-        self.collection_idle_timeout_s = settings.collection_idle_timeout_s
-        self._settings = settings
-        self._read1 = msgspec.json.Decoder(_Frame1).decode
-        self._read2 = msgspec.json.Decoder(_Frame2).decode
-
-    def endpoint(self, host: str, past: Past) -> Endpoint:
-        """Return the address of a subscription that begins a while before the last message."""
-        settings = self._settings
-        cursor = settings.start_at
-        if past.known:
-            cursor = since_us = past.since_us
-            numbered = past.known[len(past.known) - past.n_numbered :]
-            if settings.version == 2 and numbered:
-                own = (each.number for each in numbered if each.time_us >= since_us)
-                cursor = next(own, cursor)
-        names = ("wantedCollections", "wantedDids")
-        path, subprotocol = "/subscribe", None
-        query: list[tuple[str, object]] = []
-        if settings.version == 2:
-            names, subprotocol = ("collections", "dids"), "xrpc.v1.json"
-            path = "/xrpc/network.bsky.jetstream.subscribeEvents"
-            query += [("kinds", kind) for kind in settings.kinds]
-        query += [(names[0], name) for name in settings.collections]
-        query += [(names[1], did) for did in settings.dids]
-        if cursor is not None:
-            query.append(("cursor", cursor))
-        asked = f"?{urlencode(query)}" if query else ""
-        return Endpoint(f"{host}{path}{asked}", "websocket", subprotocol=subprotocol)
-
-    def read(self, received: Received) -> LiveMessage | None:
-        """Read a frame; one that is no JSON is a message all the same, and the decoder's case."""
-        data = received.data
-        try:
-            if self._settings.version == 1:
-                return _of_frame1(data, self._read1(data))
-            frame = self._read2(data)
-        except (ValueError, RecursionError):  # MsgspecError and UnicodeDecodeError are ValueErrors
-            return LiveMessage(data)
-        payload = frame.payload or _Payload()
-        if frame.kind != "message":
-            name = frame.error or payload.error or payload.name
-            said = f"the server ended the stream: {name} {frame.message or payload.message}"
-            raise FeedError(said, too_old=name in _NO_CURSOR)
-        kind = payload.kind.rpartition("#")[2]
-        if kind == "info":
-            log.warning(
-                "jetstream_info", detail=self.redacted(data.decode("utf-8", "replace"))[:500]
-            )
-            return None
-        time_us = (payload.time - _EPOCH) // timedelta(microseconds=1)
-        key = _key_of_event(payload, payload if kind == "commit" else None, kind, time_us)
-        return LiveMessage(data, key, time_us, payload.seq, collection=payload.collection)
-
-
-def _key_of_event(event: _Event, commit: _Commit | None, kind: str, time_us: int) -> int | None:
-    """Return what an event is known by, on every host and wire; None if it names nobody."""
-    if not event.did:
-        return None
-    if commit is not None:
-        return _key_of(event.did, commit.rev, commit.operation, commit.collection, commit.rkey)
-    origin = event.account or event.identity or event.sync or _Origin(time_us)
-    return _key_of(event.did, kind, origin.seq, origin.time)
-
-
-def _of_frame1(data: bytes, frame: _Frame1) -> LiveMessage:
-    commit = frame.commit
-    key = _key_of_event(frame, commit, frame.kind, frame.time_us)
-    collection = "" if commit is None else commit.collection
-    return LiveMessage(data, key, frame.time_us, collection=collection)
-
-
 # ---- any other -----------------------------------------------------------------------------------
 
 
@@ -550,7 +402,7 @@ class StreamFeed(Feed):
     def read(self, received: Received) -> LiveMessage | None:
         """Return a message."""
         data, event, event_id = received
-        key = _key_of(event_id, event, data) if event_id else None
+        key = key_of(event_id, event, data) if event_id else None
         if event != "message":
             is_json = data[:1] in {b"{", b"["}
             payload = msgspec.Raw(data) if is_json else data.decode("utf-8", "replace")

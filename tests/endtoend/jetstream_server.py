@@ -16,7 +16,7 @@ import msgspec
 
 from consumers.config.settings import Settings
 from consumers.sources.connections import Connection, Cursor, Past
-from consumers.sources.live import JetstreamFeed
+from consumers.sources.jetstream import JetstreamFeed
 from streamnb.storage import read
 
 PATIENCE_S = 120.0

@@ -16,13 +16,8 @@ from consumers.errors import ConfigError
 from consumers.factories import build_source, stream_identity
 from consumers.messages import Partition
 from consumers.sources.base import LogFacts
-from consumers.sources.live import (
-    _KEYS,
-    RETRY_AFTER_MAX_S,
-    JetstreamFeed,
-    LiveSource,
-    StreamFeed,
-)
+from consumers.sources.jetstream import JetstreamFeed
+from consumers.sources.live import _KEYS, RETRY_AFTER_MAX_S, LiveSource, StreamFeed
 from tests.consumers.sources.live_server import (
     PATIENCE_S,
     LiveServer,
