@@ -31,6 +31,8 @@ from websockets.protocol import OPEN
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
+from consumers.config.sections import LiveSettings
+
 MESSAGE_BYTES_MAX = 64 << 20  # far above message.max_bytes: the decoder rejects those
 _READ_BYTES = 1 << 16
 _DATA = {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}
@@ -200,6 +202,27 @@ class Connection:
         data = self._framing.to_send()
         if data:
             self._socket.sendall(data)
+
+
+class Readable(Protocol):
+    """What a `Connection` is to its reader."""
+
+    @property
+    def n_bytes(self) -> int:
+        """How much has come."""
+
+    @property
+    def retry_s(self) -> float:
+        """How long the server wants to be left alone, once it has ended."""
+
+    def receive(self, timeout_s: float) -> list[Received]:
+        """Return what came; an end is a `ConnectionError`."""
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+
+    def close(self) -> None:
+        """Close it, without waiting for the server."""
 
 
 def _connected(url: str, timeout_s: float, ca_file: Path | None) -> socket.socket:
@@ -430,14 +453,21 @@ class Known(NamedTuple):
 class Past(NamedTuple):
     """What is known when a connection is made, oldest first.
 
-    Every message from `since_us` on that was read is known. `is_own` says whether the newest ones,
-    `n_numbered`, are from the host that is asked.
+    Every message from `since_us` on that was read is known; where the newest ones are from the host
+    that is asked, and it has numbers, every one from `since_number` on. `is_left`: it goes on with
+    what comes, wherever it was told to begin.
     """
 
     known: Sequence[Known] = ()
     since_us: int = 0
-    is_own: bool = False
-    n_numbered: int = 0
+    since_number: int = 0  # 0: by time
+    is_left: bool = False
+
+    def is_before(self, time_us: int, number: int) -> bool:
+        """Return whether a message stands before what was asked for."""
+        if self.since_number:
+            return number < self.since_number
+        return time_us < self.since_us
 
 
 class Cursor(msgspec.Struct):
@@ -535,6 +565,15 @@ class Feed(ABC):
     @abstractmethod
     def endpoint(self, host: str, past: Past) -> Endpoint:
         """Return where to connect to, to go on behind what is known."""
+
+    def connection(
+        self,
+        endpoint: Endpoint,
+        past: Past,  # noqa: ARG002 -- for others
+        live: LiveSettings,
+    ) -> Readable:
+        """Return an open connection to an endpoint; called on a thread of its own."""
+        return Connection(endpoint, live.connect_timeout_s, live.ssl_cafile)
 
     @abstractmethod
     def read(self, received: Received) -> LiveMessage | None:

@@ -97,13 +97,9 @@ class JetstreamFeed(Feed):
     def endpoint(self, host: str, past: Past) -> Endpoint:
         """Return the address of a subscription that begins a while before the last message."""
         settings = self._settings
-        cursor = settings.start_at
+        cursor = None if past.is_left else settings.start_at
         if past.known:
-            cursor = since_us = past.since_us
-            numbered = past.known[len(past.known) - past.n_numbered :]
-            if settings.version == 2 and numbered:
-                own = (each.number for each in numbered if each.time_us >= since_us)
-                cursor = next(own, cursor)
+            cursor = past.since_number or past.since_us
         names = ("wantedCollections", "wantedDids")
         path, subprotocol = "/subscribe", None
         query: list[tuple[str, object]] = []

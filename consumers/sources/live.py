@@ -25,7 +25,6 @@ from consumers.errors import SourceError
 from consumers.messages import Partition, RawColumns
 from consumers.sources.base import Backoff, LogFacts, Source
 from consumers.sources.connections import (
-    Connection,
     Cursor,
     Endpoint,
     Feed,
@@ -34,6 +33,7 @@ from consumers.sources.connections import (
     Known,
     LiveMessage,
     Past,
+    Readable,
     Received,
     RefusedError,
     key_of,
@@ -49,6 +49,7 @@ _PROOF = 50  # so many new ones, and none that is known, prove a gap; a server m
 _REWIND_US = 60_000_000  # a cursor goes back so far, for what a server lost or another has not
 _AHEAD_US = 3_600_000_000  # what is further in the future than this is a server's mistake
 RETRY_AFTER_MAX_S = 900.0  # no server's word keeps us away for longer
+_VALUES_BYTES_MAX = 16 << 20  # of a poll, and a message: what comes packed may be far larger then
 _CONNECTION = "connection"
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -65,7 +66,7 @@ class LiveSource(Source):
         feed: Feed,
         settings: LiveSettings,
         *,
-        connect: Callable[[Endpoint], Connection] | None = None,
+        connect: Callable[[Endpoint], Readable] | None = None,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] = time.sleep,
         wall_time: Callable[[], float] = time.time,
@@ -74,7 +75,7 @@ class LiveSource(Source):
         self.partition = Partition(feed.name, 0)
         self.gaps = 0
         self._feed = feed
-        feed.secrets = settings.secrets
+        feed.secrets = [*feed.secrets, *settings.secrets]
         self._settings = settings
         self._connect = connect or self._connection_to
         self._clock = clock
@@ -95,8 +96,9 @@ class LiveSource(Source):
         self._past_keys: frozenset[int] = frozenset()  # of it; a checkpoint forgets none of them
         self._must_overlap = False  # something that is known is to come again
         self._n_unproven = 0  # newer messages that came before it
-        self._opening: futures.Future[Connection] | None = None
-        self._connection: Connection | None = None
+        self._opening: futures.Future[Readable] | None = None
+        self._connection: Readable | None = None
+        self._waiting: list[Received] = []  # what came, and is for the next polls
         self._left_at = self._heard_at = self._spoke_at = clock()
         self._away_s = 0.0  # in which the pipeline did not ask
         self._has_pinged = False
@@ -141,12 +143,12 @@ class LiveSource(Source):
         if self._connection is None:
             self._go_on_connecting(timeout_s)
             return []
+        messages: list[LiveMessage] = []
         try:
-            messages = self._read(self._connection.receive(timeout_s))
+            messages = self._read(self._waiting or self._connection.receive(timeout_s))
             self._watch()
-        except OSError as error:
+        except OSError as error:  # what was read before is known now, and comes no more
             self._lose(str(error))
-            return []
         if not messages:
             return []
         first, self._position = self._position, self._position + len(messages)
@@ -197,8 +199,8 @@ class LiveSource(Source):
         """Return the time that was spent reading: what nobody asked for was not silence."""
         return self._clock() - self._away_s
 
-    def _connection_to(self, endpoint: Endpoint) -> Connection:
-        return Connection(endpoint, self._settings.connect_timeout_s, self._settings.ssl_cafile)
+    def _connection_to(self, endpoint: Endpoint) -> Readable:
+        return self._feed.connection(endpoint, self._past, self._settings)
 
     def _go_on_connecting(self, timeout_s: float) -> None:
         """Begin to connect once the pause is over; take the connection when it is there."""
@@ -207,13 +209,13 @@ class LiveSource(Source):
             if pause_s > 0:
                 self._wait(min(pause_s, timeout_s))
                 return
-            self._past = Past() if self._is_left else self._known_now()
+            self._past = Past(is_left=True) if self._is_left else self._known_now()
             self._past_keys = frozenset(each.key for each in self._past.known)
             endpoint = self._feed.endpoint(self._feed.hosts[self._host], self._past)
             endpoint = endpoint._replace(
                 headers=self._settings.all_headers | dict(endpoint.headers)
             )
-            opening: futures.Future[Connection] = futures.Future()
+            opening: futures.Future[Readable] = futures.Future()
             self._opening = opening
 
             def connect() -> None:
@@ -253,6 +255,7 @@ class LiveSource(Source):
             pause_s = max(pause_s, self._connection.retry_s)
             self._connection.close()
         self._connection = None
+        self._waiting = []
         pause_s = max(pause_s, self._settings.retry_pause_s)
         pause_s = min(pause_s, max(RETRY_AFTER_MAX_S, self._settings.retry_pause_s))
         self._troubles.say(_CONNECTION, f"{self.name}: {self._feed.redacted(why)}", pause_s)
@@ -261,8 +264,9 @@ class LiveSource(Source):
     def _read(self, received: Iterable[Received]) -> list[LiveMessage]:
         """Return the messages that are new; an end that the server announced comes behind them."""
         found: list[LiveMessage] = []
-        position = self._position
-        for each in received:
+        position, n_bytes = self._position, 0
+        waiting = iter(received)
+        for each in waiting:
             try:
                 message = self._feed.read(each)
             except FeedError as error:
@@ -276,21 +280,28 @@ class LiveSource(Source):
                 self._seen_at[message.collection] = self._now()
                 self._patience_s.pop(message.collection, None)
             self._spoke_at = self._now()
-            if message.key is not None:
-                if message.key in self._keys or message.key in self._past_keys:
-                    self._must_overlap = False
-                    continue
-                if message.time_us < self._past.since_us:
-                    continue  # some hosts begin earlier than they are asked to
-                self._check_overlap(message)
-                self._note(
-                    Known(position, message.key, message.time_us, message.number, message.id)
-                )
-                if self._numbered[0] != self._feed.hosts[self._host]:
-                    self._numbered = (self._feed.hosts[self._host], position)
+            if message.key is not None and not self._is_new(message, message.key, position):
+                continue
             found.append(message)
             position += 1
+            n_bytes += len(message.value)
+            if n_bytes >= _VALUES_BYTES_MAX:
+                break
+        self._waiting = [] if self._connection is None else list(waiting)
         return found
+
+    def _is_new(self, message: LiveMessage, key: int, position: int) -> bool:
+        """Note a message; return False for one that is known, or stands before what was asked."""
+        if key in self._keys or key in self._past_keys:
+            self._must_overlap = False
+            return False
+        if self._past.is_before(message.time_us, message.number):
+            return False  # some hosts begin earlier than they are asked to
+        self._check_overlap(message)
+        self._note(Known(position, key, message.time_us, message.number, message.id))
+        if self._numbered[0] != self._feed.hosts[self._host]:
+            self._numbered = (self._feed.hosts[self._host], position)
+        return True
 
     def _known_now(self) -> Past:
         """Return what the next connection can go on from.
@@ -303,15 +314,16 @@ class LiveSource(Source):
             known = tuple(self._known)
         known = tuple(each for each in known if each.time_us <= latest) or known
         if not known:
-            return Past()
+            return Past(is_left=self._has_begun)
         host, first = self._numbered
         oldest, newest = known[0].time_us, known[-1].time_us
         # Of the oldest time others may be forgotten, and later ones that came before it.
         since = next((each.time_us for each in known if each.time_us > oldest), oldest)
-        since = max(since, min(self._forgotten_us + 1, newest), newest - _REWIND_US)
-        if host != self._feed.hosts[self._host]:
+        since = min(max(since, self._forgotten_us + 1, newest - _REWIND_US), newest)
+        if host != self._feed.hosts[self._host] or known[-1].offset < first:
             return Past(known, (since + newest) // 2)  # its clock may be another
-        return Past(known, since, is_own=True, n_numbered=sum(k.offset >= first for k in known))
+        own = (each.number for each in known if each.offset >= first and each.time_us >= since)
+        return Past(known, since, next(own, 0))
 
     def _note(self, known: Known) -> None:
         with self._lock:
@@ -374,7 +386,7 @@ class LiveSource(Source):
                 raise ConnectionError(f"nothing of {name} for {patience_s:g} s")
 
 
-def _close_if_open(opening: futures.Future[Connection]) -> None:
+def _close_if_open(opening: futures.Future[Readable]) -> None:
     if opening.exception() is None:
         opening.result().close()
 

@@ -399,6 +399,54 @@ def test_silence_of_one_collection_leads_to_the_next_host() -> None:
         run.source.close()
 
 
+def test_what_comes_as_a_collection_falls_silent_is_kept() -> None:
+    """Messages that are read in the moment in which another collection's silence is noticed are
+    returned: they are known by then, and would be left out if they came again.
+    """
+    with LiveServer(playing(commits(commit1, 1, 2)), playing(commits(commit1, 1, 2, 3))) as server:
+        run = begun([server], 1, collections=[POST, LIKE], collection_idle_timeout_s=40.0)
+        run.until(lambda: run.source._connection is not None)
+        connection = run.source._connection
+        assert connection is not None
+        receive = connection.receive
+
+        def late(timeout_s: float) -> Any:
+            found = receive(timeout_s)
+            run.source._seen_at[LIKE] -= 40.0 if found else 0.0
+            return found
+
+        connection.receive = late  # type: ignore[method-assign]
+        run.until_n(3)
+        run.source.close()
+    assert run.values == [commit1(n) for n in (1, 2, 3)]
+    assert run.source.gaps == 0
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_cursor_that_is_left_does_not_begin_once_more(*, restarts: bool) -> None:
+    """`start_at` is for the first start: where the cursor was left behind, and where a checkpoint
+    knows nothing, it goes on with what comes.
+    """
+    too_old = json.dumps({"error": "CursorTooOld", "message": "gone"})
+    refusing: list[Script] = [lambda peer: peer.answer("400 Bad Request", too_old)]
+    first = frame(b"no JSON") if restarts else commits(commit2, 1)
+    with LiveServer(
+        playing(first, wait=False), *(refusing * (not restarts)), playing(commits(commit2, 9))
+    ) as server:
+        run = begun([server], start_at=time_us(0))
+        run.until_n(1)
+        if restarts:
+            run.source.close()
+            run = begun([server], 2, 1, start_at=time_us(0))
+            run.until_n(1)
+        else:
+            run.until_n(2)
+        run.source.close()
+        cursors = [peer.asked.get("cursor") for peer in server.peers]
+    assert cursors == [str(time_us(0)), *(["101"] * (not restarts)), None]
+    assert run.source.gaps == 1
+
+
 def test_a_refusal_is_told_and_waits_as_long_as_it_says() -> None:
     """429 with Retry-After is waited for; a wrong token is told by its status; both are tried
     again, with pauses that grow.
