@@ -413,6 +413,15 @@ class JetstreamSettings(Section):
     dids: Annotated[tuple[str, ...], AfterValidator(distinct)] = ()
     start_at: int | None = Field(default=None, ge=0)  # Unix microseconds; null: what comes
     collection_idle_timeout_s: float = Field(default=300.0, gt=0)
+    compress: bool = False
+
+    @model_validator(mode="after")
+    def _fits_the_wire(self) -> Self:
+        if self.compress and self.version == 1:
+            raise wrong(
+                "compress needs version: 2; no server gives out the dictionary of version 1"
+            )
+        return self
 
 
 TOKEN_CHARACTERS_MIN = 16

@@ -29,13 +29,13 @@ def server(
     found.stop()
 
 
-def config(folder: Path, source: str, version: int) -> Path:
+def config(folder: Path, source: str, version: int, **jetstream: Any) -> Path:
     """Return a configuration that learns a post's words by what its record is."""
     at = "payload." if version == 2 else ""
     commit = "payload." if version == 2 else "commit."
     settings: dict[str, Any] = {
         "source": source,
-        "jetstream": {"version": version, "start_at": 1, "kinds": ["commit"]},
+        "jetstream": {"version": version, "start_at": 1, "kinds": ["commit"], **jetstream},
         "live": {"retry_pause_s": 0.05, "retry_pause_max_s": 0.2},
         "message": {
             "id": [f"{at}did", f"{commit}collection", f"{commit}rkey"],
@@ -58,12 +58,15 @@ def config(folder: Path, source: str, version: int) -> Path:
 @pytest.mark.deep
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.parametrize("version", [1, 2])
-def test_kills_cost_nothing(server: JetstreamServer, tmp_path: Path, version: int) -> None:
+@pytest.mark.parametrize(("version", "compress"), [(1, False), (2, False), (2, True)])
+def test_kills_cost_nothing(
+    server: JetstreamServer, tmp_path: Path, *, version: int, compress: bool
+) -> None:
     """The server is killed under the daemon, then the daemon: in the end the counts are those of
     the server's own archive, read afterwards, up to the same message.
     """
-    path = config(tmp_path / "live", f"jetstream+ws://{server.host}", version)
+    source = f"jetstream+ws://{server.host}"
+    path = config(tmp_path / "live", source, version, compress=compress)
     state = path.parent / "state"
     position = 0
     for kill_server in (True, False):
