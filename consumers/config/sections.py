@@ -414,9 +414,23 @@ class JetstreamSettings(Section):
     start_at: int | None = Field(default=None, ge=0)  # Unix microseconds; null: what comes
     collection_idle_timeout_s: float = Field(default=300.0, gt=0)
     compress: bool = False
+    history: bool = False  # by the host's archive, from start_at on; null: all of it
+    archive_key: SecretStr | None = None  # only by ${NAME} from the environment
+    archive_key_file: SecretPath | None = None
+
+    @property
+    def key(self) -> str | None:
+        """The archive's key, wherever it comes from."""
+        return _one_secret(self, "archive_key")
 
     @model_validator(mode="after")
     def _fits_the_wire(self) -> Self:
+        if self.history and self.version == 1:
+            raise wrong("history needs version: 2; the first wire has no archive")
+        if self.key is not None and not self.history:
+            raise wrong("archive_key is for history: true")
+        if self.key is not None and not _ASCII.fullmatch(self.key):
+            raise wrong("archive_key must be ASCII, in one line")
         if self.compress and self.version == 1:
             raise wrong(
                 "compress needs version: 2; no server gives out the dictionary of version 1"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import http.client
+import queue
 import ssl
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, TypeAlias
-from urllib.parse import urlencode, urlsplit
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Annotated, Literal, TypeAlias, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
 import structlog
@@ -15,6 +18,7 @@ import zstandard
 
 from consumers.config.sections import JetstreamSettings, LiveSettings
 from consumers.sources.connections import (
+    Connection,
     Endpoint,
     Feed,
     FeedError,
@@ -25,12 +29,16 @@ from consumers.sources.connections import (
     RefusedError,
     key_of,
 )
+from consumers.sources.records import EPOCH, BlockRow, block_rows, frame_of
 
 # A record has at most 1 MiB. A frame that unpacks to more than this is rejected as it came.
 _UNPACKED_BYTES_MAX = 4 << 20
 _DICTIONARY_BYTES_MAX = 4 << 20
+_BLOCK_BYTES_MAX = 64 << 20  # of the archive; a block has some 4,096 events
+_ANSWER_BYTES_MAX = 64 << 20
 _REASON_BYTES_MAX = 2000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BLOCKS_AHEAD = 2  # are fetched while the one before them is read
+_TIMES_FROM = 10**15  # a smaller cursor is a number
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -43,6 +51,7 @@ class _Commit(msgspec.Struct):
     rkey: str = ""
 
 
+_Answer = TypeVar("_Answer")
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
@@ -69,7 +78,7 @@ class _Frame1(_Event):
 class _Payload(_Event):
     kind: str = msgspec.field(name="$type", default="")
     seq: _Number = 0
-    time: Annotated[datetime, msgspec.Meta(tz=True)] = _EPOCH
+    time: Annotated[datetime, msgspec.Meta(tz=True)] = EPOCH
     error: str = ""
     name: str = ""
     message: str = ""
@@ -100,6 +109,7 @@ class JetstreamFeed(Feed):
         self.collections = settings.collections
         self.collection_idle_timeout_s = settings.collection_idle_timeout_s
         self._settings = settings
+        self.secrets = () if settings.key is None else (settings.key,)
         self._dictionaries: dict[str, zstandard.ZstdCompressionDict] = {}  # by host
         self._unpack: zstandard.ZstdDecompressor | None = None  # what the last connection sends
         self._read1 = msgspec.json.Decoder(_Frame1).decode
@@ -107,10 +117,7 @@ class JetstreamFeed(Feed):
 
     def endpoint(self, host: str, past: Past) -> Endpoint:
         """Return the address of a subscription that begins a while before the last message."""
-        settings = self._settings
-        cursor = None if past.is_left else settings.start_at
-        if past.known:
-            cursor = past.since_number or past.since_us
+        settings, cursor = self._settings, self._cursor(past)
         names = ("wantedCollections", "wantedDids")
         path, subprotocol = "/subscribe", None
         query: list[tuple[str, object]] = []
@@ -125,28 +132,63 @@ class JetstreamFeed(Feed):
         asked = f"?{urlencode(query)}" if query else ""
         return Endpoint(f"{host}{path}{asked}", "websocket", subprotocol=subprotocol)
 
+    def _cursor(self, past: Past) -> int | None:
+        """Return the number or the time to begin with; None is what comes."""
+        if past.known:
+            return past.since_number or past.since_us
+        if past.is_left:
+            return None
+        return (
+            1 if self._settings.history and not self._settings.start_at else self._settings.start_at
+        )
+
     def connection(self, endpoint: Endpoint, past: Past, live: LiveSettings) -> Readable:
-        """Connect, with the dictionary of the host if it is to compress."""
-        if not self._settings.compress:
-            return super().connection(endpoint, past, live)
+        """Connect; by the archive first, if the host has what is asked for only there."""
+        if self._settings.compress:
+            endpoint = self._packing(endpoint, live)
+        cursor = self._cursor(past)
+        if not self._settings.history or cursor is None:
+            return self._subscribed(endpoint, live)
+
+        def go_live(after: int) -> Readable:
+            return self._subscribed(_from(endpoint, after + 1), live)
+
+        key = self._settings.key
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        archive = Archive(_Site(endpoint, live, headers), self._settings)
+        if cursor >= _TIMES_FROM:
+            after = archive.last_before(cursor)
+            if after is None:  # it is younger than all of the archive
+                return self._subscribed(endpoint, live)
+            return Replay(archive, after, cursor, go_live)
+        try:
+            return self._subscribed(endpoint, live)
+        except RefusedError as error:
+            if not _is_too_old(error):
+                raise
+        return Replay(archive, cursor - 1, 0, go_live)
+
+    def _subscribed(self, endpoint: Endpoint, live: LiveSettings) -> Connection:
+        try:
+            return Connection(endpoint, live.connect_timeout_s, live.ssl_cafile)
+        except RefusedError as error:
+            if "UnknownZstdDictionary" in error.reason:
+                self._dictionaries.pop(endpoint.place, None)
+            raise
+
+    def _packing(self, endpoint: Endpoint, live: LiveSettings) -> Endpoint:
+        """Return an endpoint that sends zstd, by the dictionary of its host."""
         dictionary = self._dictionaries.get(endpoint.place)
         if dictionary is None:
-            body = _Site(endpoint, live).get("getZstdDictionary", {}, _DICTIONARY_BYTES_MAX)
+            body = _Site(endpoint, live).ask("getZstdDictionary", {}, _DICTIONARY_BYTES_MAX)
             dictionary = zstandard.ZstdCompressionDict(body, zstandard.DICT_TYPE_FULLDICT)
         try:
             self._unpack = zstandard.ZstdDecompressor(dict_data=dictionary)
         except zstandard.ZstdError as error:
             raise ConnectionError(f"getZstdDictionary: no dictionary: {error}") from error
-        mark = "&" if "?" in endpoint.url else "?"
-        url = f"{endpoint.url}{mark}zstdDictionary={dictionary.dict_id()}"
-        try:
-            found = super().connection(endpoint._replace(url=url), past, live)
-        except RefusedError as error:
-            if "UnknownZstdDictionary" in error.reason:
-                self._dictionaries.pop(endpoint.place, None)
-            raise
         self._dictionaries[endpoint.place] = dictionary
-        return found
+        mark = "&" if "?" in endpoint.url else "?"
+        return endpoint._replace(url=f"{endpoint.url}{mark}zstdDictionary={dictionary.dict_id()}")
 
     def read(self, received: Received) -> LiveMessage | None:
         """Read a frame; one that is no JSON is a message all the same, and the decoder's case."""
@@ -170,7 +212,7 @@ class JetstreamFeed(Feed):
                 "jetstream_info", detail=self.redacted(data.decode("utf-8", "replace"))[:500]
             )
             return None
-        time_us = (payload.time - _EPOCH) // timedelta(microseconds=1)
+        time_us = (payload.time - EPOCH) // timedelta(microseconds=1)
         key = _key_of_event(payload, payload if kind == "commit" else None, kind, time_us)
         return LiveMessage(data, key, time_us, payload.seq, collection=payload.collection)
 
@@ -192,14 +234,241 @@ def _of_frame1(data: bytes, frame: _Frame1) -> LiveMessage:
     return LiveMessage(data, key, frame.time_us, collection=collection)
 
 
-def _unpacked(zstd: zstandard.ZstdDecompressor, data: bytes) -> bytes:
+def _unpacked(
+    zstd: zstandard.ZstdDecompressor, data: bytes, bytes_max: int = _UNPACKED_BYTES_MAX
+) -> bytes:
     """Return what a zstd frame holds, other data as it is; one that holds too much is an error."""
     if data[:4] != zstandard.FRAME_HEADER:
         return data
-    if zstandard.frame_content_size(data) > _UNPACKED_BYTES_MAX:
-        raise zstandard.ZstdError(f"it unpacks to more than {_UNPACKED_BYTES_MAX} bytes")
+    if zstandard.frame_content_size(data) > bytes_max:
+        raise zstandard.ZstdError(f"it unpacks to more than {bytes_max} bytes")
     # The size that a frame states is the room it gets; one that states none gets this much.
-    return zstd.decompress(data, max_output_size=_UNPACKED_BYTES_MAX, allow_extra_data=False)
+    return zstd.decompress(data, max_output_size=bytes_max, allow_extra_data=False)
+
+
+# ---- the archive ---------------------------------------------------------------------------------
+
+
+class _BlockRange(msgspec.Struct):
+    first: _Number
+    last: _Number
+
+
+class _PlannedSegment(msgspec.Struct):
+    name: str
+    mode: Literal["segment", "blocks"]
+    blocks: list[_BlockRange] = []
+
+
+class _Plan(msgspec.Struct, rename="camel"):
+    planned_through_seq: _Number
+    sealed_tip_seq: _Number
+    segments: list[_PlannedSegment]
+
+
+class _ListedSegment(msgspec.Struct, rename="camel"):
+    min_seq: _Number
+    max_witnessed_at: int
+
+
+class _Listed(msgspec.Struct):
+    segments: list[_ListedSegment]
+    cursor: str = ""
+
+
+class Archive:
+    """What a host keeps beyond the events that a subscription can begin with."""
+
+    def __init__(self, site: _Site, settings: JetstreamSettings) -> None:
+        self._site = site
+        self._settings = settings
+        self._zstd = zstandard.ZstdDecompressor()
+        exact = frozenset(name for name in settings.collections if not name.endswith(".*"))
+        self._collections = exact
+        self._prefixes = tuple(each[:-1] for each in settings.collections if each not in exact)
+        self._dids = frozenset(settings.dids)
+
+    @property
+    def n_bytes(self) -> int:
+        """How much has come."""
+        return self._site.n_bytes
+
+    def last_before(self, time_us: int) -> int | None:
+        """Return the number before the first segment that reaches a time; None if none does."""
+        cursor = ""
+        while True:
+            query = {"limit": 1000} | ({"cursor": cursor} if cursor else {})
+            page = _decoded("listSegments", self._site.ask("listSegments", query), _Listed)
+            for segment in page.segments:
+                if segment.max_witnessed_at >= time_us:
+                    return max(0, segment.min_seq - 1)
+            if not page.cursor or not page.segments:
+                return None
+            cursor = page.cursor
+
+    def blocks(self, after: int, since_us: int) -> Generator[list[Received], None, int]:
+        """Yield the events behind a number and not older than a time, as a subscription has them.
+
+        Returns
+        -------
+        int
+            The number of the archive's last event: a subscription goes on behind it.
+        """
+        settings = self._settings
+        asked = {"kinds": settings.kinds, "collections": settings.collections}
+        asked |= {"dids": settings.dids}
+        while True:
+            body = {name: value for name, value in asked.items() if value} | {"afterSeq": after}
+            answer = self._site.ask("planSnapshot", {}, body=msgspec.json.encode(body))
+            plan = _decoded("planSnapshot", answer, _Plan)
+            for segment in plan.segments:
+                for packed in self._packed_blocks(segment):
+                    rows = block_rows(_unpacked(self._zstd, packed, _BLOCK_BYTES_MAX))
+                    yield [
+                        Received(frame_of(row))
+                        for row in rows
+                        if row.seq > after and row.witnessed_us >= since_us and self._wants(row)
+                    ]
+            if plan.planned_through_seq >= plan.sealed_tip_seq:
+                return max(after, plan.sealed_tip_seq)
+            if plan.planned_through_seq <= after:
+                raise ConnectionError("planSnapshot: the plan does not go on")
+            after = plan.planned_through_seq
+
+    def _wants(self, row: BlockRow) -> bool:
+        """Return whether a subscription would send an event: a plan names whole blocks."""
+        settings = self._settings
+        if settings.kinds and row.event not in settings.kinds:
+            return False
+        if self._dids and row.did not in self._dids:
+            return False
+        if row.event != "commit" or not row.collection or not settings.collections:
+            return True
+        return row.collection in self._collections or row.collection.startswith(self._prefixes)
+
+    def _packed_blocks(self, segment: _PlannedSegment) -> Iterator[bytes]:
+        if segment.mode == "blocks":
+            for each in segment.blocks:
+                for i in range(each.first, each.last + 1):
+                    query = {"segment": segment.name, "blockIndex": i}
+                    yield self._site.ask("getBlock", query, _BLOCK_BYTES_MAX)
+            return
+        with self._site.open("getSegment", {"name": segment.name}) as read:
+            header = read(256)
+            footer_at = int.from_bytes(header[58:66], "little")
+            if header[:4] != b"jss0" or header[12:14] != b"\1\0":
+                raise ConnectionError("getSegment: a segment of another version")
+            at = len(header)
+            while at < footer_at:
+                n = int.from_bytes(read(8), "little")
+                if n > _BLOCK_BYTES_MAX:
+                    raise ConnectionError(f"getSegment: a block of {n} bytes")
+                yield read(n)
+                at += 8 + n
+
+
+class Replay:
+    """A connection that brings an archive, and then what is live.
+
+    A thread of its own fetches a little ahead of what is asked for.
+    """
+
+    def __init__(
+        self, archive: Archive, after: int, since_us: int, go_live: Callable[[int], Readable]
+    ) -> None:
+        self.retry_s = 0.0
+        self._archive = archive
+        self._go_live = go_live
+        self._live: Readable | None = None
+        self._found: queue.SimpleQueue[list[Received] | Readable | Exception] = queue.SimpleQueue()
+        self._room = threading.Semaphore(_BLOCKS_AHEAD)
+        self._lock = threading.Lock()
+        self._is_closed = False
+        fetch = threading.Thread(
+            target=self._fetch, args=(after, since_us), name="live-history", daemon=True
+        )
+        fetch.start()
+
+    @property
+    def n_bytes(self) -> int:
+        """How much has come."""
+        return self._archive.n_bytes + (0 if self._live is None else self._live.n_bytes)
+
+    def receive(self, timeout_s: float) -> list[Received]:
+        """Return the events of a block, or what is live; an end is a `ConnectionError`."""
+        if self._live is not None:
+            return self._live.receive(timeout_s)
+        try:
+            found = self._found.get(timeout=timeout_s)
+        except queue.Empty:
+            return []
+        if isinstance(found, list):
+            self._room.release()
+            return found
+        if isinstance(found, Exception):
+            self.retry_s = found.retry_after_s if isinstance(found, RefusedError) else 0.0
+            raise ConnectionError(f"history: {found}") from found
+        self._live = found
+        return []
+
+    def ping(self) -> None:
+        """Ask for a sign of life, where somebody can be asked."""
+        if self._live is not None:
+            self._live.ping()
+
+    def close(self) -> None:
+        """Close it; what is being fetched is left."""
+        with self._lock:
+            self._is_closed = True
+        self._room.release()
+        if self._live is not None:
+            self._live.close()
+        while not self._found.empty():
+            _close(self._found.get())
+
+    def _fetch(self, after: int, since_us: int) -> None:
+        try:
+            for step in self._steps(after, since_us):
+                self._room.acquire()
+                if not self._give(step):
+                    return
+        except Exception as error:  # noqa: BLE001 -- `receive` raises it
+            self._give(error)
+
+    def _give(self, step: list[Received] | Readable | Exception) -> bool:
+        with self._lock:
+            if not self._is_closed:
+                self._found.put(step)
+                return True
+        _close(step)
+        return False
+
+    def _steps(self, after: int, since_us: int) -> Iterator[list[Received] | Readable]:
+        while True:
+            before, after = after, (yield from self._archive.blocks(after, since_us))
+            try:
+                live = self._go_live(after)
+            except RefusedError as error:  # the archive may have grown past it
+                if not _is_too_old(error) or after == before:
+                    raise
+            else:
+                yield live
+                return
+
+
+def _close(step: list[Received] | Readable | Exception) -> None:
+    if not isinstance(step, list | Exception):
+        step.close()
+
+
+def _is_too_old(error: RefusedError) -> bool:
+    return error.status == 400 and "CursorTooOld" in error.reason
+
+
+def _from(endpoint: Endpoint, cursor: int) -> Endpoint:
+    """Return the endpoint with another cursor."""
+    asked = [each for each in parse_qsl(urlsplit(endpoint.url).query) if each[0] != "cursor"]
+    return endpoint._replace(url=f"{endpoint.place}?{urlencode([*asked, ('cursor', cursor)])}")
 
 
 # ---- what a host answers -------------------------------------------------------------------------
@@ -216,24 +485,58 @@ class _Site:
         self._is_secure = parts.scheme in {"wss", "https"}
         self._live = live
         self._headers = {**endpoint.headers, **(headers or {})}
+        self.n_bytes = 0
 
-    def get(self, name: str, query: Mapping[str, object], bytes_max: int) -> bytes:
-        """Return the answer to a question; another status than 200 is a `RefusedError`."""
+    def ask(
+        self,
+        name: str,
+        query: Mapping[str, object],
+        bytes_max: int = _ANSWER_BYTES_MAX,
+        body: bytes | None = None,
+    ) -> bytes:
+        """Return a whole answer; another status than 200 is a `RefusedError`."""
+        with self._answer(name, query, body) as answer:
+            found = answer.read(bytes_max + 1)
+        if len(found) > bytes_max:
+            raise ConnectionError(f"{name}: the answer is longer than {bytes_max} bytes")
+        self.n_bytes += len(found)
+        return found
+
+    @contextmanager
+    def open(self, name: str, query: Mapping[str, object]) -> Iterator[Callable[[int], bytes]]:
+        """Open an answer that is read piece by piece, each of a given size."""
+        with self._answer(name, query, None) as answer:
+
+            def read(n: int) -> bytes:
+                found = answer.read(n)
+                if len(found) != n:
+                    raise ConnectionError(f"{name}: the answer was cut off")
+                self.n_bytes += n
+                return found
+
+            yield read
+
+    @contextmanager
+    def _answer(
+        self, name: str, query: Mapping[str, object], body: bytes | None
+    ) -> Iterator[http.client.HTTPResponse]:
         connection = self._connection()
+        headers = self._headers | ({} if body is None else {"Content-Type": "application/json"})
+        method = "GET" if body is None else "POST"
+        asked = f"?{urlencode(query)}" if query else ""
         try:
-            connection.request("GET", _path(name, query), headers=self._headers)
+            path = f"/xrpc/network.bsky.jetstream.{name}{asked}"
+            connection.request(method, path, body=body, headers=headers)
             answer = connection.getresponse()
-            body = answer.read(bytes_max + 1)
+            if answer.status != 200:
+                reason = answer.read(_REASON_BYTES_MAX).decode("utf-8", "replace")
+                after = answer.headers["Retry-After"]
+                raise RefusedError(answer.status, f"{name}: {reason}", after)
+            yield answer
         except http.client.HTTPException as error:
             raise ConnectionError(f"{name}: no HTTP answer: {error!r}") from error
         finally:
             connection.close()
-        if answer.status != 200:
-            reason = body[:_REASON_BYTES_MAX].decode("utf-8", "replace")
-            raise RefusedError(answer.status, f"{name}: {reason}", answer.headers["Retry-After"])
-        if len(body) > bytes_max:
-            raise ConnectionError(f"{name}: the answer is longer than {bytes_max} bytes")
-        return body
 
     def _connection(self) -> http.client.HTTPConnection:
         timeout_s = self._live.connect_timeout_s
@@ -245,6 +548,8 @@ class _Site:
         )
 
 
-def _path(name: str, query: Mapping[str, object]) -> str:
-    asked = f"?{urlencode(query)}" if query else ""
-    return f"/xrpc/network.bsky.jetstream.{name}{asked}"
+def _decoded(name: str, body: bytes, kind: type[_Answer]) -> _Answer:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise ConnectionError(f"{name}: another answer than expected: {error}") from error

@@ -5,14 +5,22 @@ source that starts again at any record returns the same ones. Two limits apply. 
 than `bytes_max`, the first `bytes_max` bytes are a record, and reading continues behind them. A CSV
 quote that stays open for more than `QUOTE_BYTES_MAX`, or breaks CSV's grammar, is no quote: its
 first line is a record (which the decoder rejects), and reading continues at the next line.
+
+A block of Jetstream's archive is cut into rows, and a row is written as the frame of the wire.
 """
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
+import itertools
+import struct
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +32,12 @@ QUOTE_BYTES_MAX = 1 << 20
 
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 _LINE_BYTES_MIN = 32  # if most lines are shorter, they are looked for twice
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DEPTH_MAX = 128
+_COMMITS = {1: "create", 2: "update", 3: "delete", 7: "create"}
+_KINDS = {4: "identity", 5: "account", 6: "sync"}
+_COLUMNS = ("<u8", "<i8", "<i8", "u1", "u1", "<u2", "u1", "u1", "<u4")
 
 Longs = NDArray[np.int64]
 
@@ -249,3 +263,124 @@ def _side_by_side(parts: Sequence[RawColumns]) -> tuple[bytes, list[int]]:
 
 def _shifted_ends(ends: NDArray[np.int64], by: int) -> NDArray[np.int64]:
     return np.where(ends < 0, -1, ends + by)
+
+
+# ---- blocks of Jetstream's archive ---------------------------------------------------------------
+
+
+class BlockRow(NamedTuple):
+    """An event as a block has it."""
+
+    seq: int
+    witnessed_us: int
+    indexed_us: int  # 0: it has no other time
+    kind: int
+    collection: str
+    did: str
+    rkey: str
+    rev: str
+    payload: bytes  # DAG-CBOR
+
+    @property
+    def event(self) -> str:
+        """What it is: a commit, or one of the network's own kinds."""
+        return _KINDS.get(self.kind, "commit")
+
+
+def block_rows(block: bytes) -> Iterator[BlockRow]:
+    """Yield the events of a block: its number of rows, nine columns, then five of text."""
+    n, at = int.from_bytes(block[:4], "little"), 4
+    columns = []
+    for kind in _COLUMNS if n else ():
+        columns.append(np.frombuffer(block, kind, n, at).tolist())
+        at += n * np.dtype(kind).itemsize
+    texts = []
+    for lengths in columns[4:]:
+        ends = list(itertools.accumulate(lengths, initial=at))
+        texts.append([block[start:end] for start, end in itertools.pairwise(ends)])
+        at = ends[-1]
+    if at != len(block):
+        raise ValueError(f"a block of the archive has {len(block)} bytes instead of {at}")
+    for row in zip(*columns[:4], *texts, strict=True):
+        yield BlockRow(*row[:4], *(each.decode() for each in row[4:8]), row[8])  # type: ignore[call-arg]
+
+
+def frame_of(row: BlockRow) -> bytes:
+    """Return the frame of an event; one whose record cannot be read is the record itself."""
+    kind = row.event
+    time = EPOCH + timedelta(microseconds=row.indexed_us or row.witnessed_us)
+    payload: dict[str, object] = {
+        "$type": f"network.bsky.jetstream.subscribeEvents#{kind}",
+        "seq": row.seq,
+        "did": row.did,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+    try:
+        if kind != "commit":
+            payload[kind] = _Cbor(row.payload).value()
+        else:
+            operation = _COMMITS[row.kind]
+            payload |= {"rev": row.rev, "operation": operation}
+            payload |= {"collection": row.collection, "rkey": row.rkey}
+            if operation != "delete":
+                digest = hashlib.sha256(row.payload).digest()
+                payload |= {"cid": _cid(b"\1\x71\x12\x20" + digest)}
+                payload |= {"record": _Cbor(row.payload).value()}
+    except (ValueError, LookupError, struct.error):
+        return row.payload
+    return msgspec.json.encode({"$type": "message", "payload": payload}, order="sorted")
+
+
+def _cid(data: bytes) -> str:
+    return "b" + base64.b32encode(data).decode().lower().rstrip("=")
+
+
+class _Cbor:
+    """Reads DAG-CBOR as the values of its JSON: links are `$link`, bytes are `$bytes`."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def value(self, depth: int = 0) -> object:
+        """Return the next value."""
+        if depth > _DEPTH_MAX:
+            raise ValueError("it is nested too deeply")
+        head = self._take(1)[0]
+        major, info = head >> 5, head & 31
+        if major == 7:
+            if info == 27:
+                return float(struct.unpack(">d", self._take(8))[0])
+            return {20: False, 21: True, 22: None}[info]
+        n = info if info < 24 else int.from_bytes(self._take({24: 1, 25: 2, 26: 4, 27: 8}[info]))
+        if major < 2:
+            return n if major == 0 else -1 - n
+        if major == 2:
+            return {"$bytes": base64.b64encode(self._take(n)).decode().rstrip("=")}
+        if major == 3:
+            return self._take(n).decode()
+        return self._nested(major, n, depth + 1)
+
+    def _nested(self, major: int, n: int, depth: int) -> object:
+        """Return what holds values: an array, a map, or a tag."""
+        if major == 4:
+            return [self.value(depth) for _ in range(n)]
+        if major == 5:
+            return {str(self.value(depth)): self.value(depth) for _ in range(n)}
+        return self._link(n)
+
+    def _link(self, tag: int) -> object:
+        """Return the content identifier behind a tag; it is bytes, with a zero before them."""
+        head = self._take(1)[0]
+        n = self._take(1)[0] if head == 0x58 else head & 31
+        data = self._take(n)
+        if tag != 42 or head >> 5 != 2 or data[:1] != b"\0":
+            raise ValueError("no link")
+        return {"$link": _cid(data[1:])}
+
+    def _take(self, n: int) -> bytes:
+        found = self._data[self._at : self._at + n]
+        if len(found) != n:
+            raise ValueError("it is cut off")
+        self._at += n
+        return found

@@ -21,7 +21,9 @@ MIB = 1 << 20
 def dictionary() -> zstandard.ZstdCompressionDict:
     """Return a dictionary for such frames."""
     rng = random.Random(3)
-    samples: list[Any] = [commit2(rng.randrange(3000), collection=f"a.b.c{n % 7}") for n in range(400)]
+    samples: list[Any] = [
+        commit2(rng.randrange(3000), collection=f"a.b.c{n % 7}") for n in range(400)
+    ]
     return zstandard.train_dictionary(4096, samples, dict_id=77)
 
 
