@@ -10,13 +10,14 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
 from consumers.config.settings import Settings
-from consumers.sources.connections import Connection, Cursor, Past
+from consumers.sources.connections import Cursor, Past
 from consumers.sources.jetstream import JetstreamFeed
+from consumers.sources.live import LiveSource
 from streamnb.storage import read
 
 PATIENCE_S = 120.0
@@ -46,12 +47,14 @@ class JetstreamServer:
         )  # fmt: skip
         self.start()
 
-    def start(self) -> None:
-        """Start the server of streams, on what it had archived, of which it takes nothing away."""
+    def start(self, *options: str) -> None:
+        """Start the server of streams, on what it had archived, of which it takes nothing away
+        unless the options say so.
+        """
         network = f"http://127.0.0.1:{self._ports[1]}"
         self._start(
             "jetstream", "steady-state consumer running", "--addr", self.host,
-            "--relay-url", network, "--plc-url", network, "--compaction-interval", "0s",
+            "--relay-url", network, "--plc-url", network, "--compaction-interval", "0s", *options,
         )  # fmt: skip
 
     def kill(self) -> None:
@@ -66,15 +69,17 @@ class JetstreamServer:
         while self._running:
             self.kill()
 
-    def archived(self, last: int, *kinds: str) -> Iterator[bytes]:
+    def archived(self, last: int, *kinds: str, history: bool = False) -> Iterator[bytes]:
         """Yield the frames of these kinds in the archive, by number, up to the one of a key.
 
         After a crash the server may archive an event twice.
         """
-        given = {"jetstream": {"version": 2, "start_at": 1, "kinds": kinds}}
-        feed = JetstreamFeed([f"ws://{self.host}"], Settings.model_validate(given).jetstream)
+        asked = {"version": 2, "start_at": 1, "kinds": kinds, "history": history}
+        settings = Settings.model_validate({"jetstream": asked})
+        feed = JetstreamFeed([f"ws://{self.host}"], settings.jetstream)
         keys: set[int] = set()
-        connection = Connection(feed.endpoint(feed.hosts[0], Past()), PATIENCE_S)
+        endpoint = feed.endpoint(feed.hosts[0], Past())
+        connection = feed.connection(endpoint, Past(), settings.live)
         with contextlib.closing(connection):
             while True:
                 for received in connection.receive(1.0):
@@ -85,6 +90,20 @@ class JetstreamServer:
                     yield message.value
                     if message.key == last:
                         return
+
+    def frames(self, n: int, **jetstream: Any) -> list[bytes]:
+        """Return the first messages that a source with these settings brings."""
+        settings = Settings.model_validate({"jetstream": {"version": 2, **jetstream}})
+        feed = JetstreamFeed([f"ws://{self.host}"], settings.jetstream)
+        source = LiveSource(feed, settings.live)
+        source.open(lambda _: None)
+        found: list[bytes] = []
+        while len(found) < n:
+            for raw in source.poll(1.0):
+                found += [raw.value(i) or b"" for i in range(len(raw))]
+            assert source.trouble() is None
+        source.close()
+        return found[:n]
 
     def _start(self, program: str, ready: str, *arguments: str) -> None:
         log_path = self._folder / f"{program}.log"

@@ -30,7 +30,8 @@ class Peer:
             if not data:
                 break
             head += data
-        self.head = head.decode()
+        head, _, self._body = head.partition(b"\r\n\r\n")
+        self.head = head.decode() + "\r\n"
         target = self.head.split(" ")[1]
         self.path, _, query = target.partition("?")
         self.asked = dict(parse_qsl(query))
@@ -39,6 +40,13 @@ class Peer:
         """Return a header of the request."""
         found = re.search(rf"^{name}: (.*)\r$", self.head, re.MULTILINE | re.IGNORECASE)
         return None if found is None else found[1]
+
+    def body(self) -> bytes:
+        """Return the body of the request."""
+        n = int(self.header("Content-Length") or 0)
+        while len(self._body) < n and (data := self._connection.recv(4096)):
+            self._body += data
+        return self._body
 
     def send(self, data: bytes) -> None:
         """Send bytes as they are."""

@@ -1,0 +1,87 @@
+"""The archive of the real Jetstream server, and its live stream behind it, are one log."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from consumers.sources.connections import Cursor
+from streamnb.storage import read
+from tests.endtoend.daemon_process import Daemon, command
+from tests.endtoend.expected_counts import counts_at
+from tests.endtoend.jetstream_server import PATIENCE_S, JetstreamServer
+from tests.endtoend.test_jetstream import N, config
+from tests.endtoend.test_jetstream import server as server  # noqa: PLC0414 -- a fixture
+
+pytestmark = [pytest.mark.deep, pytest.mark.data, pytest.mark.slow]
+LONG_AGO_US = 10**15
+
+
+def cursor_of(state: Path) -> Cursor:
+    """Return the cursor of the newest checkpoint."""
+    logs = read(state / "model.nb").header["notes"]["entries"]["logs"]
+    return msgspec.json.decode(logs["jetstream/0"]["cursor"], type=Cursor)
+
+
+def sealed(server: JetstreamServer) -> int:
+    """Return the number of the last event that only the archive has."""
+    url = f"http://{server.host}/xrpc/network.bsky.jetstream.listSegments"
+    with urllib.request.urlopen(url) as answer:
+        return int(json.loads(answer.read())["segments"][-1]["maxSeq"])
+
+
+def test_history_is_what_the_wire_had_sent(server: JetstreamServer) -> None:
+    """From the archive's first event to far behind its last one, the frames are byte for byte those
+    of a subscription that begins with the first number; packed ones too.
+    """
+    n = sealed(server) + 100
+    for collections in (["app.bsky.feed.post"], ["app.bsky.graph.*"], []):
+        for compress in (False, True):
+            given = {"kinds": ["commit", "identity"], "collections": collections}
+            plain = server.frames(n, start_at=1, **given)
+            assert (
+                server.frames(n, start_at=LONG_AGO_US, history=True, compress=compress, **given)
+                == plain
+            )
+
+
+def test_a_cursor_that_is_too_old_goes_on_by_the_archive(
+    server: JetstreamServer, tmp_path: Path
+) -> None:
+    """A daemon that began with the archive is killed, and the server then forgets what it had sent
+    but for its archive, of which it takes what was deleted: the daemon goes on without a gap, and
+    has what one run over all of the archive has.
+    """
+    source = f"jetstream+ws://{server.host}"
+    path = config(tmp_path / "live", source, 2, start_at=LONG_AGO_US, history=True)
+    state = path.parent / "state"
+    with Daemon(path) as daemon:
+        daemon.until_metric("streamnb_messages_total", sealed(server) + N)
+        daemon.until((state / "model.nb").is_file, "a checkpoint")
+    number = int.from_bytes(cursor_of(state).numbers[-8:], "little")
+    server.kill()
+    server.start("--cursor-lookback", "1ms", "--compaction-interval", "1s")
+    try:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while sealed(server) <= number + N:  # until it is compacted
+            assert time.monotonic() < deadline_s
+        with Daemon(path) as daemon:
+            daemon.until_metric("streamnb_messages_total", N)
+            assert daemon.metric("streamnb_stream_gaps_total") == 0
+        wanted = tmp_path / "archive"
+        file = wanted / "posts.jsonl"
+        plain = config(wanted, f"file:{file}", 2)
+        last = int.from_bytes(cursor_of(state).keys[-8:], "little")
+        with file.open("wb") as lines:
+            lines.writelines(post + b"\n" for post in server.archived(last, "commit", history=True))
+    finally:
+        server.kill()
+        server.start()
+    ended = command("run", "--config", plain, "--until-end", folder=wanted)
+    assert ended.returncode == 0, ended.stderr
+    assert counts_at(state) == counts_at(wanted / "state")
