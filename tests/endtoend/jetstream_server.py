@@ -69,12 +69,12 @@ class JetstreamServer:
         while self._running:
             self.kill()
 
-    def archived(self, last: int, *kinds: str, history: bool = False) -> Iterator[bytes]:
+    def archived(self, last: int, *kinds: str) -> Iterator[bytes]:
         """Yield the frames of these kinds in the archive, by number, up to the one of a key.
 
         After a crash the server may archive an event twice.
         """
-        asked = {"version": 2, "start_at": 1, "kinds": kinds, "history": history}
+        asked = {"version": 2, "start_at": 1, "kinds": kinds}
         settings = Settings.model_validate({"jetstream": asked})
         feed = JetstreamFeed([f"ws://{self.host}"], settings.jetstream)
         keys: set[int] = set()

@@ -22,10 +22,16 @@ pytestmark = [pytest.mark.deep, pytest.mark.data, pytest.mark.slow]
 LONG_AGO_US = 10**15
 
 
-def cursor_of(state: Path) -> Cursor:
-    """Return the cursor of the newest checkpoint."""
+def last_of(state: Path) -> tuple[int, int]:
+    """Return number and key of the last message of the newest checkpoint; zeros without one."""
+    if not (state / "model.nb").is_file():
+        return 0, 0
     logs = read(state / "model.nb").header["notes"]["entries"]["logs"]
-    return msgspec.json.decode(logs["jetstream/0"]["cursor"], type=Cursor)
+    if "jetstream/0" not in logs:  # nothing was read by then
+        return 0, 0
+    cursor = msgspec.json.decode(logs["jetstream/0"]["cursor"], type=Cursor)
+    number, key = (int.from_bytes(each[-8:], "little") for each in (cursor.numbers, cursor.keys))
+    return number, key
 
 
 def sealed(server: JetstreamServer) -> int:
@@ -54,34 +60,35 @@ def test_a_cursor_that_is_too_old_goes_on_by_the_archive(
     server: JetstreamServer, tmp_path: Path
 ) -> None:
     """A daemon that began with the archive is killed, and the server then forgets what it had sent
-    but for its archive, of which it takes what was deleted: the daemon goes on without a gap, and
-    has what one run over all of the archive has.
+    but for its archive, of which it takes what was deleted or replaced: the daemon goes on without
+    a gap, and has in the end what one run over all of the archive has.
     """
-    source = f"jetstream+ws://{server.host}"
-    path = config(tmp_path / "live", source, 2, start_at=LONG_AGO_US, history=True)
+    path = config(
+        tmp_path / "live", f"jetstream+ws://{server.host}", 2, start_at=LONG_AGO_US, history=True
+    )
     state = path.parent / "state"
+    tip = sealed(server)
     with Daemon(path) as daemon:
-        daemon.until_metric("streamnb_messages_total", sealed(server) + N)
-        daemon.until((state / "model.nb").is_file, "a checkpoint")
-    number = int.from_bytes(cursor_of(state).numbers[-8:], "little")
+        daemon.until(lambda: last_of(state)[0] > tip + N, "a checkpoint behind the archive")
+    number = last_of(state)[0]
     server.kill()
     server.start("--cursor-lookback", "1ms", "--compaction-interval", "1s")
-    try:
-        deadline_s = time.monotonic() + PATIENCE_S
-        while sealed(server) <= number + N:  # until it is compacted
-            assert time.monotonic() < deadline_s
-        with Daemon(path) as daemon:
-            daemon.until_metric("streamnb_messages_total", N)
-            assert daemon.metric("streamnb_stream_gaps_total") == 0
-        wanted = tmp_path / "archive"
-        file = wanted / "posts.jsonl"
-        plain = config(wanted, f"file:{file}", 2)
-        last = int.from_bytes(cursor_of(state).keys[-8:], "little")
-        with file.open("wb") as lines:
-            lines.writelines(post + b"\n" for post in server.archived(last, "commit", history=True))
-    finally:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while (tip := sealed(server)) <= number + N:  # until it is compacted
+        assert time.monotonic() < deadline_s
+    with Daemon(path) as daemon:
+        daemon.until(lambda: last_of(state)[0] > tip, "a checkpoint behind the archive")
         server.kill()
-        server.start()
+        daemon.until_line("source_trouble")
+        server.start()  # which takes nothing more away
+        tip = sealed(server)
+        daemon.until(lambda: last_of(state)[0] > tip + N, "a checkpoint behind the archive")
+        assert daemon.metric("streamnb_stream_gaps_total") == 0
+    wanted = tmp_path / "archive"
+    file = wanted / "posts.jsonl"
+    plain = config(wanted, f"file:{file}", 2)
+    with file.open("wb") as lines:
+        lines.writelines(post + b"\n" for post in server.archived(last_of(state)[1], "commit"))
     ended = command("run", "--config", plain, "--until-end", folder=wanted)
     assert ended.returncode == 0, ended.stderr
     assert counts_at(state) == counts_at(wanted / "state")

@@ -17,7 +17,7 @@ from consumers.factories import build_source, stream_identity
 from consumers.messages import Partition
 from consumers.sources.base import LogFacts
 from consumers.sources.jetstream import JetstreamFeed
-from consumers.sources.live import _KEYS, RETRY_AFTER_MAX_S, LiveSource, StreamFeed
+from consumers.sources.live import RETRY_AFTER_MAX_S, LiveSource, StreamFeed
 from tests.consumers.sources.live_server import (
     PATIENCE_S,
     LiveServer,
@@ -230,47 +230,6 @@ def test_a_checkpoint_goes_on_behind_its_position(
     assert last.values == [wire(n) for n in (8, 9, 10)]
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_what_a_checkpoint_forgets_does_not_come_twice(*, restarts: bool) -> None:
-    """A checkpoint forgets old messages: those that a connection made before it sends again, and
-    those whose time is later than the oldest one that is kept.
-    """
-    n = _KEYS + 500
-    late = range(300, n + 300)  # their times; the last ones kept begin with two older ones
-    times = [*late[:502], 200, 201, *late[502:]]
-    sent = [frame(commit1(i, time_us=time_us(0) + at)) for i, at in enumerate(times)]
-    new = commit1(len(times), time_us=time_us(1))
-    connected, checkpointed = threading.Event(), threading.Event()
-
-    def from_the_cursor(peer: Peer) -> None:
-        peer.accept()
-        connected.set()
-        assert checkpointed.wait(PATIENCE_S)
-        cursor = int(peer.asked["cursor"]) - time_us(0)
-        again = [i for i in sorted(range(len(times)), key=times.__getitem__) if times[i] >= cursor]
-        peer.send(b"".join(sent[i] for i in again) + frame(new))
-        peer.until_closed()
-
-    with LiveServer(playing(*sent, wait=False), from_the_cursor) as server:
-        run = begun([server], 1)
-        run.until_n(len(times))
-        if restarts:
-            facts = run.source.logs({run.source.partition: len(times)})
-            run.source.close()
-            run = begun([server], 1, len(times), facts)
-            checkpointed.set()
-            run.until_n(1)
-        else:
-            run.until(connected.is_set)
-            run.source.logs({run.source.partition: len(times)})
-            checkpointed.set()
-            run.until_n(len(times) + 1)
-        run.source.close()
-    assert len(run.values) == 1 + (0 if restarts else len(times))
-    assert run.values[-1] == new
-    assert run.source.gaps == 0
-
-
 def test_a_server_that_begins_too_early_repeats_nothing() -> None:
     """Messages older than the time that was asked for were read before, and are left out."""
     with LiveServer(
@@ -420,31 +379,6 @@ def test_what_comes_as_a_collection_falls_silent_is_kept() -> None:
         run.source.close()
     assert run.values == [commit1(n) for n in (1, 2, 3)]
     assert run.source.gaps == 0
-
-
-@pytest.mark.parametrize("restarts", [False, True])
-def test_a_cursor_that_is_left_does_not_begin_once_more(*, restarts: bool) -> None:
-    """`start_at` is for the first start: where the cursor was left behind, and where a checkpoint
-    knows nothing, it goes on with what comes.
-    """
-    too_old = json.dumps({"error": "CursorTooOld", "message": "gone"})
-    refusing: list[Script] = [lambda peer: peer.answer("400 Bad Request", too_old)]
-    first = frame(b"no JSON") if restarts else commits(commit2, 1)
-    with LiveServer(
-        playing(first, wait=False), *(refusing * (not restarts)), playing(commits(commit2, 9))
-    ) as server:
-        run = begun([server], start_at=time_us(0))
-        run.until_n(1)
-        if restarts:
-            run.source.close()
-            run = begun([server], 2, 1, start_at=time_us(0))
-            run.until_n(1)
-        else:
-            run.until_n(2)
-        run.source.close()
-        cursors = [peer.asked.get("cursor") for peer in server.peers]
-    assert cursors == [str(time_us(0)), *(["101"] * (not restarts)), None]
-    assert run.source.gaps == 1
 
 
 def test_a_refusal_is_told_and_waits_as_long_as_it_says() -> None:

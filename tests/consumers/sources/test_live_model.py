@@ -1,9 +1,13 @@
-"""A live stream against a plain model: whatever happens when, each message is returned once."""
+"""A live stream against a plain model: whatever happens when, each message is returned once.
+
+Two single cases of real size stand behind the law.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -19,8 +23,18 @@ from consumers.sources import live
 from consumers.sources.base import LogFacts
 from consumers.sources.connections import Endpoint, Received
 from consumers.sources.jetstream import JetstreamFeed
-from consumers.sources.live import LiveSource
-from tests.consumers.sources.live_server import commit1, commit2, time_us
+from consumers.sources.live import _KEYS, LiveSource
+from tests.consumers.sources.live_server import (
+    PATIENCE_S,
+    LiveServer,
+    Peer,
+    Script,
+    commit1,
+    commit2,
+    frame,
+    time_us,
+)
+from tests.consumers.sources.test_live import begun, commits, playing
 
 SECOND_US = 1_000_000
 KEYS = 6  # remembered here, instead of thousands
@@ -239,3 +253,69 @@ def test_each_message_is_returned_once(
         process.read(10_000)
     assert process.returned == list(range(1, len(network.times)))
     assert process.gaps + process.source.gaps == 0
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_checkpoint_forgets_does_not_come_twice(*, restarts: bool) -> None:
+    """A checkpoint forgets old messages: those that a connection made before it sends again, and
+    those whose time is later than the oldest one that is kept.
+    """
+    n = _KEYS + 500
+    late = range(300, n + 300)  # their times; the last ones kept begin with two older ones
+    times = [*late[:502], 200, 201, *late[502:]]
+    sent = [frame(commit1(i, time_us=time_us(0) + at)) for i, at in enumerate(times)]
+    new = commit1(len(times), time_us=time_us(1))
+    connected, checkpointed = threading.Event(), threading.Event()
+
+    def from_the_cursor(peer: Peer) -> None:
+        peer.accept()
+        connected.set()
+        assert checkpointed.wait(PATIENCE_S)
+        cursor = int(peer.asked["cursor"]) - time_us(0)
+        again = [i for i in sorted(range(len(times)), key=times.__getitem__) if times[i] >= cursor]
+        peer.send(b"".join(sent[i] for i in again) + frame(new))
+        peer.until_closed()
+
+    with LiveServer(playing(*sent, wait=False), from_the_cursor) as server:
+        run = begun([server], 1)
+        run.until_n(len(times))
+        if restarts:
+            facts = run.source.logs({run.source.partition: len(times)})
+            run.source.close()
+            run = begun([server], 1, len(times), facts)
+            checkpointed.set()
+            run.until_n(1)
+        else:
+            run.until(connected.is_set)
+            run.source.logs({run.source.partition: len(times)})
+            checkpointed.set()
+            run.until_n(len(times) + 1)
+        run.source.close()
+    assert len(run.values) == 1 + (0 if restarts else len(times))
+    assert run.values[-1] == new
+    assert run.source.gaps == 0
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_cursor_that_is_left_does_not_begin_once_more(*, restarts: bool) -> None:
+    """`start_at` is for the first start: where the cursor was left behind, and where a checkpoint
+    knows nothing, it goes on with what comes.
+    """
+    too_old = json.dumps({"error": "CursorTooOld", "message": "gone"})
+    refusing: list[Script] = [lambda peer: peer.answer("400 Bad Request", too_old)]
+    first = frame(b"no JSON") if restarts else commits(commit2, 1)
+    with LiveServer(
+        playing(first, wait=False), *(refusing * (not restarts)), playing(commits(commit2, 9))
+    ) as server:
+        run = begun([server], start_at=time_us(0))
+        run.until_n(1)
+        if restarts:
+            run.source.close()
+            run = begun([server], 2, 1, start_at=time_us(0))
+            run.until_n(1)
+        else:
+            run.until_n(2)
+        run.source.close()
+        cursors = [peer.asked.get("cursor") for peer in server.peers]
+    assert cursors == [str(time_us(0)), *(["101"] * (not restarts)), None]
+    assert run.source.gaps == 1
