@@ -19,8 +19,9 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from consumers.config.message import LABELS
 from consumers.config.model import GROUPS
-from consumers.config.sections import LABELS, Section
+from consumers.config.sections import Section
 
 Path: TypeAlias = tuple[str | int, ...]
 

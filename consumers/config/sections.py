@@ -18,7 +18,6 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     SecretStr,
-    Tag,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -181,67 +180,7 @@ def one_secret(section: Section, key: str) -> str | None:
     return None if secret is None else secret.get_secret_value()
 
 
-# Of the recorded tweets; a model without a neutral class rejects those, and says so.
-SENTIMENT140 = {"0": "negative", "2": "neutral", "4": "positive"}
-
 FieldPath = Annotated[str, Field(min_length=1)]
-
-
-class FieldLabels(Section):
-    """Labels stand in a field of the message."""
-
-    kind: Literal["field"] = "field"
-    field: FieldPath = "label"
-    mapping: dict[str, str] = Field(default_factory=lambda: dict(SENTIMENT140))
-
-    @field_validator("mapping", mode="before")
-    @classmethod
-    def _keys_are_text(cls, mapping: Any) -> Any:
-        """Take a key that YAML reads as a whole number for the text it was written as."""
-        if not isinstance(mapping, dict):
-            return mapping
-        if any(isinstance(key, bool) for key in mapping):
-            raise wrong("has a key that YAML reads as true or false: put the key in quotes")
-        return {str(key) if isinstance(key, int) else key: mapping[key] for key in mapping}
-
-
-VARIATIONS = "\ufe0e\ufe0f"  # select how the character before is drawn, and mean no other
-_WITHOUT_VARIATIONS = str.maketrans("", "", VARIATIONS)
-
-
-class EmoticonLabels(Section):
-    """Labels are read off the emoticons, which then leave the text (Go, Bhayani and Huang 2009)."""
-
-    kind: Literal["emoticons"] = "emoticons"
-    signs: dict[str, tuple[str, ...]] = Field(
-        default_factory=lambda: {
-            "positive": (":)", ":-)", ": )", ":D", ":-D", "=)", "=D", ";)", ";-)"),
-            "negative": (":(", ":-(", ": (", "=(", ":'("),
-        }
-    )
-
-    @field_validator("signs")
-    @classmethod
-    def _signs(cls, signs: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        bare = {name: [_bare(sign) for sign in own] for name, own in signs.items()}
-        if any(not sign for own in bare.values() for sign in own):
-            raise wrong("must not hold an empty sign: it would be found in every text")
-        distinct(tuple(sign for own in signs.values() for sign in own))
-        distinct(tuple(sign for own in bare.values() for sign in dict.fromkeys(own)))
-        return signs
-
-
-def _bare(sign: str) -> str:
-    """Return a sign without blanks around it and without variation selectors."""
-    return sign.translate(_WITHOUT_VARIATIONS).strip()
-
-
-Labels = Annotated[
-    Annotated[FieldLabels, Tag(mark("field"))] | Annotated[EmoticonLabels, Tag(mark("emoticons"))],
-    by_kind("field", "must be a section whose kind is field or emoticons"),
-]
-
-LABELS: dict[str, type[Section]] = {"field": FieldLabels, "emoticons": EmoticonLabels}
 
 
 class GeneratorSettings(Section):

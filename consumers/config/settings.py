@@ -32,7 +32,16 @@ from consumers.config.document import (
     render,
     settings_of,
 )
-from consumers.config.message import MESSAGE_PARTS, LateLabelsSettings, MessageSettings, wrong_form
+from consumers.config.message import (
+    MESSAGE_PARTS,
+    SENTIMENT140,
+    EmoticonLabels,
+    FieldLabels,
+    Labels,
+    LateLabelsSettings,
+    MessageSettings,
+    wrong_form,
+)
 from consumers.config.model import (
     CHALLENGERS_MAX,
     MODEL,
@@ -50,12 +59,9 @@ from consumers.config.model import (
     wrong_priors,
 )
 from consumers.config.sections import (
-    SENTIMENT140,
     CheckpointSettings,
     CorrectionsSettings,
     DriftSettings,
-    EmoticonLabels,
-    FieldLabels,
     FileSettings,
     GeneratorSettings,
     HistorySettings,
@@ -63,7 +69,6 @@ from consumers.config.sections import (
     JetstreamSettings,
     KafkaSettings,
     LabellingSettings,
-    Labels,
     LearnedSettings,
     LearningSettings,
     LiveSettings,

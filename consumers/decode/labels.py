@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from consumers.config.sections import VARIATIONS
+from consumers.config.message import VARIATIONS
 from consumers.config.settings import EmoticonLabels, FieldLabels
 from consumers.decode.fields import DecodeError
 from consumers.errors import ConfigError

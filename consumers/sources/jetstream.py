@@ -160,13 +160,13 @@ class JetstreamFeed(Feed):
             after = archive.last_before(cursor)
             if after is None:  # it is younger than all of the archive
                 return self._subscribed(endpoint, live)
-            return Replay(archive, after, cursor, go_live)
+            return ArchiveConnection(archive, after, cursor, go_live)
         try:
             return self._subscribed(endpoint, live)
         except RefusedError as error:
             if not _is_too_old(error):
                 raise
-        return Replay(archive, cursor - 1, 0, go_live)
+        return ArchiveConnection(archive, cursor - 1, 0, go_live)
 
     def _subscribed(self, endpoint: Endpoint, live: LiveSettings) -> Connection:
         try:
@@ -367,7 +367,7 @@ class Archive:
                 at += 8 + n
 
 
-class Replay:
+class ArchiveConnection:
     """A connection that brings an archive, and then what is live.
 
     A thread of its own fetches a little ahead of what is asked for.
