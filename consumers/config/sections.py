@@ -360,7 +360,7 @@ class JetstreamSettings(Section):
     @property
     def key(self) -> str | None:
         """The archive's key, wherever it comes from."""
-        return _one_secret(self, "archive_key")
+        return one_secret(self, "archive_key")
 
     @model_validator(mode="after")
     def _fits_the_wire(self) -> Self:
