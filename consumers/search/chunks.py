@@ -16,6 +16,7 @@ removed row goes when the words of that row do.
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 import struct
 import zlib
@@ -23,14 +24,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from consumers.search.query_syntax import FieldCondition, ascii_lower, is_plain_name
 
 _BYTES_MAX = 4 << 30
 _CHUNKS = 16
 _CHUNK_ROWS_MAX = 1 << 16  # so that searching one takes some milliseconds, and no longer
 _CHUNKS_BY_AGE = 24
 _UNSORTED_MAX = 4_096
+_FIELDS_MAX = 4  # of a chunk whose values are kept: 9 bytes a row and field
+_GAP_MAX = 4  # rows that lie between two which are read, at most, so that all between are
+_EXAMPLE_MAX = 2_000  # bytes of the fields of a row that are read to find a value in memory
 TYPES: dict[str, Any] = {
     "id_crc": np.uint32,
     "place": np.int32,
@@ -56,6 +63,78 @@ class Figures(NamedTuple):
     n_changed: int
 
 
+# What is known of a field's value in a row. It is `_UNCLEAR` if only the row itself can say.
+_UNREAD, _MISSING, _NUMBER, _TEXT, _UNCLEAR = range(5)
+
+
+class FieldValues:
+    """The values of one field of the model in the rows of a chunk, as far as they were asked for.
+
+    A number stands there as it is, a text as the 64 bits by which Python's dictionaries find it,
+    whose key is drawn when a process starts; that is enough to compare, at 8 bytes a row. Threads
+    may read rows into it side by side: what they write is the same, and the kind comes last.
+    """
+
+    __slots__ = ("_kinds", "_values")
+
+    def __init__(self, capacity: int) -> None:
+        self._kinds = np.zeros(capacity, np.uint8)
+        self._values = np.zeros(capacity, np.float64)
+
+    def unread(self, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of some positions were not read yet."""
+        return self._are(_UNREAD, at)
+
+    def unclear(self, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return at which of some positions the row itself has to be asked."""
+        return self._are(_UNCLEAR, at)
+
+    def _are(self, kind: int, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self._kinds[at] == kind
+        return found
+
+    def note(self, at: NDArray[np.int64], values: Sequence[Any]) -> None:
+        """Keep what was read of the rows at some positions; those of no kind are unclear."""
+        kind_of = {type_: _KINDS.get(type_, _UNCLEAR) for type_ in set(map(type, values))}
+        kinds = np.array([kind_of[type(value)] for value in values], np.uint8)
+        if _TEXT not in kind_of.values() and _UNCLEAR not in kind_of.values():
+            self._values[at] = np.array(values, np.float64)  # one that is missing is a NaN there
+        else:
+            marks = {v: _mark(v) for v in set(filter(_is_text, values))}  # some few, for categories
+            texts = [marks[value] for value in values if _is_text(value)]
+            self._values.view(np.int64)[at[kinds == _TEXT]] = texts
+            numbers = [float(v) for v in values if kind_of[type(v)] == _NUMBER]
+            self._values[at[kinds == _NUMBER]] = numbers
+        self._kinds[at] = kinds
+
+    def met_by(self, condition: FieldCondition, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of some positions meet a condition: what its `is_met_by` says of each."""
+        kinds = self._kinds[at]
+        met = np.zeros(len(at), np.bool_)
+        if condition.number is not None:
+            is_number = kinds == _NUMBER
+            values = self._values[at[is_number]]
+            met[is_number] = condition.compare(values, condition.number)
+        if condition.op == "=":
+            is_text = kinds == _TEXT
+            met[is_text] = self._values.view(np.int64)[at[is_text]] == _mark(condition.value)
+        return ~met if condition.negated else met
+
+
+_KINDS: dict[type, int] = {
+    type(None): _MISSING, bool: _NUMBER, int: _NUMBER, float: _NUMBER, str: _TEXT,
+}  # fmt: skip
+
+
+def _is_text(value: object) -> bool:
+    return type(value) is str
+
+
+def _mark(text: str) -> int:
+    """Return the number by which a text is compared, whatever the case of its ASCII letters."""
+    return hash(ascii_lower(text))
+
+
 @dataclass(slots=True)
 class Chunk:
     """One chunk; its number names its tables. The row of key k is at index k − `first_key`."""
@@ -77,6 +156,7 @@ class Chunk:
     _order: NDArray[np.int64] = field(init=False)
     _sorted: NDArray[np.uint32] = field(init=False)
     _accounts: NDArray[np.uint32] = field(init=False)  # of the first rows; filled when asked for
+    _fields: dict[str, FieldValues] = field(init=False, default_factory=dict)  # last asked for last
 
     def __post_init__(self) -> None:
         self.columns = {name: np.zeros(self.capacity, t) for name, t in TYPES.items()}
@@ -166,6 +246,14 @@ class Chunk:
         if unknown.any():
             times_ms = np.where(unknown, self.columns["arrived_ms"][at], times_ms)
         return times_ms
+
+    def field_values(self, name: str) -> FieldValues:
+        """Return the values of a field; of a few fields they stay, those asked for last."""
+        found = self._fields.pop(name, None) or FieldValues(self.capacity)
+        self._fields[name] = found
+        for least in list(self._fields)[:-_FIELDS_MAX]:
+            self._fields.pop(least, None)  # another thread may have been quicker
+        return found
 
     def first_since(self, cutoff_ms: int) -> int:
         """Return the key of the oldest row that arrived at `cutoff_ms` or later."""
@@ -399,6 +487,49 @@ def columns_of(db: sqlite3.Connection, number: int, which: str = "") -> dict[str
         name: np.fromstring(text or "", dtype=dtype, sep=" ")
         for (name, (_, dtype)), text in zip(_IN_MEMORY.items(), found, strict=True)
     }
+
+
+def read_fields(
+    db: sqlite3.Connection, chunk: Chunk, columns: Mapping[str, FieldValues], keys: Keys
+) -> None:
+    """Note the values of fields in rows of a chunk, by ascending keys, of those that there are.
+
+    Of keys that lie close together those between them are read too: one row after the other is
+    quicker than a look-up for each.
+    """
+    first, last = int(keys[0]), int(keys[-1])
+    values: tuple[Any, ...]
+    chosen, values = "key BETWEEN ? AND ?", (first, last)
+    if last - first > _GAP_MAX * len(keys):
+        chosen = "key IN (SELECT value FROM json_each(?))"
+        values = (msgspec.json.encode(keys.tolist()).decode(),)
+    rows_there = f"FROM rows{chunk.number} WHERE {chosen}"
+    # The length in bytes: to count the characters of each takes as long as all else here.
+    long = f"length(CAST(example AS BLOB)) > {_EXAMPLE_MAX}"
+    n, examples = db.execute(
+        f"SELECT count(*), CAST(group_concat(iif({long}, 'null', ifnull(example, '{{}}'))) AS BLOB)"
+        f" {rows_there}",
+        values,
+    ).fetchone()
+    at = np.arange(first, last + 1) - chunk.first_key
+    if n < len(at):  # else none of them is missing, and to list them would be as slow again
+        (there,) = db.execute(f"SELECT group_concat(key, ' ') {rows_there}", values).fetchone()
+        at = np.fromstring(there or "", dtype=np.int64, sep=" ") - chunk.first_key
+    decoder, attributes = _example_decoder(tuple(filter(is_plain_name, columns)))
+    rows = decoder.decode(b"[" + (examples or b"") + b"]")
+    for name, own in columns.items():
+        attribute = attributes.get(name, "")
+        own.note(at, [getattr(row, attribute, ...) for row in rows])
+
+
+@functools.lru_cache(maxsize=64)
+def _example_decoder(names: tuple[str, ...]) -> tuple[msgspec.json.Decoder[Any], dict[str, str]]:
+    """Return what reads some fields of rows' examples, and by which attribute each is got then."""
+    attributes = {name: f"f{i}" for i, name in enumerate(names)}
+    fields = [(attribute, Any, None) for attribute in attributes.values()]
+    renamed = {attribute: name for name, attribute in attributes.items()}
+    example = msgspec.defstruct("Example", fields, rename=renamed, gc=False)
+    return msgspec.json.Decoder(list[example | None]), attributes  # type: ignore[valid-type]
 
 
 def packed(chunk: Chunk) -> bytes:

@@ -2,8 +2,10 @@
 
 Words are looked up in a chunk's index. What is kept in memory of each row (language, class,
 confidence, time) is compared there. Fields of the model stand in the rows alone; so for a condition
-on one the rows that are left are read, newest first, and no more than `SCANNED_MAX` of them for one
-question: the answer says where it ended, and the next question can go on from there.
+on one the rows that are left are looked at, newest first, and no more than `SCANNED_MAX` of them
+for one question: the answer says where it ended, and the next question can go on from there. What
+was read of a row stays in memory, for a few fields (`chunks.FieldValues`), so the next question
+reads no more than what came since.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from consumers.search import database
-from consumers.search.chunks import Chunk, Keys, RowFilter
+from consumers.search.chunks import Chunk, Keys, RowFilter, read_fields
 from consumers.search.database import Contents
-from consumers.search.query_syntax import Query, expression
+from consumers.search.query_syntax import FieldCondition, Query, expression
 
-SCANNED_MAX = 100_000  # rows of one search that are read for a condition on a field
+SCANNED_MAX = 100_000  # rows of one search that are looked at for a condition on a field
 _AT_ONCE = 5_000
 _COLUMN_OF = {"lang": "lang_code", "label": "label", "confidence": "probability"}
 
@@ -47,13 +49,12 @@ class Scan:
 class Matcher:
     """Finds the keys of the rows that match `query`.
 
-    `rows` are the conditions that memory answers, `of_fields` those on fields of the model as SQL,
-    empty without any.
+    `rows` are the conditions that memory answers, `of_fields` those on fields of the model.
     """
 
     query: Query
     rows: RowFilter
-    of_fields: str
+    of_fields: tuple[FieldCondition, ...]
 
     @classmethod
     def of(
@@ -74,10 +75,10 @@ class Matcher:
                 elif each.name == "label":
                     value = classes.index(each.value)
                 in_memory.append((_COLUMN_OF[each.name], each.compare, value, each.negated))
-        of_fields = [f"({each.sql()})" for each in query.conditions if not each.is_built_in]
+        of_fields = tuple(each for each in query.conditions if not each.is_built_in)
         code = contents.known_lang(lang)
         rows = replace(rows or RowFilter(), lang_code=code, compared=tuple(in_memory))
-        return cls(query, rows, " AND ".join(of_fields))
+        return cls(query, rows, of_fields)
 
     def keys(self, db: sqlite3.Connection, chunk: Chunk, lowest: int) -> Keys:
         """Return all keys of a chunk that match, from the lowest one on, ascending."""
@@ -117,4 +118,27 @@ class Matcher:
     def _with_fields(self, db: sqlite3.Connection, chunk: Chunk, keys: Keys) -> Keys:
         if not self.of_fields:
             return keys
-        return database.keys_where(db, chunk.number, self.of_fields, keys.tolist())
+        found = [
+            self._meeting(db, chunk, keys[begin : begin + _AT_ONCE])
+            for begin in range(0, len(keys), _AT_ONCE)
+        ]
+        return np.concatenate([keys[:0], *found])
+
+    def _meeting(self, db: sqlite3.Connection, chunk: Chunk, keys: Keys) -> Keys:
+        """Return those of some keys that meet the conditions on fields, ascending."""
+        at = keys - chunk.first_key
+        columns = {each.name: chunk.field_values(each.name) for each in self.of_fields}
+        is_unread = np.any([own.unread(at) for own in columns.values()], axis=0)
+        if is_unread.any():
+            read_fields(db, chunk, columns, keys[is_unread])
+        is_met = np.all([columns[each.name].met_by(each, at) for each in self.of_fields], axis=0)
+        # Rows that are gone from the file were not read.
+        is_gone = np.any([own.unread(at) for own in columns.values()], axis=0)
+        is_unclear = np.any([own.unclear(at) for own in columns.values()], axis=0)
+        met: Keys = keys[is_met & ~is_gone & ~is_unclear]
+        if not is_unclear.any():
+            return met
+        condition = " AND ".join([f"({each.sql()})" for each in self.of_fields])
+        asked = keys[is_unclear].tolist()
+        answered = database.keys_where(db, chunk.number, condition, asked)
+        return np.sort(np.concatenate([met, answered]))

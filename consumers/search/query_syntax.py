@@ -247,7 +247,7 @@ class FieldCondition:
         if isinstance(found, str):
             is_same = found == self.value
             if not self.is_built_in:
-                is_same = _ascii_lower(found) == _ascii_lower(self.value)
+                is_same = ascii_lower(found) == ascii_lower(self.value)
             met = self.op == "=" and is_same
         else:
             met = found is not None and number is not None and self.compare(found, number)
@@ -266,13 +266,19 @@ class FieldCondition:
         return f"{'NOT ' if self.negated else ''}ifnull({' OR '.join(met)}, 0)"
 
 
-def _ascii_lower(text: str) -> str:
-    return text.translate(_LOWER)
+def ascii_lower(text: str) -> str:
+    """Return a text with its ASCII letters small, and no other, as SQLite's NOCASE compares it."""
+    return text.lower() if text.isascii() else text.translate(_LOWER)
+
+
+def is_plain_name(name: str) -> bool:
+    """Return whether a field's name stands in JSON, and in a path of SQL's, as it is."""
+    return _PLAIN_NAME.fullmatch(name) is not None
 
 
 def field_value(name: str) -> str:
     """Return SQL for the value of one of the model's fields, NULL if the message has none."""
-    if _PLAIN_NAME.fullmatch(name):
+    if is_plain_name(name):
         path = literal(f'$."{name}"')
         return f"json_extract(example, {path})"
     return f"(SELECT value FROM json_each(example) WHERE key = {literal(name)})"  # noqa: S608 -- quoted

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from consumers.config.settings import Settings
 from consumers.features import kinds_of
-from consumers.search import QueryError, RecentStore, matching, parse
+from consumers.search import QueryError, RecentStore, chunks, matching, parse
 from consumers.search.chunks import RowFilter
 from consumers.search.live_query import ArrivedRows
 from consumers.search.query_syntax import FieldCondition, Query
@@ -53,13 +53,13 @@ def running(messages_max: int = 1_000_000) -> Iterator[RecentStore]:
         store.stop()
 
 
-def tell(store: RecentStore, rows: Sequence[dict[str, Any]]) -> None:
+def tell(store: RecentStore, rows: Sequence[dict[str, Any]], first: int = 0) -> None:
     """Store messages; `p` is how probable the class is that they are judged to be, `k`."""
     lines = [
         msgspec.json.encode({"id": f"m{i}", "text": "good day", "p": 0.8, "k": i % 2} | row)
-        for i, row in enumerate(rows)
+        for i, row in enumerate(rows, first)
     ]
-    told = decoder(MODEL).decode(raw(LOG, lines))
+    told = decoder(MODEL).decode(raw(LOG, lines, first))
     assert len(told.to_predict) == len(rows)
     given_ = [msgspec.json.decode(line) for line in lines]
     shares = np.array([[1 - row["p"], row["p"]][:: 1 if row["k"] else -1] for row in given_])
@@ -284,6 +284,81 @@ def test_a_condition_on_a_field_reads_a_bounded_number_of_rows(
         # What memory answers is not read at all.
         assert len(store.search(store.parse("confidence:>0.5")).rows) == 35
         assert not store.counted(store.parse("label:positive")).newest_only
+
+
+VALUES = st.fixed_dictionaries(
+    {},
+    optional={
+        "grade": st.sampled_from(["A", "b", "B", "\u00c4", "\u00e4", "7", "x" * 3_000]),
+        "owner": st.booleans(),
+        "income": st.sampled_from([-1, 0, 7, 0.1 + 0.2, 50_000.5]),
+        "monthly rate": st.sampled_from([1, 2.5e-7]),
+        "text": st.sampled_from(["good day", "bad day", "good " * 900]),
+    },
+)
+QUESTIONS = (
+    "grade:B", "-grade:b", "grade:\u00e4", "grade:7", "grade:>1", "income:7",
+    "income:0.30000000000000004", "-income:>0", "owner:true", "-owner:true", "monthly",
+    'owner:1 grade:a income:>=0 -grade:"7"', "good grade:B", "good -income:<7",
+    "income:<=50000.5 confidence:>0.5",
+)  # fmt: skip
+
+
+@given(rows=st.lists(VALUES, min_size=1, max_size=12), more=st.lists(VALUES, max_size=6))
+@settings(max_examples=40, deadline=None)
+def test_what_memory_keeps_of_fields_is_what_the_rows_say(
+    rows: list[dict[str, Any]], more: list[dict[str, Any]]
+) -> None:
+    """Each question is answered by what each row's values say, again and as rows come and go."""
+    with running() as store:
+        for told, first, removed in ((rows, 0, None), (more, len(rows), "m0"), ([], 0, "m1")):
+            tell(store, told, first)
+            if removed is not None:
+                store.remove(removed)
+            there = [each.row for each in store.search(parse(""), limit=1_000).rows]
+            for text in QUESTIONS:
+                query = store.parse(text)
+                words = [atom.value for term in query.terms for atom in term.atoms]
+                expected = [
+                    row.key
+                    for row in there
+                    if query.admits(row.values) and all(word in row.text for word in words)
+                ]
+                assert [each.row.key for each in store.search(query, limit=1_000).rows] == expected
+
+
+def test_a_row_is_read_once_for_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next question about a field reads what came since, however the value is compared."""
+    asked: list[int] = []
+
+    def read_fields(db: Any, chunk: Any, columns: Any, keys: Any) -> None:
+        asked.append(len(keys))
+        chunks.read_fields(db, chunk, columns, keys)
+
+    monkeypatch.setattr(matching, "read_fields", read_fields)
+    with running() as store:
+        tell(store, [{"income": i} for i in range(30)])
+        assert len(found(store, "income:>10")) == 19
+        assert store.counted(store.parse("-income:>20")).n == 21
+        tell(store, [{"income": i} for i in range(5)], first=30)
+        assert found(store, "income:3") == ["m33", "m3"]
+        assert asked == [30, 5]
+
+
+def test_the_values_of_few_fields_stay_in_memory() -> None:
+    """As many as a chunk may keep, those that were asked for last."""
+    chunk = chunks.Chunk(1, 1, 10)
+    first = chunk.field_values("a")
+    for name in ("b", "c", "a", "d"):
+        chunk.field_values(name)
+    assert chunk.field_values("a") is first
+    chunk.field_values("e")
+    chunk.field_values("f")
+    chunk.field_values("g")
+    assert chunk.field_values("a") is first
+    for name in ("b", "c", "d", "e"):
+        chunk.field_values(name)
+    assert chunk.field_values("a") is not first
 
 
 def test_words_are_marked_beside_conditions() -> None:
