@@ -45,7 +45,7 @@ from consumers.http.state import ApiEventSerializer, AppState
 from consumers.kafka.group_source import GroupSource
 from consumers.messages import KnownClasses, RawColumns, part_name
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.quality import Quality
+from consumers.monitoring.quality import Quality, function_words
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health, Status
 from consumers.pipeline.checkpoint import Checkpoint
@@ -402,8 +402,13 @@ def open_components(
     `is_moved` says whether the state folder has left its path: then its files stay as they are.
     A journal of corrections that cannot be opened is a `CheckpointError`.
     """
-    messages_min = settings.page.share_messages_min
-    quality = Quality(classes, statistics.prequential, messages_min, clock=clock)
+    quality = Quality(
+        classes,
+        statistics.prequential,
+        settings.page.share_messages_min,
+        clock=clock,
+        left_out=function_words(settings.page.function_words),
+    )
     recent = _recent(settings, classes, clock, is_moved)
     if recent is not None:
         recent.start()

@@ -28,7 +28,7 @@ UPDATE_INTERVAL_S = 0.25
 WORDS_INTERVAL_S = 2.0
 # Of the time: a pass over 10⁶ words takes 100 ms, and learning needs the core.
 WORDS_SHARE_MAX = 0.01
-FEATURES_SHOWN = 12
+FEATURES_RANKED = 60  # of a class; function words among them are not shown
 
 
 def build_status(
@@ -219,12 +219,13 @@ class Reporter:
             self._values_dropped.update(values_dropped(snapshot.state))
             self._health.set_ready(snapshot.version)
         if now_s >= self._words_due_at_s:
-            top = top_features(snapshot.state, FEATURES_SHOWN)
+            top = top_features(snapshot.state, FEATURES_RANKED)
             self._quality.set_top_features(top)
             took_s = self._clock() - now_s
             self._words_due_at_s = now_s + max(WORDS_INTERVAL_S, took_s / WORDS_SHARE_MAX)
             self._telling = {
-                str(label): tuple(name for name, _ in features) for label, features in top.items()
+                label: tuple(each.feature for each in features)
+                for label, features in self._quality.report().telling.items()
             }
 
     def status(self) -> Status:

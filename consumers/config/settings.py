@@ -163,6 +163,7 @@ class PageSettings(Section):
     question: ShortText | None = None  # stands before what is searched for; None: by the classes
     placeholder: ShortText = 'words, "a phrase", -without, #tag'
     classes: dict[str, ClassSettings] = Field(default_factory=dict, max_length=100)
+    function_words: tuple[ShortText, ...] | None = None  # in no ranking; None: the built-in ones
 
 
 class Settings(Section):

@@ -36,6 +36,7 @@ from consumers.http.requests import (
 from consumers.http.routes_model import credible_interval, explain
 from consumers.http.state import AppState, Serializer
 from consumers.http.threads import Batcher, WorkerPool, call_soon
+from consumers.monitoring.quality import function_words
 from consumers.search.chunks import RowFilter
 from consumers.search.comparison import SIDES_MAX, ComparedSide, compare
 from consumers.search.history import POINTS_MAX, STEPS_S
@@ -182,6 +183,7 @@ EXPORT = ApiOperation(
 def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
     """Return the routes that search the store of recent messages."""
     serializer = Serializer(app_state)
+    left_out = function_words(app_state.settings.page.function_words)
 
     async def search(request: Request) -> Response:
         recent = _store(app_state)
@@ -203,7 +205,7 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
     async def compared(request: Request) -> Response:
         recent = _store(app_state)
         sides = _sides(recent, QueryParameters(request, ("q", "lang", "from", "to")))
-        found = await workers.run(partial(compare, recent, sides))
+        found = await workers.run(partial(compare, recent, sides, left_out))
         return json_response(serializer.comparison(found, recent.state()))
 
     async def message(request: Request) -> Response:

@@ -21,6 +21,9 @@ ratio of two rates against one, 2·Σ k·log(k/expected), is beyond `SURE`² (Du
 methods for the statistics of surprise and coincidence", Computational Linguistics 19). Frequent
 words change surely but little: the ratio of their rates must pass `RATIO_MIN` too. The order is by
 rate·log(ratio) with the larger of both rates, as that of the most telling words of a class.
+
+By such an order function words come first: of the most frequent words few separate classes well,
+but each does so often. They are left out where words are ranked for people; the model has them.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -47,6 +51,7 @@ SHOWN = 12
 SURE = 4.0  # standard errors: of 5,000 words that do not change, one in three looks shows one
 RATIO_MIN = 1.25
 _TINY = 1e-300  # a word that has left and was not marked came no times: 0/0 is no change
+_TEXT_ENDS = ("^", "$")  # how n-grams of the model name them
 _PRIOR_EXAMPLES = 100.0  # of no change, in both rates: no ratio is infinite
 
 Floats = NDArray[np.float64]
@@ -88,7 +93,8 @@ class Trends:
     `span_s` is how far back the compared mark lies, None if nothing could be compared yet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, left_out: frozenset[str] = frozenset()) -> None:
+        self._left_out = left_out
         self.rising: tuple[Trend, ...] = ()
         self.falling: tuple[Trend, ...] = ()
         self.span_s: float | None = None
@@ -127,6 +133,7 @@ class Trends:
                 shown.tolist(), counts_before[shown].tolist(), since[shown].tolist(),
                 np.exp(log_ratio[shown]).tolist(), strict=True,
             )
+            if words[i] not in self._left_out
         ]  # fmt: skip
         self.rising = tuple(each for each in told if each.ratio > 1.0)[:SHOWN]
         self.falling = tuple(each for each in told if each.ratio < 1.0)[:SHOWN]
@@ -185,6 +192,19 @@ def _side_by_side(snapshot: Snapshot, before: Mark, now: Mark) -> tuple[list[str
         np.concatenate((then, then_gone)),
         np.concatenate((now.counts, counts_gone)),
     )
+
+
+def function_words(listed: Sequence[str] | None) -> frozenset[str]:
+    """Return the words that rankings leave out: those that are listed, or if None, the built-in.
+
+    >>> "the" in function_words(None), function_words(["Rt"])
+    (True, frozenset({'rt'}))
+    """
+    if listed is not None:
+        return frozenset(map(str.lower, listed))
+    text = files("consumers.monitoring").joinpath("function_words.txt").read_text("utf-8")
+    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    return frozenset(word for _, *words in lines for word in words)
 
 
 # ---- quality -------------------------------------------------------------------------------------
@@ -459,8 +479,10 @@ class Quality:
         *,
         clock: Callable[[], float] = time.monotonic,
         time_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        left_out: frozenset[str] = frozenset(),
     ) -> None:
         self.classes = classes
+        self._left_out = left_out
         self._prequential = prequential
         self._messages_min = messages_min
         self._clock = clock
@@ -468,7 +490,7 @@ class Quality:
         self._window_budget = Budget(WINDOW_INTERVAL_S, SHARE_MAX)
         self._words_budget = Budget(TRENDS_INTERVAL_S, SHARE_MAX)
         self._history = History()
-        self._trends = Trends()
+        self._trends = Trends(left_out)
         self._shares = Shares.unknown(tuple(classes), messages_min)
         self._stream_shares: ShareReport | None = None
         self._report = QualityReport()
@@ -486,12 +508,20 @@ class Quality:
         return self._stream_shares
 
     def set_top_features(self, top: Mapping[Any, Sequence[tuple[str, float]]]) -> None:
-        """Take in the most telling features, as `inspection.summary.top_features` gives them."""
-        telling = {
-            str(label): tuple(Telling(*each) for each in features)
-            for label, features in top.items()
-        }
+        """Take in the most telling features, as `inspection.summary.top_features` gives them.
+
+        The first that are not of function words are told.
+        """
+        telling: dict[str, tuple[Telling, ...]] = {}
+        for label, features in top.items():
+            told = [Telling(*each) for each in features if not self._is_left_out(each[0])]
+            telling[str(label)] = tuple(told[:SHOWN])
         self._report = replace(self._report, telling=telling)
+
+    def _is_left_out(self, feature: str) -> bool:
+        """Return whether a feature is of function words alone, negated or at a text's end too."""
+        words = [word.lstrip("¬") for word in feature.split(" ") if word not in _TEXT_ENDS]
+        return bool(words) and self._left_out.issuperset(words)
 
     def update(
         self,

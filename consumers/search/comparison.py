@@ -68,8 +68,12 @@ class ComparedMessages:
     words: Sequence[DistinctiveWord]
 
 
-def compare(store: RecentStore, sides: Sequence[ComparedSide]) -> list[ComparedMessages]:
+def compare(
+    store: RecentStore, sides: Sequence[ComparedSide], left_out: frozenset[str] = frozenset()
+) -> list[ComparedMessages]:
     """Return counts and words of sides, whose series have common steps unless each has its time.
+
+    Words that are `left_out` are counted, and not listed.
 
     Raises
     ------
@@ -91,7 +95,7 @@ def compare(store: RecentStore, sides: Sequence[ComparedSide]) -> list[ComparedM
                 counts[i], step_s=again.step_s, times_ms=again.times_ms, series=again.series
             )
     rows = [store.rows(found[-WORD_MESSAGES_MAX:]) for found in keys]
-    words = distinctive_words(rows, store.classes, [side.query for side in sides])
+    words = distinctive_words(rows, store.classes, [side.query for side in sides], left_out)
     return [
         ComparedMessages(side, counted, len(read), own)
         for side, counted, read, own in zip(sides, counts, rows, words, strict=True)
@@ -147,9 +151,12 @@ def words_of(text: str) -> set[str]:
 
 
 def distinctive_words(
-    rows: Sequence[Sequence[MessageRow]], classes: Sequence[str], queries: Sequence[Query]
+    rows: Sequence[Sequence[MessageRow]],
+    classes: Sequence[str],
+    queries: Sequence[Query],
+    left_out: frozenset[str],
 ) -> list[list[DistinctiveWord]]:
-    """Return the words of each side, best first, but those that the queries name."""
+    """Return the words of each side, best first; none that a query names or is left out."""
     numbers = {label: k for k, label in enumerate(classes)}
     tables: list[list[Counter[str]]] = []
     for side in rows:
@@ -166,7 +173,7 @@ def distinctive_words(
         for word, log_odds, standard_errors in rank:
             if len(words) == WORDS_MAX:
                 break
-            if not _is_named(word, named):
+            if word not in left_out and not _is_named(word, named):
                 counts = tuple(table[word] for table in by_class)
                 words.append(DistinctiveWord(word, log_odds, standard_errors, counts))
         found.append(words)

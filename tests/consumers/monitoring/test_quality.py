@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.quality import Budget, History, Point, Quality, Shares
+from consumers.monitoring.quality import Budget, History, Point, Quality, Shares, function_words
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Status
 from consumers.reporter import build_status
@@ -29,13 +29,13 @@ CONFUSION = [[900, 100], [300, 700]]
 class Room:
     """A quality room with its metrics, over a prequential window that the test fills."""
 
-    def __init__(self) -> None:
+    def __init__(self, left_out: frozenset[str] = frozenset()) -> None:
         self.clock, self.registry = ManualClock(10.0), CollectorRegistry()
         statistics = RunStatistics(CLASSES, ("text",), 4_000, self.clock)
         self.prequential = statistics.prequential
         self.quality = Quality(
             CLASSES, self.prequential, 30, clock=self.clock,
-            time_ms=lambda: round(1_000 * self.clock.now_s),
+            time_ms=lambda: round(1_000 * self.clock.now_s), left_out=left_out,
         )  # fmt: skip
         metrics = Metrics(self.registry, CLASSES)
         metrics.watch(lambda: build_status("test", statistics, self.quality))
@@ -290,6 +290,23 @@ def test_telling_features_come_with_their_scores() -> None:
     found = room.quality.report().telling
     assert [(each.feature, each.score) for each in found["positive"]] == told["positive"]
     assert set(found) == set(CLASSES)
+
+
+def test_function_words_are_in_no_ranking() -> None:
+    """Alone, negated, in pairs and at a text's end; beside another word they stay."""
+    names = ["the", "¬was", "^ the", "to the", "good $", "the best", "not", "^ $", "for", "rain"]
+    room = Room(left_out=function_words(None))
+    room.quality.set_top_features({"positive": [(name, 1.0) for name in names]})
+    told = room.quality.report().telling["positive"]
+    assert [each.feature for each in told] == ["good $", "the best", "not", "^ $", "rain"]
+
+
+def test_function_words_are_those_that_are_listed() -> None:
+    """The configuration replaces the built-in ones of all languages, or empties them."""
+    assert {"the", "und", "les", "para"} <= function_words(None)
+    assert not {"not", "no", "nicht", "die", "war", "new"} & function_words(None)
+    assert function_words(["RT", "via"]) == {"rt", "via"}
+    assert function_words([]) == frozenset()
 
 
 def test_the_report_becomes_json_under_the_names_of_the_api() -> None:

@@ -24,9 +24,9 @@ HOUR_S = 3_600.0
 class Stream:
     """A learner that is taught texts, and trends that look at it after each lesson."""
 
-    def __init__(self, group: Group | None = None) -> None:
+    def __init__(self, group: Group | None = None, left_out: frozenset[str] = frozenset()) -> None:
         self.now_s = 100.0
-        self.trends = Trends()
+        self.trends = Trends(left_out)
         self._board = SnapshotBoard()
         model = NaiveBayes(CLASSES, features={"text": group or Words(Multinomial(), ngrams=(1, 2))})
         self.learner = Learner(model, self._board, EveryExamples(1), lambda: self.now_s)
@@ -65,6 +65,17 @@ def test_a_word_of_the_hour_rises_and_its_forerunner_falls() -> None:
     assert (rain.before, rain.now) == (0.5, 0.0)
     assert sun.ratio > 10.0
     assert 0.0 < rain.ratio < 0.1
+
+
+def test_words_that_are_left_out_neither_rise_nor_fall() -> None:
+    """Function words, which are the model's as ever."""
+    stream = Stream(left_out=frozenset({"the", "rain"}))
+    stream.teach(["rain today", "work today"] * 2_000)
+    stream.look(0.0)
+    stream.teach(["the sun today", "work today"] * 1_000)
+    trends = stream.look(HOUR_S)
+    assert [each.word for each in trends.rising] == ["sun"]
+    assert not trends.falling
 
 
 def test_chance_moves_no_word() -> None:

@@ -155,7 +155,10 @@ def rows_of(n: int) -> list[Row]:
 
 
 def compared(
-    store: RecentStore, *queries: str, spans: Sequence[tuple[int, int] | None] = ()
+    store: RecentStore,
+    *queries: str,
+    spans: Sequence[tuple[int, int] | None] = (),
+    left_out: frozenset[str] = frozenset(),
 ) -> list[ComparedMessages]:
     """Compare queries, each at its time if there are such."""
     each_at = spans or [None] * len(queries)
@@ -165,7 +168,20 @@ def compared(
             ComparedSide(store.parse(text), None, span)
             for text, span in zip(queries, each_at, strict=True)
         ],
+        left_out,
     )
+
+
+def test_words_that_are_left_out_are_not_listed() -> None:
+    """Those that set the sides apart without them stay, with the same figures."""
+    with running(None) as store:
+        tell(store, [{"text": t} for t in 40 * ["tea the sun", "coffee an rain"]])
+        (tea, _), (without, _) = (
+            compared(store, "tea ", "coffee ", left_out=frozenset(words))
+            for words in ((), ("the",))
+        )
+    assert {each.word for each in tea.words} == {"the", "sun"}
+    assert list(without.words) == [each for each in tea.words if each.word != "the"]
 
 
 CONDITIONS: list[tuple[str, Callable[[int, Row], bool]]] = [
