@@ -60,9 +60,15 @@ class Prometheus:
         Where it keeps its configuration and data.
     targets : sequence of str
         The daemons' `host:port`.
+    options : sequence of str
+        More options of the command.
+    port : int
+        Where it listens; 0: a free port.
     """
 
-    def __init__(self, folder: Path, targets: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, targets: Sequence[str], options: Sequence[str] = (), *, port: int = 0
+    ) -> None:
         require_prometheus()
         config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))
         config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
@@ -78,7 +84,8 @@ class Prometheus:
                 "prometheus",
                 f"--config.file={folder / 'prometheus.yml'}",
                 f"--storage.tsdb.path={folder / 'data'}",
-                "--web.listen-address=127.0.0.1:0",
+                f"--web.listen-address=127.0.0.1:{port}",
+                *options,
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.broker.broker import free_ports
 from tests.deploy.metric_names import alerts, exported, recorded_in, rules, scraped_in
-from tests.deploy.prometheus_server import DEPLOY, ROOT, promtool
+from tests.deploy.prometheus_server import DEPLOY, ROOT, Prometheus, promtool
 
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
 CASES = sorted((DEPLOY / "tests").glob("*.yml"))
@@ -48,10 +51,45 @@ def test_each_alert_says_how_bad_it_is_and_what_to_do(alert: dict[str, Any]) -> 
     """Severity, a summary, the instance and a section of the runbook are there."""
     assert alert["labels"]["severity"] in {"critical", "warning"}
     notes = alert["annotations"]
-    assert set(notes) == {"summary", "description", "runbook"}
+    assert set(notes) == {"summary", "description", "runbook_url"}
     assert "$labels.instance" in notes["description"]
-    assert notes["runbook"] == f"docs/runbook.md#{alert['alert'].lower()}"
+    base = '{{ or $externalLabels.runbook (print $externalURL "/user/runbook.md") }}'
+    assert notes["runbook_url"] == f"{base}#{alert['alert'].lower()}"
     assert f"\n## {alert['alert']}\n" in RUNBOOK
+
+
+def test_prometheus_itself_serves_the_runbook_that_an_alert_names(tmp_path: Path) -> None:
+    """Started as compose starts it, with nobody to scrape, its first alert leads to a section."""
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    (shelf / "runbook.md").symlink_to(ROOT / "docs" / "runbook.md")
+    assert set(assets_of_compose()) == {"runbook.md"}
+    (port,) = free_ports(1)
+    serves = f"--web.external-url=http://127.0.0.1:{port}", f"--web.user-assets={shelf}"
+    with Prometheus(tmp_path, ["127.0.0.1:1"], serves, port=port) as prometheus:
+        prometheus.until_data('ALERTS{alertname="StreamnbDown"}')
+        (alert,) = prometheus.ask("alerts")["alerts"]
+        page, _, section = alert["annotations"]["runbook_url"].partition("#")
+        with urllib.request.urlopen(page, timeout=10) as answer:
+            text = answer.read().decode()
+    assert text == RUNBOOK
+    assert section in {line[3:].lower() for line in text.splitlines() if line.startswith("## ")}
+
+
+def assets_of_compose() -> list[str]:
+    """Return the names of the files that compose mounts for its Prometheus to serve."""
+    path = ROOT / "deploy" / "compose.yaml"
+    service = yaml.safe_load(path.read_text(encoding="utf-8"))["services"]["prometheus"]
+    told = dict(each.removeprefix("--").split("=", 1) for each in service["command"])
+    (port,) = service["ports"]
+    assert told["web.external-url"] == f"http://{port.rpartition(':')[0]}"
+    mounts = [volume.split(":")[:2] for volume in service["volumes"]]
+    return [
+        target.removeprefix(f"{told['web.user-assets']}/")
+        for source, target in mounts
+        if target.startswith(told["web.user-assets"])
+        and (path.parent / source).read_bytes() == RUNBOOK.encode()
+    ]
 
 
 def test_the_runbook_knows_no_other_alerts() -> None:
