@@ -27,6 +27,10 @@ run: ## Learn from the made-up stream and show it live; ARGS go to `streamnb run
 	@scripts/setup.sh run
 	@exec $(BIN)/streamnb run $(ARGS)
 
+.PHONY: stack
+stack: setup ## Run broker, replayer, daemon and Prometheus until Ctrl-C; ARGS go to scripts/stack.py
+	@$(BIN)/python -m scripts.stack $(ARGS)
+
 .PHONY: test
 test: setup ## Run linters, types, import contracts and the tests; ARGS go to pytest
 	@scripts/test.sh $(ARGS)
