@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Run what takes too long for every change: tests marked `deep` (those with Spark, which is set up
-# here, are among them), laws with new random examples, the kernels in plain Python with coverage, and
-# kernels and library with checked indices, their laws with new examples too.
+# Run what takes too long for every change: tests marked `deep` (those with Spark, and those that build
+# the image, are among them; what they need is set up here), laws with new random examples, the kernels
+# in plain Python with coverage, and kernels and library with checked indices, their laws with new
+# examples too.
 #
 #   scripts/test_long.sh          with a new random seed; in CI with the latest of tests/seeds.txt, so
 #                                 that what a commit shows does not hang on chance
@@ -19,6 +20,7 @@ seed="${1:-$new_seed}"
 say "the seed is $seed; scripts/test_long.sh $seed replays this run"
 seeds=(--hypothesis-seed "$seed" --randomly-seed "$seed")
 scripts/setup_spark.sh
+scripts/setup_image.sh
 say "compiling the kernels, or loading them"
 .venv/bin/streamnb warm-up
 aside "tests with Spark" .venv/bin/pytest --durations=15 --randomly-seed "$seed" \
