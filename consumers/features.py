@@ -74,8 +74,8 @@ _AGE_MAX = 64.0  # half-lives behind its partition's time; a weight of 2⁻⁶�
 log = structlog.get_logger(__name__)
 
 
-def build_model(settings: ModelSettings) -> NaiveBayes:
-    """Return the untrained model of the settings."""
+def build_model(settings: ModelSettings, *, n_threads: int = 1) -> NaiveBayes:
+    """Return the untrained model of the settings; it learns a call's rows with so many threads."""
     half_life_s = settings.half_life_s
     return NaiveBayes(
         classes=settings.classes,
@@ -86,6 +86,7 @@ def build_model(settings: ModelSettings) -> NaiveBayes:
         decay=None if half_life_s is None else HalfLife(seconds=half_life_s),
         new_classes=settings.new_classes,
         hash_key=hash_key_of(settings),
+        n_threads=n_threads,
         prior_half_life=settings.prior_half_life,
     )
 

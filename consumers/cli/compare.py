@@ -1,7 +1,8 @@
 """Several models on one source: who is right more often, how sure that is, and where they differ.
 
 Each model is that of a configuration; how messages are read and labelled is the first one's. The
-source is read once: each batch is decoded once, and every model judges and learns it by itself.
+source is read once: each batch is decoded once, and every model judges and learns it by itself, on
+a thread of its own.
 Models of other libraries may stand beside ours: they are given the same messages in the same order.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -77,7 +79,7 @@ def compare(
 
     def take(messages: Messages) -> None:
         nonlocal n_found
-        taken = [each.take(messages) for each in evaluations.values()]
+        taken = list(threads.map(lambda each: each.take(messages), evaluations.values()))
         if not taken[0]:
             return
         n_new, new = _disagreements(messages, evaluations, n_shown)
@@ -85,10 +87,11 @@ def compare(
         found[:] = sorted(found + new, key=lambda each: -each.spread)[:n_shown]
 
     known = next(iter(evaluations.values())).known
-    read_messages(
-        base, "compare", take, method.messages_max,
-        lambda source: build_decoder(base, source, known), show=show,
-    )  # fmt: skip
+    with ThreadPoolExecutor(len(evaluations), thread_name_prefix="compare") as threads:
+        read_messages(
+            base, "compare", take, method.messages_max,
+            lambda source: build_decoder(base, source, known), show=show,
+        )  # fmt: skip
     judged = {name: each.result() for name, each in evaluations.items()}
     return Comparison(judged, n_found, [_explained(each, evaluations) for each in found])
 

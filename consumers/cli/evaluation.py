@@ -98,7 +98,7 @@ def _shown(kinds: Mapping[str, str]) -> str:
 
 def judge(settings: Settings, method: Method, *, show: bool = False) -> JudgedExamples:
     """Read the labelled messages of the source, and have a model judge each by the method."""
-    evaluation = Evaluation(settings, method)
+    evaluation = Evaluation(settings, method, n_threads=2)
     known, limit = evaluation.known, method.messages_max
     read_messages(
         settings, "evaluate", evaluation.take, limit,
@@ -218,10 +218,16 @@ class Evaluation:
     """One model, judged by a method on the messages that it takes.
 
     It is a `learner` of another library, if one is given: then it can only be judged as it learns.
+    With two threads, our model reads texts in one and learns them in the other.
     """
 
     def __init__(
-        self, settings: Settings, method: Method, learner: JudgedLearner | None = None
+        self,
+        settings: Settings,
+        method: Method,
+        learner: JudgedLearner | None = None,
+        *,
+        n_threads: int = 1,
     ) -> None:
         self._settings = settings
         self._method = method
@@ -233,7 +239,7 @@ class Evaluation:
                 " forgotten depends on the order of all messages. Judge it as it learns, without"
                 " --folds"
             )
-        model = build_model(settings.model)
+        model = build_model(settings.model, n_threads=n_threads)
         self.model = method.model or model
         self.learner: JudgedLearner = model if learner is None else learner
         own = settings.model.classes if method.model is None else map(str, self.model.classes)

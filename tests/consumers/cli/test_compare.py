@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib.util
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from typer.testing import CliRunner
 from consumers.cli import commands, conventions
 from consumers.cli import compare as comparing
 from consumers.cli.compare import compare, mcnemar, names_of, pairs
-from consumers.cli.evaluation import Method, judge
+from consumers.cli.evaluation import Evaluation, Method, judge
 from consumers.cli.figures import JudgedExamples
 from consumers.config.settings import Settings, load
 from consumers.errors import ConfigError
+from consumers.messages import Messages
 
 N = 150
 # Vowpal Wabbit is in the dependencies of the benchmarks alone.
@@ -78,6 +80,21 @@ def test_each_model_is_judged_as_alone(files: tuple[str, list[Path]], delay: int
         best.append(found.log_posteriors.argmax(axis=1))
     differ = np.ptp(best, axis=0) > 0
     assert done.n_disagreements == differ.sum() > 5
+
+
+def test_models_learn_beside_each_other(
+    files: tuple[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All models are at the same batch at a time, each on a thread of its own."""
+    real, together = Evaluation.take, threading.Barrier(len(MODELS))
+
+    def take(evaluation: Evaluation, messages: Messages) -> int:
+        together.wait(10)  # until all of them are here
+        return real(evaluation, messages)
+
+    monkeypatch.setattr(Evaluation, "take", take)
+    done = compare(settings_of(files), Method(), 5)
+    assert {each.messages for each in done.judged.values()} == {N}
 
 
 def test_the_strongest_disagreements_are_shown_with_their_reasons(

@@ -33,6 +33,7 @@ from consumers.config.settings import Settings, WordsSettings, load
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.features import SavedConfidence, build_model
 from streamnb import NaiveBayes, Numbers, save
+from streamnb.features.words import WordsState
 
 N = 120
 WORDS = ["sun", "rain", "not", "good", "bad", "tea", "lake", "work"]
@@ -393,6 +394,25 @@ def test_a_report_that_cannot_be_written_is_refused_first(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"pip install 'streamnb\[plots\]'"):
         check_report(tmp_path / "report.html")
+
+
+def test_texts_are_read_beside_learning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large batch is judged by two threads, to the same bits as by one."""
+    monkeypatch.setattr(conventions, "PIECE_MESSAGES", 50_000)
+    examples = stream(5_000)  # two pieces of what is read ahead
+    real, threads = WordsState.encode, set()
+
+    def encode(state: WordsState, *given: Any, **options: Any) -> Any:
+        threads.add(threading.current_thread().name)
+        return real(state, *given, **options)
+
+    monkeypatch.setattr(WordsState, "encode", encode)
+    settings = settings_of(tmp_path, examples)
+    judged = judge(settings, Method())
+    assert len(threads) == 2
+    alone = build_model(settings.model)
+    expected = alone.prequential_many(texts(examples), labels(examples))
+    assert_judged(judged, expected, examples)
 
 
 def test_reading_goes_on_while_a_batch_is_taken() -> None:
