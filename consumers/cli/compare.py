@@ -12,6 +12,7 @@ import importlib.util
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -23,7 +24,7 @@ from scipy import sparse
 from scipy.special import bdtr
 
 from consumers.cli.evaluation import Evaluation, Method, read_messages
-from consumers.cli.figures import Blocks, JudgedExamples
+from consumers.cli.figures import Blocks, JudgedExamples, importing_scikit_learn
 from consumers.cli.model_report import feature_scores
 from consumers.config.model import FeatureSettings, Kind
 from consumers.config.settings import Settings
@@ -87,7 +88,9 @@ def compare(
         found[:] = sorted(found + new, key=lambda each: -each.spread)[:n_shown]
 
     known = next(iter(evaluations.values())).known
-    with ThreadPoolExecutor(len(evaluations), thread_name_prefix="compare") as threads:
+    # Other libraries may import from SciPy and pandas as they learn.
+    beside = nullcontext() if peers else importing_scikit_learn()
+    with ThreadPoolExecutor(len(evaluations), thread_name_prefix="compare") as threads, beside:
         read_messages(
             base, "compare", take, method.messages_max,
             lambda source: build_decoder(base, source, known), show=show,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.cli.conventions import ahead, decoded, polls, progress_bar, source_apart
-from consumers.cli.figures import Figure, Floats, Ints, JudgedExamples
+from consumers.cli.figures import Figure, Floats, Ints, JudgedExamples, importing_scikit_learn
 from consumers.cli.model_report import calibrated_model, read_model
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.settings import Settings
@@ -100,10 +100,12 @@ def judge(settings: Settings, method: Method, *, show: bool = False) -> JudgedEx
     """Read the labelled messages of the source, and have a model judge each by the method."""
     evaluation = Evaluation(settings, method, n_threads=2)
     known, limit = evaluation.known, method.messages_max
-    read_messages(
-        settings, "evaluate", evaluation.take, limit,
-        lambda source: build_decoder(settings, source, known), show=show,
-    )  # fmt: skip
+    # A calibrator of a saved model imports from SciPy.
+    with importing_scikit_learn() if method.model is None else nullcontext():
+        read_messages(
+            settings, "evaluate", evaluation.take, limit,
+            lambda source: build_decoder(settings, source, known), show=show,
+        )  # fmt: skip
     return evaluation.result()
 
 

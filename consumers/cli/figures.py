@@ -15,6 +15,9 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.errors import ConfigError
+from consumers.process import left_out
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -68,6 +72,29 @@ def require_scikit_learn() -> None:
             "evaluate and compare need the package 'scikit-learn', and it is not installed. Install"
             " the extra: pip install 'streamnb[evaluation]'"
         )
+
+
+def import_scikit_learn() -> Any:
+    """Return scikit-learn's metrics.
+
+    scikit-learn imports pandas if it finds it, half as much again, and no figure is of a frame.
+    """
+    with left_out("pandas"):
+        from sklearn import metrics  # noqa: PLC0415 -- an extra, and a second
+    return metrics
+
+
+@contextmanager
+def importing_scikit_learn() -> Iterator[None]:
+    """Have scikit-learn imported by another thread in this block; wait for it at the block's end.
+
+    Nothing in the block may import from SciPy: of modules that import each other, two threads may
+    see unfinished ones.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="import") as thread:
+        imported = thread.submit(import_scikit_learn)
+        yield
+    imported.result()
 
 
 def figures(
@@ -172,8 +199,7 @@ def _of_confusion(
     scikit-learn takes the cells of the whole as examples of as much weight, which is the same as
     all examples and costs the same for any number of them.
     """
-    from sklearn import metrics  # noqa: PLC0415 -- an extra, and a second
-
+    metrics = import_scikit_learn()
     replicates, of_classes = replicates_of_confusion(cells)
     places = np.arange(len(classes))
     pairs = np.repeat(places, len(classes)), np.tile(places, len(classes))
@@ -252,8 +278,7 @@ def _add_areas(
     Returns points of both curves. The scores of a class are sorted once, for the groups of the
     replicates and as scikit-learn's sorting is quick on sorted ones; equal scores stay together.
     """
-    from sklearn import metrics  # noqa: PLC0415 -- an extra
-
+    metrics = import_scikit_learn()
     names = ("roc_auc", "pr_auc")
     exact: list[tuple[float, float]] = []
     drawn: list[tuple[Floats, Floats]] = []
@@ -324,8 +349,7 @@ def _of_probabilities(
 
     scikit-learn makes some arrays of the size of what it is given: it is given pieces.
     """
-    from sklearn import metrics  # noqa: PLC0415 -- an extra
-
+    metrics = import_scikit_learn()
     n, n_classes = log_posteriors.shape
     loss = squared = 0.0
     size = max(1, _PIECE_VALUES // n_classes)

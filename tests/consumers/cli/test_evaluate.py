@@ -415,6 +415,42 @@ def test_texts_are_read_beside_learning(tmp_path: Path, monkeypatch: pytest.Monk
     assert_judged(judged, expected, examples)
 
 
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
+def test_scikit_learn_is_imported_while_the_source_is_read(tmp_path: Path, command: str) -> None:
+    """On a thread of its own, done when the last batch was taken, and without pandas."""
+    source, config = write(tmp_path / "stream.jsonl", stream()), tmp_path / "words.yaml"
+    config.write_text("{}", encoding="utf-8")
+    code = (
+        "import sys, threading\n"
+        "from pathlib import Path\n"
+        "from consumers.cli import compare, evaluation, figures\n"
+        "from consumers.cli.conventions import load_settings\n"
+        "real = figures.import_scikit_learn\n"
+        "threads = []\n"
+        "def told():\n"
+        "    threads.append(threading.current_thread() is threading.main_thread())\n"
+        "    return real()\n"
+        "figures.import_scikit_learn = told\n"
+        "settings = load_settings(Path(sys.argv[2]), sys.argv[3])\n"
+        "assert 'sklearn' not in sys.modules\n"
+        "if sys.argv[1] == 'evaluate':\n"
+        "    evaluation.judge(settings, evaluation.Method())\n"
+        "else:\n"
+        "    both = {'a': settings, 'b': settings}\n"
+        "    compare.compare(both, evaluation.Method(), 1)\n"
+        "assert 'sklearn.metrics' in sys.modules and 'pandas' not in sys.modules\n"
+        "assert threads == [False], threads\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, command, str(config), source],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(conventions.__file__).parents[2])},
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_reading_goes_on_while_a_batch_is_taken() -> None:
     """Each next item is made on another thread, one ahead, in order."""
     made, let_go = [threading.Event() for _ in range(3)], threading.Event()
