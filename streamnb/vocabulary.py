@@ -37,12 +37,6 @@ class Vocabulary:
         # table before it has twice as many.
         self.n_shared = 0
 
-    @classmethod
-    def sized(cls, n_words: int) -> Vocabulary:
-        """Return an empty vocabulary with room for so many words, but no more than others have."""
-        n = max(1, min(n_words, _FIRST_CAPACITY))
-        return cls(_empty(n, 2 * n, 16 * n))
-
     @property
     def n_words(self) -> int:
         """Number of columns in use, those of words at zero included."""

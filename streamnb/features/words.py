@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -29,8 +30,6 @@ from streamnb.tokenizer import (
     scratch_for,
 )
 from streamnb.vocabulary import Vocabulary
-
-_WORDS_A_TEXT = 32  # room for what is taken back: more grow, and a full table takes 640 KB
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,17 +214,20 @@ class WordsState(CountedState):
 
     def encode_to_unlearn(self, text: TextPieces, labels: NDArray[np.int32]) -> BatchToUnlearn:
         """Return all rows with their unknown words; the vocabulary stays as it is."""
-        if self.n_declared:  # other words are none
-            own, is_new = self.vocabulary, False
-        else:  # read into a vocabulary of its own, so that an unknown word has a text to tell
-            n_words = _WORDS_A_TEXT * len(labels) * self._grams_per_token
-            own, is_new = Vocabulary.sized(n_words), True
-        batch = self._batch(text, 0, len(labels), labels, own, learn=is_new)
+        # Of a declared dictionary other words are none.
+        batch = self._batch(
+            text, 0, len(labels), labels, self.vocabulary, learn=False, keep=not self.n_declared
+        )
         n = int(batch.rows.indptr[-1])
-        found = batch.rows.columns[:n]
-        columns = self.vocabulary.look_up(own.table.fingerprints[: own.n_words])[found]
-        rows = Rows(columns, batch.rows.counts[:n].copy(), batch.rows.indptr)
-        return BatchToUnlearn(rows, batch.present, lambda at: own.words(found[at : at + 1])[0])
+        rows = Rows(batch.rows.columns[:n], batch.rows.counts[:n], batch.rows.indptr)
+        return BatchToUnlearn(rows, batch.present, partial(self._word, text, rows.indptr))
+
+    def _word(self, text: TextPieces, indptr: NDArray[np.int64], at: int) -> str:
+        """Return the text of an entry of rows, known or not: its row is read once more."""
+        row, own = int(np.searchsorted(indptr, at, "right")) - 1, Vocabulary()
+        batch = self._batch(text, row, row + 1, _FIRST, own, learn=True)
+        place = at - int(indptr[row])
+        return own.words(batch.rows.columns[place : place + 1])[0]
 
     def _batch(
         self,
@@ -236,6 +238,7 @@ class WordsState(CountedState):
         vocabulary: Vocabulary,
         *,
         learn: bool,
+        keep: bool = False,
     ) -> Batch:
         texts = text.piece(begin, end)
         if self._rewrites:
@@ -246,7 +249,7 @@ class WordsState(CountedState):
         room = int(np.minimum(self.tokenizer.tokens_max(sizes) * each, GRAMS_MAX).sum())
         rows = Rows(np.empty(room, dtype=np.int32), np.empty(room), np.zeros(n + 1, dtype=np.int64))
         scratch = scratch_for(int(sizes.max(initial=0)), each)
-        self._encode(texts, labels, vocabulary, scratch, rows, learn=learn)
+        self._encode(texts, labels, vocabulary, scratch, rows, learn=learn, keep=keep)
         return Batch(rows, texts.ends >= 0)
 
     def can_encode_one(self, x: Mapping[str, Any]) -> bool:
@@ -304,6 +307,7 @@ class WordsState(CountedState):
         rows: Rows,
         *,
         learn: bool,
+        keep: bool = False,
     ) -> None:
         n = len(texts.starts)
         # Words without counts are unseen: a call that was broken off may have left some.
@@ -312,7 +316,16 @@ class WordsState(CountedState):
         row = 0
         while row < n:
             row, why, wanted = word_table.encode(
-                texts, labels, row, learn, n_known, self.reader, vocabulary.table, scratch, rows
+                texts,
+                labels,
+                row,
+                learn,
+                keep,
+                n_known,
+                self.reader,
+                vocabulary.table,
+                scratch,
+                rows,
             )
             if why != word_table.DONE:
                 vocabulary.make_room(why, wanted)

@@ -388,18 +388,18 @@ def prefetch_slots(n_grams: int, scratch: Scratch, table: Table) -> None:
 
 @inner
 def look_up(
-    n_grams: int, scratch: Scratch, table: Table, known: int, may_enter: bool, rows: Rows, n: int
+    n_grams: int, scratch: Scratch, table: Table, known: int, stays: bool, rows: Rows, n: int
 ) -> tuple[int, int]:
     """Write a text's n-grams as columns behind `rows.columns[:n]`; return their end, and the new.
 
-    A new word stands as -1 - k, k its place among the n-grams; where none may enter it is left out.
+    A new word stands as -1 - k, k its place among the n-grams, or is left out unless it `stays`.
     """
     n_new = 0
     prefetch_slots(n_grams, scratch, table)
     for k in range(n_grams):
         column = int(find(scratch.grams[k], table.slots, table.fingerprints, known))
         if column < 0:
-            if not may_enter:
+            if not stays:
                 continue
             n_new += 1
             column = -1 - k
@@ -432,6 +432,7 @@ def encode(
     labels: I32,
     row: int,
     learn: bool,
+    keep: bool,
     n_known: int,
     reader: TokenizerTables,
     table: Table,
@@ -441,7 +442,8 @@ def encode(
     """Turn texts from `row` on into columns; return where it stopped, why, and the room it wants.
 
     Words enter the table only where `learn` and the row has a label. Without `learn` the table is
-    only read, and just its first `n_known` columns are seen.
+    only read: just its first `n_known` columns are seen, and other words are left out; to `keep`
+    these, all columns are seen, and a word without one stands as -1.
     """
     n = rows.indptr[row]
     state = table.state
@@ -453,9 +455,13 @@ def encode(
             n_tokens = tokenise(texts.data, texts.starts[i], texts.ends[i], reader, scratch)
         n_grams = collect(n_tokens, reader, scratch)
         first = n
-        known = state[N_WORDS] if learn else n_known
-        n, n_new = look_up(n_grams, scratch, table, known, learn and labels[i] >= 0, rows, n)
-        if n_new > 0:
+        known = state[N_WORDS] if learn or keep else n_known
+        stays = keep or (learn and labels[i] >= 0)
+        n, n_new = look_up(n_grams, scratch, table, known, stays, rows, n)
+        if n_new > 0 and keep:
+            for at in range(first, n):
+                rows.columns[at] = max(rows.columns[at], np.int32(-1))
+        elif n_new > 0:
             n_bytes = n_new * WORD_ROOM * longest
             why, wanted = room_wanted(table, n_new, n_bytes)
             if why != DONE:

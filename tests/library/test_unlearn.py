@@ -265,6 +265,26 @@ def test_what_is_refused_of_many_is_named_by_its_row() -> None:
     assert model.n_examples == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("a x", "a x"), ("b a", "b a"), ("not b", "not"), ("a B", None), ("x, a b", "x")],
+)
+def test_an_unknown_word_of_a_text_is_named(text: str, word: str | None) -> None:
+    """The word that was never learned stands in the error, of its row, and enters nowhere."""
+    model = model_of({"text": Words(Multinomial(), ngrams=(1, 2), negation=True)})
+    model.learn_many({"text": ["a b", "a b", "a"]}, ["ham"] * 3)
+    before, words = model.to_bytes(), model.state.groups["text"].vocabulary.n_words  # type: ignore[attr-defined]  # a group of words has one
+    rows = {"text": ["a b", text]}, ["ham", "ham"]
+    if word is None:
+        model.unlearn_many(*rows)
+        assert model.n_examples == 1
+        return
+    with pytest.raises(InputError, match=f"row 1: '{word}' cannot be unlearned"):
+        model.unlearn_many(*rows)
+    assert model.to_bytes() == before
+    assert model.state.groups["text"].vocabulary.n_words == words  # type: ignore[attr-defined]
+
+
 def test_the_fixed_prior_and_declared_classes_stay() -> None:
     """A declared class stays when nothing is left of it; one that came anew goes."""
     prior = Fixed({"ham": 0.5, "spam": 0.5})

@@ -85,18 +85,6 @@ def test_growth_keeps_every_word(why: int) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(arrays, copies, strict=True))
 
 
-@pytest.mark.parametrize("n_words", [0, 1, 10, 1 << 30])
-def test_a_small_vocabulary_grows(n_words: int) -> None:
-    """The room that it begins with is no bound, and no more than others begin with."""
-    sized, known = Vocabulary.sized(n_words), [f"x{i}y" for i in range(500)]
-    assert sized.capacity <= Vocabulary().capacity
-    other = having(known).vocabulary
-    texts, fps = other.texts(np.arange(500)), other.table.fingerprints[:500]
-    assert sized.enter(fps, texts).tolist() == list(range(500))
-    assert listed(sized) == known
-    assert sized.look_up(fps).tolist() == list(range(500))
-
-
 def test_arrays_make_the_vocabulary_again() -> None:
     """Fingerprints, text and ends are all there is to it."""
     state = having(["語", "b", "cc"])
