@@ -5,6 +5,9 @@ the rules by which `fold` goes through the messages of some ids.
 
 A batch's deletes name records all over the memory, so a chunk is rarely asked for two of them: each
 is looked up by itself, from the head of its chunk on.
+
+What is done for each batch keeps the interpreter's lock: a batch asks for some hundred ids, which
+take some ten microseconds, and to get the lock back from a busy thread takes half a millisecond.
 """
 
 from __future__ import annotations
@@ -139,7 +142,7 @@ def collect(data: Raw, found: I64Grid, out: U8, place: Int) -> Int:
     return place
 
 
-@kernel
+@short_kernel
 def enter(hashes: U64, begin: Int, end: Int, heads: I32, after: I32) -> None:
     """Enter records into the chains of their hashes; `heads` has a power of two of them."""
     for i in range(begin, end):
@@ -148,7 +151,7 @@ def enter(hashes: U64, begin: Int, end: Int, heads: I32, after: I32) -> None:
         heads[at] = i
 
 
-@kernel
+@short_kernel
 def find(wanted: U64, hashes: U64, heads: I32, after: I32, found: I64) -> Int:
     """Find the records with one of some hashes; return how many, also if there is no room."""
     n = 0
@@ -163,7 +166,7 @@ def find(wanted: U64, hashes: U64, heads: I32, after: I32, found: I64) -> Int:
     return n
 
 
-@kernel
+@short_kernel
 def note_known(wanted: U64, hashes: U64, heads: I32, after: I32, known: Flags) -> None:
     """Note which hashes are among those of records."""
     for i in range(len(wanted)):
@@ -185,7 +188,7 @@ def _is_same(left: Texts, i: Int, right: Texts, j: Int) -> bool:
     return k == size
 
 
-@kernel
+@short_kernel
 def number_ids(known: Texts, own: Texts, hashes: U64, heads: I32, after: I32, ids: I64) -> Int:
     """Give each id of two sets of texts, one behind the other, a number; return how many there are.
 
@@ -466,7 +469,7 @@ def _revised(
     return NOTHING if is_known or operation == DELETE_OF_ACCOUNT else EARLY_DELETE
 
 
-@kernel
+@short_kernel
 def fold(
     events: Events, chains: Chains, operations: I64, before: I64, n: Int, segment: Int,
     records_max: Int, window_ms: float, takers: I64, counts: I64,

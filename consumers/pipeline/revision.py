@@ -61,7 +61,6 @@ from consumers.pipeline.learned_records import (
     WAITING,
     WAITING_UPDATE,
     FoundRecords,
-    Hashed,
     Hashes,
     IdRun,
     LearnedRecord,
@@ -194,7 +193,7 @@ class Reviser:
         asking.add(wanted)
         rows = np.flatnonzero(asking.knows(hashes) & has_id)
         found = memory.find(wanted)
-        done = fold(memory, messages, kinds, rows, found, classes, arrivals)
+        done = fold(memory, messages, kinds, rows, hashes[rows], found, classes, arrivals)
         kinds[rows] = done.kinds
         if arrivals is not None:
             arrivals.times_ms[rows] = done.times_ms
@@ -483,18 +482,21 @@ def fold(
     messages: Messages,
     kinds: NDArray[np.uint8],
     rows: NDArray[np.int64],
+    hashes: Hashes,
     found: FoundRecords,
     classes: Sequence[Label],
     arrivals: Arrivals | None,
 ) -> Fold:
     """Go through some rows in the order of their log, by what is remembered of their ids.
 
-    `kinds` has what was to be remembered of each message of the batch before.
+    `kinds` has what was to be remembered of each message of the batch before; `hashes` are of the
+    ids of the rows.
     """
     spans = found.spans
     is_known = (spans[:, kernels.ID + 1] >= 0) & (spans[:, kernels.KIND] != EARLY_LABEL)
     known_ids = found.some(is_known).texts(kernels.ID)
-    ids, n_ids = _numbered(known_ids, take_texts(messages.ids.texts, rows).texts, memory.hashed)
+    own_ids = take_texts(messages.ids.texts, rows).texts
+    ids, n_ids = _numbered(known_ids, own_ids, np.concatenate((memory.hashed(known_ids), hashes)))
     n_known, numbers = len(known_ids.ends), np.zeros(len(rows), np.int64)
     times_ms = np.full(len(ids), np.nan)
     if arrivals is not None:
@@ -535,9 +537,8 @@ def fold(
     )
 
 
-def _numbered(known: Texts, own: Texts, hashed: Hashed) -> tuple[Longs, int]:
+def _numbered(known: Texts, own: Texts, hashes: Hashes) -> tuple[Longs, int]:
     """Return a number from 0 for each id of records and of messages, and how many there are."""
-    hashes = np.concatenate((hashed(known), hashed(own)))
     n, ids = len(hashes), np.empty(len(hashes), np.int64)
     heads = np.full(1 << n.bit_length(), kernels.NOBODY, np.int32)
     n_ids = kernels.number_ids(known, own, hashes, heads, np.empty(n, np.int32), ids)
