@@ -560,3 +560,11 @@ def _check_token(token: str) -> None:
             "must be of letters, digits and signs of ASCII, without blanks around them: others "
             "reach an HTTP header in one encoding or another. `openssl rand -hex 16` makes one"
         )
+
+
+class FollowSettings(Section):
+    """How a replica follows a model (`streamnb serve --follow`)."""
+
+    interval_s: float = Field(default=0.2, ge=0.01, le=3600)  # from one look to the next
+    timeout_s: float = Field(default=10.0, gt=0, le=3600)  # for a version to come whole
+    stale_after_s: float = Field(default=60.0, gt=0)  # until the replica is not ready

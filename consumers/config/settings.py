@@ -63,6 +63,7 @@ from consumers.config.sections import (
     CorrectionsSettings,
     DriftSettings,
     FileSettings,
+    FollowSettings,
     GeneratorSettings,
     HistorySettings,
     HttpSettings,
@@ -115,14 +116,6 @@ __all__ = [
     "settings_of",
     "to_yaml",
 ]
-
-
-class FollowSettings(Section):
-    """How a replica follows a model (`streamnb serve --follow`)."""
-
-    interval_s: float = Field(default=0.2, ge=0.01, le=3600)  # from one look to the next
-    timeout_s: float = Field(default=10.0, gt=0, le=3600)  # for a version to come whole
-    stale_after_s: float = Field(default=60.0, gt=0)  # until the replica is not ready
 
 
 # Each has a light and a dark shade in style.css that can be read on its ground; a free choice of
