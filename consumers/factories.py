@@ -64,20 +64,15 @@ from consumers.sources.base import RangedSource, Source
 from consumers.sources.file import FileSource, StdinSource
 from consumers.sources.generator import GeneratorSource
 from consumers.sources.recording import RecordingSource, is_recording, read_head
-from streamnb import (
-    NaiveBayes,
-    Predictor,
-)
+from streamnb import NaiveBayes, Predictor
 
 if TYPE_CHECKING:
     from consumers.kafka.transactions import KafkaTransactions
 
 RECENT_FILE = "recent.db"
 _FRAMINGS: dict[str, Literal["events", "lines", "websocket"]] = {
-    "sse": "events",
-    "lines": "lines",
-    "websocket": "websocket",
-}
+    "sse": "events", "lines": "lines", "websocket": "websocket",
+}  # fmt: skip
 log = structlog.get_logger(__name__)
 
 
@@ -164,8 +159,7 @@ def _kafka_source(
 ) -> Source:
     """Return the source on the client library that is configured.
 
-    It is imported here: a client costs up to a third of a second at the start, and one of them is
-    an extra.
+    It is imported here: a client costs up to 0.3 s at the start, and one of them is an extra.
     """
     if settings.client == "kafka-python":
         from consumers.kafka.kafka_python import KafkaPythonClient  # noqa: PLC0415

@@ -14,7 +14,6 @@ have heard of a new schema later than the topic. What its schema cannot read is 
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import io
 import json
@@ -272,7 +271,9 @@ def avro_reader(schema: str, references: Sequence[str] = ()) -> Read:
 
     A schema that is none, or that lets a few bytes stand for any number of values, is refused.
     """
-    fastavro = importlib.import_module("fastavro")
+    import fastavro  # noqa: PLC0415 -- an extra
+    from fastavro import _read_py  # noqa: PLC0415 -- see below
+
     named: dict[str, Any] = {}
     try:
         for each in references:
@@ -290,8 +291,7 @@ def avro_reader(schema: str, references: Sequence[str] = ()) -> Read:
         raise SchemaError(f"{type(error).__name__}: {error}") from None
     # The compiled reader has no bound on how deep values nest, and ends the process; the other one
     # raises. It is some ten times slower, and only schemas that contain themselves need it.
-    module = "fastavro._read_py" if sizes.is_recursive else "fastavro"
-    read_one = importlib.import_module(module).schemaless_reader
+    read_one = (_read_py if sizes.is_recursive else fastavro).schemaless_reader
 
     def read(payload: bytes) -> Any:
         file = io.BytesIO(payload)

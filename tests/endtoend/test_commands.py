@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from consumers.config.sections import EmoticonLabels
+from consumers.config.message import EmoticonLabels
 from consumers.kernels import json_scan
 from streamnb.kernels import categorical
 from streamnb.storage import read

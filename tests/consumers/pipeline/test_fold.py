@@ -84,8 +84,9 @@ def _both(case: _Case) -> tuple[Fold, Fold]:
         times_ms = np.array([time_ms for *_, time_ms in case.messages])
         arrivals = Arrivals(times_ms, waits, WINDOW_MS)
     rows = np.flatnonzero(messages.ids.texts.ends >= 0)
-    found = memory.find(np.unique(holder.hashed(messages.ids.texts)[rows]))
-    compiled = fold(memory, messages, kinds, rows, found, CLASSES, arrivals)
+    hashes = holder.hashed(messages.ids.texts)[rows]
+    found = memory.find(np.unique(hashes))
+    compiled = fold(memory, messages, kinds, rows, hashes, found, CLASSES, arrivals)
     if arrivals is not None:
         arrivals = replace(arrivals, times_ms=arrivals.times_ms.copy())
     counts = Counter[str]()
