@@ -64,6 +64,8 @@ def test_members_that_come_go_die_and_sleep_learn_each_message_once(
         for name in names:
             group.until_it_knows(name, n_left)
         for name in names:
+            group.daemons[name].until_metric("streamnb_group_parts", PARTITIONS)
+        for name in names:
             assert group.daemons[name].stop() == 0
     for name in names:
         assert counts_at(group.state(name)) == expected
