@@ -267,6 +267,15 @@ def replicates_of_confusion(cells: Floats) -> tuple[dict[str, Floats], dict[str,
     return found, of_classes
 
 
+@dataclass(frozen=True, slots=True)
+class _ClassCurves:
+    """Areas under a class's ROC and precision-recall curves, exact and drawn; points of both."""
+
+    exact: tuple[float, float]
+    drawn: tuple[Floats, Floats]
+    points: tuple[list[list[float]], list[list[float]]]
+
+
 def _add_areas(
     judged: JudgedExamples,
     blocks: Blocks,
@@ -275,39 +284,53 @@ def _add_areas(
 ) -> dict[str, tuple[list[list[float]], list[list[float]]]]:
     """Add the areas under the ROC and precision-recall curves, each class against the others.
 
-    Returns points of both curves. The scores of a class are sorted once, for the groups of the
-    replicates and as scikit-learn's sorting is quick on sorted ones; equal scores stay together.
+    Returns points of both curves. Two classes are looked at side by side: sorting, which is most of
+    it, releases the interpreter's lock.
     """
-    metrics = import_scikit_learn()
     names = ("roc_auc", "pr_auc")
-    exact: list[tuple[float, float]] = []
-    drawn: list[tuple[Floats, Floats]] = []
-    curves = {}
-    for c, label in enumerate(judged.classes):
-        truth = judged.labels == c
-        if not truth.any() or truth.all():
+    with ThreadPoolExecutor(2) as threads:
+        of_class = threads.map(lambda c: _curves(judged, blocks, c), range(len(judged.classes)))
+        found = dict(zip(judged.classes, of_class, strict=True))
+    known = {label: each for label, each in found.items() if each is not None}
+    for label in judged.classes:
+        if label not in known:
             by_class[label] |= dict.fromkeys(names, figure(np.full(1, np.nan)))
             continue
-        order = np.argsort(-judged.log_posteriors[:, c])
-        # scikit-learn takes no infinity.
-        scores = np.maximum(judged.log_posteriors[order, c], np.finfo(np.float32).min)
-        hits = truth[order].view(np.int8)  # whose values are found in a third of the time
-        false, true, _ = metrics.roc_curve(hits, scores, drop_intermediate=False)
-        precision, recall, _ = metrics.precision_recall_curve(hits, scores)
-        exact.append((metrics.auc(false, true), metrics.average_precision_score(hits, scores)))
-        curves[label] = _points(false, true, precision[::-1], recall[::-1])
-        ends = np.append(np.flatnonzero(scores[1:] != scores[:-1]), len(scores) - 1)
-        sizes = np.diff(ends, prepend=-1)
-        group = np.empty(len(truth), np.int64)
-        group[order] = np.repeat((ends + 1 - sizes) * _SCORE_GROUPS // len(truth), sizes)
-        cells = blocks.sums(2 * group + truth, 2 * _SCORE_GROUPS)
-        drawn.append(_areas(np.cumsum(cells[:, 1::2], axis=1), np.cumsum(cells[:, ::2], axis=1)))
-        for name, values, value in zip(names, drawn[-1], exact[-1], strict=True):
+        for name, values, value in zip(names, known[label].drawn, known[label].exact, strict=True):
             by_class[label][name] = figure(values, float(value))
-    for i, name in enumerate(names if exact else ()):
-        mean = np.mean([each[i] for each in drawn], axis=0)
-        by_name[f"{name}_macro"] = figure(mean, float(np.mean([each[i] for each in exact])))
-    return curves
+    for i, name in enumerate(names if known else ()):
+        mean = np.mean([each.drawn[i] for each in known.values()], axis=0)
+        exact = float(np.mean([each.exact[i] for each in known.values()]))
+        by_name[f"{name}_macro"] = figure(mean, exact)
+    return {label: each.points for label, each in known.items()}
+
+
+def _curves(judged: JudgedExamples, blocks: Blocks, c: int) -> _ClassCurves | None:
+    """Return a class's curves; None if all examples are of it, or none is.
+
+    The scores are sorted once, for the groups of the replicates and as scikit-learn's sorting is
+    quick on sorted ones; equal scores stay together.
+    """
+    metrics = import_scikit_learn()
+    truth = judged.labels == c
+    if not truth.any() or truth.all():
+        return None
+    order = np.argsort(-judged.log_posteriors[:, c])
+    # scikit-learn takes no infinity.
+    scores = np.maximum(judged.log_posteriors[order, c], np.finfo(np.float32).min)
+    hits = truth[order].view(np.int8)  # whose values are found in a third of the time
+    false, true, _ = metrics.roc_curve(hits, scores, drop_intermediate=False)
+    precision, recall, _ = metrics.precision_recall_curve(hits, scores)
+    ends = np.append(np.flatnonzero(scores[1:] != scores[:-1]), len(scores) - 1)
+    sizes = np.diff(ends, prepend=-1)
+    group = np.empty(len(truth), np.int64)
+    group[order] = np.repeat((ends + 1 - sizes) * _SCORE_GROUPS // len(truth), sizes)
+    cells = blocks.sums(2 * group + truth, 2 * _SCORE_GROUPS)
+    return _ClassCurves(
+        (metrics.auc(false, true), metrics.average_precision_score(hits, scores)),
+        _areas(np.cumsum(cells[:, 1::2], axis=1), np.cumsum(cells[:, ::2], axis=1)),
+        _points(false, true, precision[::-1], recall[::-1]),
+    )
 
 
 def _areas(true: Floats, false: Floats) -> Any:
