@@ -105,12 +105,24 @@ def _writable(folder: Path) -> bool:
         return False
 
 
+def _cache_root() -> Path | None:
+    """Return where machine code is kept; None for a user who has no home, as in some containers."""
+    if chosen := os.environ.get("STREAMNB_CACHE_DIR"):
+        return Path(chosen)
+    if caches := os.environ.get("XDG_CACHE_HOME"):
+        return Path(caches) / "streamnb"
+    try:
+        return Path.home() / ".cache" / "streamnb"
+    except RuntimeError:
+        return None
+
+
 @cache
 def cache_folder(sources: Path) -> Path | None:
     """Return where the machine code of the kernels in a folder is kept; None where nowhere."""
-    chosen = os.environ.get("STREAMNB_CACHE_DIR")
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
-    root = Path(chosen) if chosen else Path(home) / "streamnb"
+    root = _cache_root()
+    if root is None:
+        return None
     folder = root / f"kernels-{_source_hash(sources)}"
     writable = _writable(folder)
     if not folder.is_dir() or not _is_safe(folder):

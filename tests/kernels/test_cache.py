@@ -89,6 +89,18 @@ def test_where_no_folder_can_be_made_there_is_none(
     assert _jit.cache_folder.__wrapped__(SOURCES) is None
 
 
+def test_a_user_without_a_home_compiles_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number that no account has, as some containers run, and no HOME: nothing is kept."""
+    for name in ("STREAMNB_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def nobody(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert _jit.cache_folder.__wrapped__(SOURCES) is None
+
+
 def test_a_folder_that_others_can_write_to_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
