@@ -26,6 +26,7 @@ class RegistryServer:
     def __init__(self) -> None:
         self.status: int | None = None
         self.body = b"nothing here"
+        self.location = "{url}/elsewhere"
         self.asked: list[str] = []
         self.logins: list[str | None] = []
         self._answers: dict[str, Mapping[str, Any]] = {}
@@ -87,7 +88,7 @@ class RegistryServer:
             status, body = 404, b'{"error_code":40403,"message":"Schema not found"}'
         request.send_response(status)
         if status in {301, 302}:
-            request.send_header("Location", f"{self.url}/elsewhere")
+            request.send_header("Location", self.location.format(url=self.url))
         request.send_header("Content-Length", str(len(body)))
         request.end_headers()
         request.wfile.write(body)

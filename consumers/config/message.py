@@ -232,7 +232,7 @@ def _registry_url(url: str | None) -> str | None:
         raise wrong("must be an address such as https://registry.example.org:8081") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise wrong("must be an address alone; user, password and token have settings of their own")
-    if not is_whole:
+    if not is_whole or not url.isascii():
         raise wrong("must be an address such as https://registry.example.org:8081")
     return url.rstrip("/")
 
@@ -260,6 +260,9 @@ class RegistrySettings(Section):
             raise wrong("user must not hold a colon: a login ends its name there")
         if self.user is not None and one_secret(self, "token") is not None:
             raise wrong("must have a user and a password, or a token, not both")
+        token = one_secret(self, "token") or ""
+        if not (token.isascii() and token.isprintable()):
+            raise wrong("token must be ASCII in one line, as an HTTP header is")
         if self.ssl_cafile is not None and not self.ssl_cafile.is_file():
             raise wrong("ssl_cafile must be a file of certificates (PEM) that exists")
         return self

@@ -3,7 +3,8 @@
 It tells three things apart: an answer; that the registry itself says that there is no such schema;
 and everything else, which is a `RegistryError` to be tried again, such as a registry that is down,
 a login that is refused, or another server at a mistaken address. No text of a server gets into an
-error, as it may repeat a secret.
+error, as it may repeat a secret. At the end stands how the protocol says which message of a
+Protobuf schema a payload is.
 """
 
 from __future__ import annotations
@@ -50,8 +51,12 @@ class RegisteredSchema(msgspec.Struct):
     """A schema as the registry answers it."""
 
     schema: str
-    schemaType: str = "AVRO"  # noqa: N815 -- the protocol's own spelling
-    references: list[_Reference] = []
+    schemaType: str | None = None  # noqa: N815 -- the protocol's own spelling; None is Avro
+    references: list[_Reference] | None = None
+
+
+class _AnswerError(HTTPException):
+    """An answer is too long or too slow; the text is ours."""
 
 
 class _RegistryProblem(msgspec.Struct):
@@ -104,7 +109,7 @@ class SchemaRegistry:
     def _add_references(
         self, schema: RegisteredSchema, found: dict[str, str], above: tuple[str, ...]
     ) -> None:
-        for each in schema.references:
+        for each in schema.references or ():
             if each.name in found:
                 continue
             is_far = len(above) >= _DEPTH_MAX or len(found) >= _REFERENCES_MAX
@@ -133,12 +138,11 @@ class SchemaRegistry:
                 raise self._failed(
                     f"{url}: HTTP status {error.code}{_HINTS.get(error.code, '')}"
                 ) from None
-        except (OSError, HTTPException) as error:
-            why = getattr(error, "reason", error) or type(error).__name__
-            raise self._failed(f"{url}: {why}") from None
+        except (OSError, HTTPException, ValueError) as error:
+            raise self._failed(f"{url}: {_why(error)}") from None
         try:
             found = msgspec.json.decode(body, type=RegisteredSchema)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (ValueError, RecursionError):  # MsgspecError and UnicodeDecodeError are ValueErrors
             raise self._failed(f"{url}: the answer is none of a schema registry") from None
         self._reached()
         return found
@@ -149,24 +153,25 @@ class SchemaRegistry:
         while chunk := answer.read1(1 << 16):
             body += chunk
             if len(body) > _ANSWER_BYTES_MAX:
-                raise HTTPException(f"the answer is longer than {_ANSWER_BYTES_MAX} bytes")
+                raise _AnswerError(f"the answer is longer than {_ANSWER_BYTES_MAX} bytes")
             if self._clock() > until_s:
-                raise HTTPException("the answer was not whole in registry.timeout_s")
+                raise _AnswerError("the answer was not whole in registry.timeout_s")
         return body
 
     def _is_unknown(self, error: HTTPError) -> bool:
         """Return whether an answer says that what was asked for is not there.
 
-        A registry says so with a code of its own. Without one another server may have answered, at
-        a mistaken address, and no message may be rejected for that.
+        A registry says so with a code of its own, such as 40403. Without one another server may
+        have answered, or the registry itself at a mistaken address (with 404), and no message may
+        be rejected for that.
         """
-        if error.code not in {400, 404, 422}:
+        if error.code not in {404, 422}:
             return False
         try:
-            msgspec.json.decode(self._read(error), type=_RegistryProblem)
-        except (msgspec.DecodeError, UnicodeDecodeError, OSError, HTTPException):
+            found = msgspec.json.decode(self._read(error), type=_RegistryProblem)
+        except (OSError, HTTPException, ValueError, RecursionError):
             return False
-        return True
+        return found.error_code // 100 == error.code
 
     def _failed(self, text: str) -> RegistryError:
         if not self._n_failures:
@@ -181,8 +186,51 @@ class SchemaRegistry:
         self._n_failures = 0
 
 
+def _why(error: Exception) -> str:
+    """Return what went wrong in our own words or the system's: a server's may repeat a secret."""
+    if isinstance(error, _AnswerError):
+        return str(error)
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {reason.verify_message}"
+    if isinstance(reason, OSError) and reason.strerror:
+        return reason.strerror
+    return type(reason if isinstance(reason, Exception) else error).__name__
+
+
 _HINTS = {
     401: "; message.registry.user and password, or token, are refused",
     403: "; message.registry.user and password, or token, may not read schemas",
     404: "; message.registry.url names no schema registry",
 }
+
+
+def message_places(payload: bytes) -> tuple[tuple[int, ...], int]:
+    """Return which message a payload is, from the outermost inwards, and where that ends.
+
+    >>> message_places(bytes([0, 8])), message_places(bytes([4, 2, 0, 8]))
+    (((0,), 1), ((1, 0), 3))
+    """
+    if payload[:1] == b"\0":
+        return (0,), 1  # the first message of the file, in a form of its own
+    n, at = _integer(payload, 0)
+    places = []
+    if not 0 < n <= 100:  # protobuf's own bound on nesting
+        raise ValueError(f"its message is named by {n} numbers")
+    for _ in range(n):
+        place, at = _integer(payload, at)
+        places.append(place)
+    return tuple(places), at
+
+
+def _integer(payload: bytes, at: int) -> tuple[int, int]:
+    """Return a zigzag varint that is not negative, and where it ends."""
+    value = shift = 0
+    for byte in payload[at : at + 5]:
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            if value & 1:
+                raise ValueError("the number of its message is negative")
+            return value >> 1, at
+    raise ValueError("the number of its message has no end")

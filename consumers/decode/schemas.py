@@ -34,7 +34,12 @@ from numpy.typing import NDArray
 
 from consumers.config.message import MessageSettings, RegistrySettings
 from consumers.decode.fields import DecodeError
-from consumers.decode.registry import RegisteredSchema, SchemaError, SchemaRegistry
+from consumers.decode.registry import (
+    RegisteredSchema,
+    SchemaError,
+    SchemaRegistry,
+    message_places,
+)
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, RegistryError
 from consumers.messages import RawColumns, Reason
@@ -44,6 +49,9 @@ _ID_WEIGHTS = np.array([1 << 24, 1 << 16, 1 << 8, 1], np.int64)
 _COMPILE_TIMEOUT_S = 60.0
 _UNKNOWN_FOR_S = 60.0  # until an id that was unknown is asked for again
 _DETAIL_MAX = 200
+_JSON_BYTES_MAX = 16 << 20  # of one message
+_VALUES_MAX = 1 << 22  # of one message, of those that take no bytes in it
+_DECIMAL_BYTES_MAX = 512  # a number of bytes takes the square of it to read
 _TYPES = {"avro": "AVRO", "protobuf": "PROTOBUF"}  # of schemas, as the registry spells them
 _PACKAGES = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "grpc_tools")}
 # Decimals become numbers, as the model reads them.
@@ -118,7 +126,7 @@ class TextPayloads:
             except UnicodeDecodeError as error:
                 errors[i] = DecodeError(Reason.NOT_UTF8, f"not UTF-8 at byte {error.start}")
                 continue
-            name = None if key is None else key.decode("utf-8", "replace")
+            name = None if key is None else key.decode("utf-8", "backslashreplace")
             made[i] = _to_json({"text": text} if name is None else {"text": text, "key": name})
         return _with_values(raw, made)
 
@@ -154,7 +162,7 @@ class FramedPayloads:
                 errors[i] = DecodeError(Reason.NO_SCHEMA, read.detail)
                 continue
             try:
-                made[i] = _to_json(read((value or b"")[_FRAME:]))
+                made[i] = _bounded(_to_json(read((value or b"")[_FRAME:])))
             except MemoryError:
                 raise
             except Exception as error:  # noqa: BLE001 -- the libraries raise whatever the bytes lead to
@@ -164,7 +172,11 @@ class FramedPayloads:
 
     def _readers(self, ids: Sequence[int]) -> dict[int, Read | _Unusable]:
         """Return what reads the messages of each schema."""
-        found = {name: self._reader(name) for name in ids}
+        try:
+            found = {name: self._reader(name) for name in ids}
+        except RegistryError:  # it was not heard for a while, which is no time of being unknown
+            self._waiting_since_s = None
+            raise
         unknown = [name for name, each in found.items() if each is None]
         if unknown:
             now_s, limit_s = self._clock(), self._settings.unknown_timeout_s
@@ -200,13 +212,21 @@ class FramedPayloads:
             return self._keep(name, _Unusable(detail, self._clock() + _UNKNOWN_FOR_S))
 
     def _compiled(self, name: int, schema: RegisteredSchema) -> Read:
-        kind = schema.schemaType.upper()
+        kind = (schema.schemaType or "AVRO").upper()
         if kind != _TYPES[self._kind]:
             raise SchemaError(f"it is {kind[:20]}, and message.format is {self._kind}")
         references = self._registry.references(schema)
-        if self._kind == "avro":
-            return avro_reader(schema.schema, list(references.values()))
-        return protobuf_reader(f"schema_{name}.proto", schema.schema, references)
+        try:
+            if self._kind == "avro":
+                return avro_reader(schema.schema, list(references.values()))
+            return protobuf_reader(f"schema_{name}.proto", schema.schema, references)
+        except (SchemaError, MemoryError):
+            raise
+        except OSError as error:  # protoc could not be run: of the schema that says nothing
+            text = f"schema {name} cannot be compiled: {error.strerror}"
+            raise RegistryError(text, self._settings.retry_pause_max_s) from None
+        except Exception as error:  # noqa: BLE001 -- the library raises whatever a schema leads to
+            raise SchemaError(f"{type(error).__name__}: {error}") from None
 
     def _keep(self, name: int, made: Read | _Unusable) -> Read | _Unusable:
         self._known[name] = made
@@ -221,6 +241,13 @@ class _Unusable(NamedTuple):
 
     detail: str
     until_s: float
+
+
+def _bounded(value: bytes) -> bytes:
+    """Return a value if it is not too long as JSON."""
+    if len(value) > _JSON_BYTES_MAX:
+        raise ValueError(f"as JSON it has {len(value):,} bytes, and {_JSON_BYTES_MAX:,} may be")
+    return value
 
 
 def _readable(raw: RawColumns, errors: Mapping[int, DecodeError]) -> NDArray[np.int64]:
@@ -274,6 +301,9 @@ def avro_reader(schema: str, references: Sequence[str] = ()) -> Read:
     import fastavro  # noqa: PLC0415 -- an extra
     from fastavro import _read_py  # noqa: PLC0415 -- see below
 
+    for module in (fastavro.read, _read_py):
+        for kind in ("bytes-decimal", "fixed-decimal"):
+            module.LOGICAL_READERS[kind] = _short_decimal(module.LOGICAL_READERS[kind])
     named: dict[str, Any] = {}
     try:
         for each in references:
@@ -284,7 +314,7 @@ def avro_reader(schema: str, references: Sequence[str] = ()) -> Read:
         whole = {"type": "record", "name": "streamnb_value", "fields": [value_of]}
         parsed = fastavro.parse_schema(whole, named)
         sizes = _AvroSizes(named)
-        sizes.may_be_empty(parsed)
+        sizes.cost(parsed)
     except SchemaError:
         raise
     except Exception as error:  # noqa: BLE001 -- the library raises whatever a schema leads to
@@ -294,6 +324,8 @@ def avro_reader(schema: str, references: Sequence[str] = ()) -> Read:
     read_one = (_read_py if sizes.is_recursive else fastavro).schemaless_reader
 
     def read(payload: bytes) -> Any:
+        if sizes.free_by_byte * (1 + len(payload)) > _VALUES_MAX:
+            raise ValueError("it may hold too many values that take no bytes")
         file = io.BytesIO(payload)
         value = read_one(file, parsed, None)
         if file.tell() != len(payload):
@@ -303,47 +335,76 @@ def avro_reader(schema: str, references: Sequence[str] = ()) -> Read:
     return read
 
 
+def _short_decimal(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reader of decimals that refuses long ones."""
+    if getattr(read, "is_short", False):
+        return read
+
+    def read_short(data: bytes, *schemas: Any) -> Any:
+        if len(data) > _DECIMAL_BYTES_MAX:
+            raise ValueError(f"a decimal of {len(data)} bytes")
+        return read(data, *schemas)
+
+    read_short.is_short = True  # type: ignore[attr-defined]
+    return read_short
+
+
 class _AvroSizes:
-    """What a parsed Avro schema lets its payloads do."""
+    """What a parsed Avro schema lets its payloads do.
+
+    Attributes
+    ----------
+    is_recursive : bool
+        Whether values may nest without a bound.
+    free_by_byte : float
+        How many values that take no bytes there may be for each byte.
+    """
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
-        self._found: dict[str, bool] = {}
+        self._costs: dict[str, tuple[int, int]] = {}
         self._above: set[str] = set()
         self.is_recursive = False
+        self.free_by_byte = 0.0
 
-    def may_be_empty(self, schema: Any) -> bool:
-        """Return whether a value may take no byte; an array of such values is a `SchemaError`."""
-        if isinstance(schema, list):
+    def cost(self, schema: Any) -> tuple[int, int]:
+        """Return how many values in one value take no bytes, and how many bytes it takes at least.
+
+        What stands behind a byte of its own, as the items of an array do, is looked at and not
+        counted. An array of values that take no bytes is a `SchemaError`.
+        """
+        if isinstance(schema, list):  # a union says by a byte which it is
             for each in schema:
-                self.may_be_empty(each)
-            return False  # a union says which it is
+                self.cost(each)
+            return 0, 1
         kind = schema if isinstance(schema, str) else schema["type"]
         if not isinstance(kind, str):
-            return self.may_be_empty(kind)
+            return self.cost(kind)
+        if kind in self._named:
+            return self.cost(self._named[kind])
         if kind in {"record", "error"}:
-            return self._of_record(schema)
-        if kind == "array":
-            if self.may_be_empty(schema["items"]):
+            return self._cost_of_record(schema)
+        if kind in {"array", "map"}:
+            _, least = self.cost(schema["items" if kind == "array" else "values"])
+            if kind == "array" and not least:
                 raise SchemaError("it has an array of values that take no bytes, without a bound")
-        elif kind == "map":
-            self.may_be_empty(schema["values"])
-        elif kind in self._named:
-            return self.may_be_empty(self._named[kind])
-        return kind == "null" or (kind == "fixed" and not schema["size"])
+            return 0, 1
+        n_bytes = schema["size"] if kind == "fixed" else int(kind != "null")
+        return int(not n_bytes), n_bytes
 
-    def _of_record(self, schema: Mapping[str, Any]) -> bool:
+    def _cost_of_record(self, schema: Mapping[str, Any]) -> tuple[int, int]:
         name = schema["name"]
         if name in self._above:
             self.is_recursive = True
-            return False
-        if name not in self._found:
+            return 0, 1
+        if name not in self._costs:
             self._above.add(name)
-            # All fields are looked at, not only those up to the first that takes a byte.
-            may_be = [self.may_be_empty(each["type"]) for each in schema["fields"]]
-            self._found[name] = all(may_be)
+            costs = [self.cost(each["type"]) for each in schema["fields"]]
             self._above.discard(name)
-        return self._found[name]
+            n_free, n_bytes = 1 + sum(each[0] for each in costs), sum(each[1] for each in costs)
+            self._costs[name] = n_free, n_bytes
+            self.free_by_byte = max(self.free_by_byte, n_free / max(1, n_bytes))
+        return self._costs[name]
 
 
 # ---- Protobuf ------------------------------------------------------------------------------------
@@ -352,6 +413,9 @@ class _AvroSizes:
 _REFERENCE = re.compile(
     r"(?!/)(?:(?!\.\.?/)[A-Za-z0-9_.+-]+/)*[A-Za-z0-9_+-][A-Za-z0-9_.+-]*\.proto"
 )
+
+
+_PATH_MAX = 200
 
 
 def protobuf_reader(name: str, schema: str, references: Mapping[str, str]) -> Read:
@@ -379,10 +443,11 @@ def protobuf_reader(name: str, schema: str, references: Mapping[str, str]) -> Re
         return message_factory.GetMessageClass(found).FromString, convert.of_message(found)
 
     def read(payload: bytes) -> Any:
-        places, at = _places(payload)
+        places, at = message_places(payload)
         if places not in known:
             known[places] = reader(places)
         parse, to_value = known[places]
+        convert.n_values = 0
         return to_value(parse(payload[at:]))
 
     return read
@@ -395,8 +460,9 @@ def _compile(name: str, schema: str, references: Mapping[str, str]) -> bytes:
     its complaints are no lines of ours.
     """
     for each in references:
-        if not _REFERENCE.fullmatch(each):
-            raise SchemaError(f"its reference {each!r} is no path of a .proto file")
+        is_folder = any(other.startswith(f"{each}/") for other in references)
+        if is_folder or len(each) > _PATH_MAX or not _REFERENCE.fullmatch(each):
+            raise SchemaError(f"its reference {each[:80]!r} is no path of a .proto file")
     with tempfile.TemporaryDirectory(prefix="streamnb-") as folder:
         for path, text in {**references, name: schema}.items():
             file = Path(folder, "in", path)
@@ -420,37 +486,6 @@ def _compile(name: str, schema: str, references: Mapping[str, str]) -> bytes:
         return out.read_bytes()
 
 
-def _places(payload: bytes) -> tuple[tuple[int, ...], int]:
-    """Return which message a payload is, from the outermost inwards, and where that ends.
-
-    >>> _places(bytes([0, 8])), _places(bytes([4, 2, 0, 8]))
-    (((0,), 1), ((1, 0), 3))
-    """
-    if payload[:1] == b"\0":
-        return (0,), 1  # the first message of the file, in a form of its own
-    n, at = _integer(payload, 0)
-    places = []
-    if not 0 < n <= 100:  # protobuf's own bound on nesting
-        raise ValueError(f"its message is named by {n} numbers")
-    for _ in range(n):
-        place, at = _integer(payload, at)
-        places.append(place)
-    return tuple(places), at
-
-
-def _integer(payload: bytes, at: int) -> tuple[int, int]:
-    """Return a zigzag varint that is not negative, and where it ends."""
-    value = shift = 0
-    for byte in payload[at : at + 5]:
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            if value & 1:
-                raise ValueError("the number of its message is negative")
-            return value >> 1, at
-    raise ValueError("the number of its message has no end")
-
-
 _WELL_KNOWN = {"Timestamp", "Duration", "FieldMask"}
 _TREES = {"Struct", "Value", "ListValue"}
 _WRAPPERS = {
@@ -468,6 +503,7 @@ class _ProtobufValues:
 
     def __init__(self) -> None:
         self._known: dict[str, Callable[[Any], Any]] = {}
+        self.n_values = 0  # of the message under way
 
     def of_message(self, descriptor: Any) -> Callable[[Any], Any]:
         """Return what turns messages of a type into values."""
@@ -485,10 +521,13 @@ class _ProtobufValues:
         return self._known[descriptor.full_name]
 
     def _made(self, descriptor: Any) -> Callable[[Any], Any]:
-        zeros: dict[str, Any] = {}
+        zeros = _zeros(descriptor)
         fields: dict[int, tuple[str, Callable[[Any], Any] | None]] = {}
 
         def to_value(message: Any) -> dict[str, Any]:
+            self.n_values += len(zeros)
+            if self.n_values > _VALUES_MAX:
+                raise ValueError("it holds too many values that take no bytes")
             found = zeros.copy()
             for field, value in message.ListFields():
                 name, convert = fields.get(field.number, ("", None))
@@ -497,16 +536,11 @@ class _ProtobufValues:
             return found
 
         self._known[descriptor.full_name] = to_value  # before its fields, which may be of this type
-        for field in descriptor.fields:
-            fields[field.number] = (field.name, self._of_field(field))
-            if field.has_presence or field.is_repeated:
-                continue
-            if field.cpp_type == field.CPPTYPE_ENUM:
-                zero = field.enum_type.values_by_number[0].name
-                if not zero.endswith("UNSPECIFIED"):
-                    zeros[field.name] = zero
-            elif field.cpp_type != field.CPPTYPE_STRING:
-                zeros[field.name] = field.default_value
+        try:
+            fields |= {each.number: (each.name, self._of_field(each)) for each in descriptor.fields}
+        except RecursionError:
+            self._known.clear()  # of those above this type some fields are missing
+            raise
         return to_value
 
     def _of_field(self, field: Any) -> Callable[[Any], Any] | None:
@@ -526,11 +560,33 @@ class _ProtobufValues:
         if field.cpp_type == field.CPPTYPE_ENUM:
             names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
             return lambda number: names.get(number, number)
-        return None
+        return _text if field.type == field.TYPE_STRING else None
+
+
+def _zeros(descriptor: Any) -> dict[str, Any]:
+    """Return the values of a message that has no bytes."""
+    found: dict[str, Any] = {}
+    for field in descriptor.fields:
+        if field.has_presence or field.is_repeated:
+            continue
+        if field.cpp_type == field.CPPTYPE_ENUM:
+            zero = field.enum_type.values_by_number[0].name
+            if not zero.endswith("UNSPECIFIED"):
+                found[field.name] = zero
+        elif field.cpp_type != field.CPPTYPE_STRING:
+            found[field.name] = field.default_value
+    return found
 
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _text(value: Any) -> str:
+    """Return a text; proto2 lets one hold what is no UTF-8."""
+    if isinstance(value, str):
+        return value
+    raise ValueError("a text is not UTF-8")
 
 
 def _key(key: Any) -> str:

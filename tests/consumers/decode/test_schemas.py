@@ -7,7 +7,7 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,13 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config.message import MessageSettings, RegistrySettings
+from consumers.config.message import MessageSettings
 from consumers.config.settings import FieldLabels
 from consumers.decode.decoder import Decoder
 from consumers.decode.fields import DecodeError
 from consumers.decode.labels import FieldLabeller
 from consumers.decode.rows import RecordFormat
 from consumers.decode.schemas import avro_reader, payloads_of
-from consumers.errors import RegistryError
 from consumers.messages import Messages, RawColumns, Reason
 from tests.consumers.raw_batches import CLASSES, raw, strings
 from tests.schema_registry import RegistryServer, framed
@@ -150,7 +149,7 @@ def test_a_text_is_a_message(clock: Time) -> None:
     assert strings(messages.texts) == ['so "good"\n', "caf\u00e9 {}", ""]
     assert rejected(messages) == [(Reason.NOT_UTF8, b"caf\xe9"), (Reason.TOMBSTONE, None)]
     whole = messages.envelopes(np.arange(len(messages)))
-    assert [each.id for each in whole] == ["", "t-0-102", "\ufffd\0"]
+    assert [each.id for each in whole] == ["", "t-0-102", "\\xff\0"]
     assert messages.raw is batch
 
 
@@ -354,6 +353,17 @@ def test_references_of_protobuf(registry: RegistryServer, clock: Time) -> None:
         ('syntax = "proto3";', [("/tmp/out.proto", "other", 1)], "no path of a .proto"),
         ('syntax = "proto3";', [("gone.proto", "gone", 1)], "is not in the registry"),
         ('syntax = "proto3";', [("a.proto", "loop", 1)], "leads back"),
+        ('syntax = "proto3";', [("a" * 300 + ".proto", "other", 1)], "no path of a .proto"),
+        (
+            'syntax = "proto3";',
+            [("a.proto", "other", 1), ("a.proto/b.proto", "other", 1)],
+            "no path of a .proto",
+        ),
+        (
+            'syntax="proto2"; message M {optional string a=1[json_name="b"]; optional string b=2;}',
+            [],
+            "Error",
+        ),
     ],
 )
 def test_a_proto_that_is_refused(
@@ -380,6 +390,46 @@ def test_malformed_protobuf(registry: RegistryServer, clock: Time) -> None:
     assert rejected(messages) == [(Reason.MALFORMED, each) for each in bad]
 
 
+def test_texts_of_proto2_that_are_none(registry: RegistryServer, clock: Time) -> None:
+    """Its parser lets bytes pass that are no UTF-8; they are no text here either."""
+    registry.register(1, 'syntax = "proto2"; message M { optional string t = 1; }', "PROTOBUF")
+    bad = framed(1, b"\x0a\1\xff", b"\0")
+    messages = decoder_of("protobuf", registry, clock).decode(raw([bad]))
+    assert rejected(messages) == [(Reason.MALFORMED, bad)]
+
+
+def test_types_too_deep_are_so_each_time(registry: RegistryServer, clock: Time) -> None:
+    """A message of 600 types, one in the other, is refused whole, also when it comes again."""
+    types = [f"message M{i} {{ M{i + 1} next = 1; int32 z = 2; }}" for i in range(600)]
+    proto = 'syntax = "proto3"; ' + " ".join([*types, "message M600 { int32 a = 1; }"])
+    registry.register(1, proto, "PROTOBUF")
+    value = framed(1, b"\x10\7", b"\0")
+    messages = decoder_of("protobuf", registry, clock).decode(raw([value] * 4))
+    assert rejected(messages) == [(Reason.MALFORMED, value)] * 4
+
+
+def test_few_bytes_do_not_become_many(registry: RegistryServer, clock: Time) -> None:
+    """Records without bytes, zeros that the wire leaves out, and long decimals are bounded."""
+    schema: Any = {"type": "record", "name": "R0", "fields": []}
+    for i in range(1, 24):
+        fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"R{i - 1}"}]
+        schema = {"type": "record", "name": f"R{i}", "fields": fields}
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+    registry.register(1, json.dumps(schema))
+    registry.register(2, json.dumps(decimal))
+    long = framed(2, b"\xc0\x9a\x0c" + b"\1" * 100_000)
+    bad = [framed(1, b""), long]
+    messages = decoder_of("avro", registry, clock).decode(raw(bad))
+    assert rejected(messages) == [(Reason.MALFORMED, each) for each in bad]
+    assert "a decimal of 100000 bytes" in messages.rejects[1].detail
+    zeros = " ".join(f"int32 f{i} = {i + 1};" for i in range(200))
+    proto = f'syntax = "proto3"; message M {{ repeated N n = 1; }} message N {{ {zeros} }}'
+    registry.register(3, proto, "PROTOBUF")
+    many = framed(3, b"\x0a\0" * 50_000, b"\0")
+    messages = decoder_of("protobuf", registry, clock).decode(raw([many]))
+    assert rejected(messages) == [(Reason.MALFORMED, many)]
+
+
 def test_json_schema_asks_no_registry(clock: Time) -> None:
     """JSON in a frame is read as it stands, without a copy; the reject has the frame too."""
     good, bad = framed(9, b'{"text":"good","id":"a"}'), framed(9, b"no json")
@@ -400,128 +450,3 @@ def test_another_kind_of_schema(registry: RegistryServer, clock: Time) -> None:
     assert messages.rejects[0].detail == (
         "schema 1 cannot be used: it is PROTOBUF, and message.format is avro"
     )
-
-
-def test_an_unknown_id_is_rejected_after_its_time(registry: RegistryServer, clock: Time) -> None:
-    """An id that the registry does not know is waited for, once; then its messages are rejected."""
-    decoder, batch = decoder_of("avro", registry, clock), raw([post(1, "a", schema=7)])
-    for now_s in (0.0, 2.0, 4.9):
-        clock.now_s = now_s
-        with pytest.raises(RegistryError, match="has no schema 7 yet") as error:
-            decoder.decode(batch)
-        assert 0 < error.value.pause_s <= 0.5
-    clock.now_s = 5.0
-    assert rejected(decoder.decode(batch)) == [(Reason.NO_SCHEMA, batch.value(0))]
-    n_asked = len(registry.asked)
-    assert rejected(decoder.decode(batch)) == [(Reason.NO_SCHEMA, batch.value(0))]
-    assert len(registry.asked) == n_asked  # it is known to be unknown
-    clock.now_s = 66.0
-    assert len(decoder.decode(batch).rejects) == 1  # asked again, not waited for again
-    assert len(registry.asked) == n_asked + 1
-    registry.register(7, json.dumps(POST))
-    clock.now_s = 130.0
-    assert strings(decoder.decode(batch).texts) == ["a"]
-
-
-def test_an_id_that_comes_late(registry: RegistryServer, clock: Time) -> None:
-    """A registry that hears of a schema after the topic loses no message."""
-    decoder, batch = decoder_of("avro", registry, clock), raw([post(1, "a")])
-    with pytest.raises(RegistryError):
-        decoder.decode(batch)
-    registry.register(1, json.dumps(POST))
-    assert strings(decoder.decode(batch).texts) == ["a"]
-
-
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (500, b""), (503, b"busy"), (429, b""), (401, b"{}"), (403, b'{"error_code":40301}'),
-        (404, b"<h1>Not Found</h1>"), (200, b"<h1>Hello</h1>"), (200, b'{"schema":1}'), (302, b""),
-        (200, b"\xff"),
-    ],
-)  # fmt: skip
-def test_a_registry_in_trouble_loses_nothing(
-    registry: RegistryServer, clock: Time, status: int, body: bytes
-) -> None:
-    """Whatever a registry answers but that it has no such schema: the batch is tried again.
-
-    The pauses grow up to their bound, and the login goes to no other place.
-    """
-    registry.register(1, json.dumps(POST))
-    registry.status, registry.body = status, body
-    more = {"user": "u", "password": "marked and secret", "retry_pause_max_s": 1.0}
-    decoder, batch = decoder_of("avro", registry, clock, registry=more), raw([post(1, "a")])
-    pauses = []
-    for _ in range(6):
-        with pytest.raises(RegistryError) as error:
-            decoder.decode(batch)
-        assert "marked" not in str(error.value)
-        assert registry.url in str(error.value)
-        pauses.append(error.value.pause_s)
-        clock.now_s += 100.0
-    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    assert set(registry.asked) == {"/schemas/ids/1"}
-    registry.status = None
-    assert strings(decoder.decode(batch).texts) == ["a"]
-
-
-def test_a_registry_that_is_down(clock: Time) -> None:
-    """Nobody listens: the batch is tried again, and found once somebody does."""
-    with RegistryServer() as server:
-        decoder = decoder_of("avro", server, clock)
-    with pytest.raises(RegistryError, match="Connection refused"):
-        decoder.decode(raw([post(1, "a")]))
-
-
-@pytest.mark.parametrize(
-    ("login", "sent"),
-    [
-        ({}, None),
-        ({"user": "ann", "password": "p\u00e4ss:w"}, "Basic YW5uOnDDpHNzOnc="),
-        ({"token": "abc"}, "Bearer abc"),
-    ],
-)
-def test_logins(
-    registry: RegistryServer, clock: Time, login: Mapping[str, str], sent: str | None
-) -> None:
-    """The login of the settings is sent along."""
-    registry.register(1, json.dumps(POST))
-    decoder_of("avro", registry, clock, registry=login).decode(raw([post(1, "a")]))
-    assert registry.logins == [sent]
-
-
-def test_kept_schemas_are_bounded(registry: RegistryServer, clock: Time) -> None:
-    """At most `schemas_max` are kept; the one that was not used for longest leaves."""
-    for name in range(1, 5):
-        registry.register(name, json.dumps(POST))
-    decoder = decoder_of("avro", registry, clock, registry={"schemas_max": 2})
-    for name in (1, 2, 1, 3, 1, 2):
-        decoder.decode(raw([post(name, "a", schema=name)]))
-    assert registry.asked == [f"/schemas/ids/{name}" for name in (1, 2, 3, 2)]
-    # A batch of more of them than are kept is read all the same.
-    batch = raw([post(name, f"t{name}", schema=name) for name in range(1, 5)])
-    assert strings(decoder.decode(batch).texts) == ["t1", "t2", "t3", "t4"]
-
-
-def test_more_unknown_ids_than_are_kept(registry: RegistryServer, clock: Time) -> None:
-    """A batch full of unknown ids is waited for once, however few are kept."""
-    decoder = decoder_of("avro", registry, clock, registry={"schemas_max": 1})
-    batch = raw([post(1, "a", schema=name) for name in range(1, 6)])
-    with pytest.raises(RegistryError):
-        decoder.decode(batch)
-    clock.now_s = 5.0
-    assert [each.reason for each in decoder.decode(batch).rejects] == [Reason.NO_SCHEMA] * 5
-
-
-def test_a_large_value_is_not_read(registry: RegistryServer, clock: Time) -> None:
-    """`max_bytes` counts the bytes as they came; such a value asks no registry."""
-    decoder = decoder_of("avro", registry, clock, max_bytes=64)
-    messages = decoder.decode(raw([post(1, "a" * 100)]))
-    assert [each.reason for each in messages.rejects] == [Reason.TOO_LARGE]
-    assert registry.asked == []
-
-
-def test_settings_keep_secrets() -> None:
-    """What the settings say of themselves has no secret."""
-    settings = RegistrySettings.model_validate({"url": "http://h", "user": "u", "password": "hid"})
-    assert "hid" not in repr(settings) + settings.model_dump_json()
