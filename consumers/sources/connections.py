@@ -75,6 +75,7 @@ class RefusedError(ConnectionError):
         self.status = status
         self.reason = reason
         self.retry_after_s = _retry_after_s(retry_after or "")
+        self.is_too_old = status == 400 and "CursorTooOld" in reason  # Jetstream's word for it
 
 
 def _retry_after_s(text: str) -> float:
@@ -125,6 +126,8 @@ class _Protocol(Protocol):
 
 class Connection:
     """An open connection; made by a constructor that blocks up to `timeout_s` for each step."""
+
+    is_history = False
 
     def __init__(self, endpoint: Endpoint, timeout_s: float, ca_file: Path | None = None) -> None:
         self._framing: _Protocol = (
@@ -180,7 +183,9 @@ class Connection:
         return found
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
+        """Ask for a sign of life, if it is open."""
+        if self._framing.ended is not None:
+            return
         self._framing.ping()
         self._send()
 
@@ -206,6 +211,10 @@ class Connection:
 
 class Readable(Protocol):
     """What a `Connection` is to its reader."""
+
+    @property
+    def is_history(self) -> bool:
+        """Whether what comes is what an archive has of the past."""
 
     @property
     def n_bytes(self) -> int:
@@ -291,7 +300,9 @@ class _WebSocket:
         if isinstance(failure, InvalidStatus):
             answer = failure.response
             body = bytes(answer.body or b"")[:_REASON_BYTES_MAX].decode("utf-8", "replace")
-            raise RefusedError(answer.status_code, body, answer.headers.get("Retry-After"))
+            raise RefusedError(
+                answer.status_code, body, next(iter(answer.headers.get_all("Retry-After")), None)
+            )
         if failure is not None:
             raise ConnectionError(f"this is no WebSocket server: {failure}")
         self.ready = protocol.state is OPEN

@@ -164,7 +164,7 @@ class JetstreamFeed(Feed):
         try:
             return self._subscribed(endpoint, live)
         except RefusedError as error:
-            if not _is_too_old(error):
+            if not error.is_too_old:
                 raise
         return ArchiveConnection(archive, cursor - 1, 0, go_live)
 
@@ -211,6 +211,8 @@ class JetstreamFeed(Feed):
             log.warning(
                 "jetstream_info", detail=self.redacted(data.decode("utf-8", "replace"))[:500]
             )
+            if payload.name == "FutureCursor":  # what follows is live, and numbered anew
+                raise FeedError("the cursor is of another archive", too_old=True)
             return None
         time_us = (payload.time - EPOCH) // timedelta(microseconds=1)
         key = _key_of_event(payload, payload if kind == "commit" else None, kind, time_us)
@@ -314,7 +316,7 @@ class Archive:
         int
             The number of the archive's last event: a subscription goes on behind it.
         """
-        settings = self._settings
+        settings, read = self._settings, after
         asked = {"kinds": settings.kinds, "collections": settings.collections}
         asked |= {"dids": settings.dids}
         while True:
@@ -324,10 +326,12 @@ class Archive:
             for segment in plan.segments:
                 for packed in self._packed_blocks(segment):
                     rows = block_rows(_unpacked(self._zstd, packed, _BLOCK_BYTES_MAX))
+                    new = [row for row in rows if row.seq > read]  # a plan may name some again
+                    read = max([read, *(row.seq for row in new)])
                     yield [
                         Received(frame_of(row))
-                        for row in rows
-                        if row.seq > after and row.witnessed_us >= since_us and self._wants(row)
+                        for row in new
+                        if row.witnessed_us >= since_us and self._wants(row)
                     ]
             if plan.planned_through_seq >= plan.sealed_tip_seq:
                 return max(after, plan.sealed_tip_seq)
@@ -359,6 +363,8 @@ class Archive:
             if header[:4] != b"jss0" or header[12:14] != b"\1\0":
                 raise ConnectionError("getSegment: a segment of another version")
             at = len(header)
+            if footer_at < at:
+                raise ConnectionError("getSegment: a segment without an end of its blocks")
             while at < footer_at:
                 n = int.from_bytes(read(8), "little")
                 if n > _BLOCK_BYTES_MAX:
@@ -388,6 +394,11 @@ class ArchiveConnection:
             target=self._fetch, args=(after, since_us), name="live-history", daemon=True
         )
         fetch.start()
+
+    @property
+    def is_history(self) -> bool:
+        """Whether what comes is the archive's."""
+        return self._live is None
 
     @property
     def n_bytes(self) -> int:
@@ -449,7 +460,7 @@ class ArchiveConnection:
             try:
                 live = self._go_live(after)
             except RefusedError as error:  # the archive may have grown past it
-                if not _is_too_old(error) or after == before:
+                if not error.is_too_old or after == before:
                     raise
             else:
                 yield live
@@ -459,10 +470,6 @@ class ArchiveConnection:
 def _close(step: list[Received] | Readable | Exception) -> None:
     if not isinstance(step, list | Exception):
         step.close()
-
-
-def _is_too_old(error: RefusedError) -> bool:
-    return error.status == 400 and "CursorTooOld" in error.reason
 
 
 def _from(endpoint: Endpoint, cursor: int) -> Endpoint:
@@ -551,5 +558,5 @@ class _Site:
 def _decoded(name: str, body: bytes, kind: type[_Answer]) -> _Answer:
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ConnectionError(f"{name}: another answer than expected: {error}") from error

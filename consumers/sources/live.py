@@ -148,6 +148,8 @@ class LiveSource(Source):
             messages = self._read(self._waiting or self._connection.receive(timeout_s))
             self._watch()
         except OSError as error:  # what was read before is known now, and comes no more
+            if isinstance(error.__cause__, RefusedError) and error.__cause__.is_too_old:
+                self._leave_cursor(str(error))
             self._lose(str(error))
         if not messages:
             return []
@@ -231,12 +233,12 @@ class LiveSource(Source):
         try:
             self._connection = opening.result()
         except RefusedError as error:
-            if error.status == 400 and "CursorTooOld" in error.reason:
+            if error.is_too_old:
                 self._leave_cursor("the cursor is too old")
             self._lose(str(error), error.retry_after_s)
             return
-        except (OSError, UnicodeError) as error:  # a host's name may be none
-            self._lose(str(error))
+        except Exception as error:  # noqa: BLE001 -- whatever a server's answer leads a library to
+            self._lose(str(error) or type(error).__name__)
             return
         host, resumes = self._feed.hosts[self._host], bool(self._past.known)
         log.info("live_connected", source=self.name, host=host, resumed=resumes)
@@ -363,6 +365,7 @@ class LiveSource(Source):
     def _leave_cursor(self, why: str) -> None:
         """Go on with what comes next time, over a gap."""
         self._is_left = True
+        self._numbered = ("", self._position)  # the host may number anew
         log.warning("cursor_left_behind", source=self.name, detail=self._feed.redacted(why))
 
     def _watch(self) -> None:
@@ -373,6 +376,9 @@ class LiveSource(Source):
         if self._connection.n_bytes != self._n_bytes:
             self._n_bytes = self._connection.n_bytes
             self._heard_at, self._has_pinged = now, False
+            if self._connection.is_history:  # most of it may be of other collections
+                self._spoke_at = now
+                self._seen_at = dict.fromkeys(self._seen_at, now)
         silent_s = now - (self._spoke_at if self._feed.must_speak else self._heard_at)
         if silent_s >= limit_s:
             raise ConnectionError(f"silent for {limit_s:g} s")

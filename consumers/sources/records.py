@@ -306,7 +306,10 @@ def block_rows(block: bytes) -> Iterator[BlockRow]:
 
 
 def frame_of(row: BlockRow) -> bytes:
-    """Return the frame of an event; one whose record cannot be read is the record itself."""
+    """Return the frame of an event.
+
+    One whose record cannot be read is the record itself, behind a zero byte: no frame begins so.
+    """
     kind = row.event
     time = EPOCH + timedelta(microseconds=row.indexed_us or row.witnessed_us)
     payload: dict[str, object] = {
@@ -327,7 +330,7 @@ def frame_of(row: BlockRow) -> bytes:
                 payload |= {"cid": _cid(b"\1\x71\x12\x20" + digest)}
                 payload |= {"record": _Cbor(row.payload).value()}
     except (ValueError, LookupError, struct.error):
-        return row.payload
+        return b"\0" + row.payload
     return msgspec.json.encode({"$type": "message", "payload": payload}, order="sorted")
 
 

@@ -82,8 +82,21 @@ def test_an_explanation(book: Book, open_page: Callable[..., Opened]) -> None:
     expect(row.get_by_test_id("credible-interval")).to_have_count(0)  # a hybrid has none
 
 
+def balance(book: Book) -> None:
+    """Teach the rarer class of two until both are as frequent: a word that nobody knows is unsure.
+
+    What other tests have taught is in the same model.
+    """
+    counts = {each["label"]: each["count"] for each in book.json("/v1/model")["classes"]}
+    missing = int(counts["positive"] - counts["negative"])
+    if missing:
+        book.write(*["a numbat"] * abs(missing), label=0 if missing > 0 else 4)
+        book.until_found("numbat", abs(missing))
+
+
 def test_a_probability_is_a_number_too(book: Book, open_page: Callable[..., Opened]) -> None:
     """A tint alone says nothing: number and label stand beside it, and unsure is said in words."""
+    balance(book)
     sure, unsure = book.write("great great lovely great ibexes", "ibexes", label=None)
     book.until_found("ibexes", 2)
     page, _ = open_page(f"{book.address}/?q=ibexes")

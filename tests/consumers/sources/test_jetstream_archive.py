@@ -186,7 +186,7 @@ def test_a_kill_in_the_archive_costs_nothing() -> None:
 
 
 def test_every_value_of_a_record_is_read() -> None:
-    """Links and bytes are as JSON has them; a record that cannot be read is the message itself."""
+    """Links and bytes are as JSON has them; of what cannot be read the bytes are the message."""
     cid = b"\0\1\x71\x12\x20" + bytes(32)
     link = b"\xd8\x2a" + cbor(cid)
     values = {"a": [1, -500, 1 << 40, 2.5, None, True, False], "b": b"\1\2", "c": {"é": "ü"}}
@@ -197,7 +197,7 @@ def test_every_value_of_a_record_is_read() -> None:
     found = json.loads(frame_of(row(1, linked)))["payload"]["record"]["d"]["$link"]
     assert found == "bafyrei" + "a" * 52
     for broken in (record[:-1], b"\xff", b"\x5f", b"\xd8\x2b" + cbor(cid), b"\x81" * 500 + b"\0"):
-        assert frame_of(row(1, broken)) == broken
+        assert frame_of(row(1, broken)) == b"\0" + broken
 
 
 @pytest.mark.parametrize("cut", [1, 7, 60])
@@ -237,3 +237,94 @@ def test_settings_that_do_not_fit_are_refused(given: dict[str, Any], why: str) -
     """Each is told in one line."""
     with pytest.raises(ValidationError, match=why):
         Settings.model_validate({"jetstream": given})
+
+
+def test_broken_records_are_messages() -> None:
+    """A record that looks like a frame of the wire, and even like its error, ends nothing."""
+    error = b'{"$type":"error","error":"CursorTooOld"}'
+    host = Host([[row(1, b"{}"), row(2, error), row(3)]], frame(commit2(4)), "blocks")
+    with LiveServer(host) as server:
+        run = begun([server], 2, history=True)
+        run.until_n(4)
+        run.source.close()
+    assert run.values[:2] == [b"\0{}", b"\0" + error]
+    assert numbers(run.values[2:]) == [103, 104]
+    assert run.source.gaps == 0
+
+
+def test_a_segment_without_an_end_is_tried_again() -> None:
+    """A footer that lies within the header leaves no block out in silence."""
+    host = Host([[row(1)], [row(2)], [row(3)]], frame(commit2(4)), "segment")
+    whole, n_broken = host.getSegment, [0]
+
+    def broken_once(peer: Peer) -> bytes:
+        found = bytearray(whole(peer))
+        if peer.asked["name"] == "1" and not n_broken[0]:
+            n_broken[0] += 1
+            found[58:66] = bytes(8)
+        return bytes(found)
+
+    host.getSegment = broken_once  # type: ignore[method-assign]
+    with LiveServer(host) as server:
+        run = begun([server], 2, history=True)
+        run.until_n(4)
+        run.source.close()
+    assert numbers(run.values) == [101, 102, 103, 104]
+    assert n_broken == [1]
+
+
+def test_what_a_plan_names_twice_comes_once() -> None:
+    """Also beyond what is known by key: numbers that were read are left out."""
+    host = Host([[row(1), row(2)], [row(2), row(3)], [row(1), row(4)]], frame(commit2(5)), "blocks")
+    plan = host.planSnapshot
+    host.planSnapshot = lambda peer: plan(peer).replace(  # type: ignore[method-assign]
+        b'"segments": [', b'"segments": [{"name": "0", "mode": "segment"}, '
+    )
+    with LiveServer(host) as server:
+        run = begun([server], 2, history=True)
+        read: list[int] = []
+        known = run.source._keys  # what is forgotten may come again
+        while len(read) < 5:
+            run.poll()
+            known.clear()
+            read = numbers(run.values)
+        run.source.close()
+    assert read == [101, 102, 103, 104, 105]
+
+
+def test_a_live_end_behind_the_archive_is_a_gap() -> None:
+    """What neither has is counted, and it goes on live."""
+    host = Host([[row(1)], [row(2)]], frame(commit2(60)), "blocks")
+
+    def script(peer: Peer) -> None:
+        name = peer.path.rpartition(".")[2]
+        if name == "subscribeEvents" and int(peer.asked.get("cursor", 10**15)) < 150:
+            peer.answer("400 Bad Request", TOO_OLD)
+        else:
+            host(peer)
+
+    with LiveServer(script) as server:
+        run = begun([server], 2, history=True)
+        run.until_n(3)
+        run.source.close()
+    assert numbers(run.values) == [101, 102, 160]
+    assert run.source.gaps == 1
+
+
+def test_an_archive_of_other_collections_is_not_silent() -> None:
+    """Blocks that hold nothing wanted come for longer than a silence may last."""
+    likes = [[row(n, collection="app.bsky.feed.like")] for n in range(1, 9)]
+    host = Host([*likes, [row(9)]], frame(commit2(10)), "blocks")
+    one = host.getBlock
+    with LiveServer(host) as server:
+        run = begun([server], 2, history=True)
+
+        def later(peer: Peer) -> bytes:
+            run.clock.now += 40.0  # of 60 that a silence may last
+            return one(peer)
+
+        host.getBlock = later  # type: ignore[method-assign]
+        run.until_n(2)
+        run.source.close()
+    assert numbers(run.values) == [109, 110]
+    assert sum(name == "getBlock" for name, _, _ in host.asked) == 9

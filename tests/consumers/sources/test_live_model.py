@@ -70,6 +70,7 @@ class Line:
     """A connection to a host of the network; it brings what it is told to, until it is cut."""
 
     retry_s = 0.0
+    is_history = False
 
     def __init__(self, network: Network, host: int, endpoint: Endpoint) -> None:
         cursor = parse_qs(urlsplit(endpoint.url).query).get("cursor")

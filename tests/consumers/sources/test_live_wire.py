@@ -28,7 +28,7 @@ from consumers.sources.connections import (
 )
 from consumers.sources.live import LiveSource, StreamFeed
 from tests.broker.secure import Certificates
-from tests.consumers.sources.live_server import LiveServer, Peer, commit1, frame, time_us
+from tests.consumers.sources.live_server import LiveServer, Peer, commit1, commit2, frame, time_us
 from tests.consumers.sources.test_live import Clock, Run, begun, playing, streamed
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
@@ -273,3 +273,39 @@ def test_headers_of_any_case_and_length() -> None:
     for name in ("Content-Length", "transfer-encoding"):
         with pytest.raises(ValueError, match="have none"):
             LiveSettings.model_validate({"headers": {name: "5"}})
+
+
+def test_odd_refusals_end_nothing() -> None:
+    """Two headers where one belongs, and an answer that is nested too deeply, are troubles."""
+    deep = '{"segments":[],"x":' + "[" * 100_000 + "]" * 100_000 + "}"
+    for script, more in (
+        (lambda peer: peer.answer("429 Slow", "x", "Retry-After: 1", "Retry-After: 2"), {}),
+        (lambda peer: peer.answer("200 OK", deep), {"history": True, "start_at": time_us(1)}),
+    ):
+        with LiveServer(script) as server:
+            run = begun([server], 2, **more)
+            run.until(lambda: run.source.trouble() is not None)  # noqa: B023
+            run.source.close()
+
+
+def test_a_host_that_numbers_anew_is_a_gap() -> None:
+    """It says that a cursor is of the future: what it sends from then on is new, whatever its
+    number.
+    """
+    info = {"$type": "network.bsky.jetstream.subscribeEvents#info", "name": "FutureCursor"}
+    said = frame(json.dumps({"$type": "message", "payload": info}).encode())
+    anew = [frame(commit2(n, seq=n - 3)) for n in range(4, 64)]
+    with LiveServer(
+        playing(*(frame(commit2(n)) for n in (1, 2, 3)), wait=False),
+        playing(said, *anew),
+        playing(*anew),
+    ) as server:
+        run = begun([server])
+        run.until_n(63)
+        run.source.close()
+        cursors = [peer.asked.get("cursor") for peer in server.peers]
+    assert run.values == [commit2(n) for n in (1, 2, 3)] + [
+        commit2(n, seq=n - 3) for n in range(4, 64)
+    ]
+    assert cursors[2] is None
+    assert run.source.gaps == 1
