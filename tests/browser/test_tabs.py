@@ -58,6 +58,9 @@ def test_the_model(book: Book, open_page: Callable[..., Opened]) -> None:
 
 def test_the_posterior_moves_while_one_types(book: Book, open_page: Callable[..., Opened]) -> None:
     """Each word moves the posterior at once, with its reasons."""
+    # What others have taught of these words is in the same model.
+    book.write(*["horrible, i hate it, saola"] * 40, label=0)
+    book.until_found("saola", 40)
     page, _ = open_page(book.address)
     page.get_by_test_id("tab-try").click()
     box = page.get_by_test_id("try-text")
