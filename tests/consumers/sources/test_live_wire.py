@@ -278,9 +278,10 @@ def test_headers_of_any_case_and_length() -> None:
 def test_odd_refusals_end_nothing() -> None:
     """Two headers where one belongs, and an answer that is nested too deeply, are troubles."""
     deep = '{"segments":[],"x":' + "[" * 100_000 + "]" * 100_000 + "}"
+    archive: dict[str, Any] = {"history": True, "start_at": time_us(1)}
     for script, more in (
         (lambda peer: peer.answer("429 Slow", "x", "Retry-After: 1", "Retry-After: 2"), {}),
-        (lambda peer: peer.answer("200 OK", deep), {"history": True, "start_at": time_us(1)}),
+        (lambda peer: peer.answer("200 OK", deep), archive),
     ):
         with LiveServer(script) as server:
             run = begun([server], 2, **more)
