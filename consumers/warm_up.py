@@ -47,6 +47,7 @@ from streamnb.kernels.jit import (
     is_warm,
     read_only,
 )
+from streamnb.tokenizer import Tokenizer
 
 Kernel = EntryPoint[Any, Any]
 
@@ -116,6 +117,7 @@ def needed(settings: Settings) -> list[Kernel]:
     if DISABLED:
         return []
     modules = {posterior, json_scan}
+    spare: set[Any] = {table.encode, table.encode_extras}  # each reader of texts takes one of them
     groups = [each for model in settings.models.values() for each in model.features.values()]
     for group in groups:
         if isinstance(group, CategoriesSettings):
@@ -129,7 +131,11 @@ def needed(settings: Settings) -> list[Kernel]:
             modules |= {counting, table, *_LIKELIHOODS[group.likelihood]}
             modules |= {hybrid} if group.hybrid else set()
             reading = group.reading()
-            modules |= {tokenize} if reading["entities"] or reading["compose"] else set()
+            tokenizer = Tokenizer(
+                group.ngrams, gap=group.gap, characters=group.characters, **reading
+            )
+            modules |= {tokenize} if tokenizer.rewrites else set()
+            spare.discard(table.encode_extras if tokenizer.has_extras else table.encode)
     if settings.learned.messages_max:
         modules.add(learned_records)
     kafka = settings.source_address.kind == "kafka" and settings.kafka.client == "kafka-python"
@@ -142,7 +148,7 @@ def needed(settings: Settings) -> list[Kernel]:
     return [
         each
         for each in entry_points
-        if each.name.rpartition(".")[0] in wanted or each.name in names
+        if (each.name.rpartition(".")[0] in wanted and each not in spare) or each.name in names
     ]
 
 

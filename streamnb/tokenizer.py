@@ -127,6 +127,11 @@ class Tokenizer:
         return self.ngrams[1] + self.gap + _CHARACTERS_PER_TOKEN * (longest - shortest + 1)
 
     @property
+    def has_extras(self) -> bool:
+        """Whether it reads more than words and their n-grams: see `word_table.encode_extras`."""
+        return self.punctuation or self.ends or self.gap > 0 or self.characters is not None
+
+    @property
     def rewrites(self) -> bool:
         """Whether texts are changed before they are read."""
         return self.entities or self.compose

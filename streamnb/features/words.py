@@ -190,6 +190,7 @@ class WordsState(CountedState):
         self.tokenizer = spec.tokenizer
         self._grams_per_token = self.tokenizer.grams_per_token
         self._rewrites = self.tokenizer.rewrites
+        self._extras = self.tokenizer.has_extras
         self.reader = self.tokenizer.reader(hash_key, occurrence=spec.counts_occurrences)
         super().__init__(spec, name, n_classes, self.reader.key, spec.dictionary)
 
@@ -313,9 +314,10 @@ class WordsState(CountedState):
         # Words without counts are unseen: a call that was broken off may have left some.
         n_words = int(self.vocabulary.table.state[word_table.N_WORDS])
         n_known = min(n_words, len(self.counts.by_word))
+        encode = word_table.encode_extras if self._extras else word_table.encode
         row = 0
         while row < n:
-            row, why, wanted = word_table.encode(
+            row, why, wanted = encode(
                 texts,
                 labels,
                 row,

@@ -434,7 +434,14 @@ def read_plain(
 
 @inner
 def read_closely(
-    data: U8, at: int, end: int, glued: bool, text: U8, out: int, reader: TokenizerTables
+    data: U8,
+    at: int,
+    end: int,
+    glued: bool,
+    text: U8,
+    out: int,
+    reader: TokenizerTables,
+    extras: bool,
 ) -> tuple[int, int, Int]:
     """Read what stands at `at`, character by character: a token, or a sign that separates.
 
@@ -455,7 +462,7 @@ def read_closely(
     if kind == AT and reader.options[OPT_MENTIONS] and not glued:
         i, last = read_mention(data, at, end, text, out)
         return i, last, AT
-    if kind == CLAUSE and reader.options[OPT_PUNCTUATION]:
+    if extras and kind == CLAUSE and reader.options[OPT_PUNCTUATION]:
         i, last = read_punctuation(data, at, end, text, out)
         return i, last, kind
     return at + size, out, kind
@@ -488,18 +495,21 @@ def put_inside(scratch: Scratch, begin: int, end: int, goes_on: bool) -> None:
 
 
 @inner
-def tokenise(data: U8, at: int, end: int, reader: TokenizerTables, scratch: Scratch) -> int:
+def tokenise(
+    data: U8, at: int, end: int, reader: TokenizerTables, scratch: Scratch, extras: bool
+) -> int:
     """Read the tokens of `data[at:end]` into the scratch arrays; return how many there are.
 
     Tokens beyond the scratch's room are left out. With `OPT_ENDS` the first and the last token
     stand for the text's beginning and end, if there is one between them. For n-grams of characters
     `scratch.inside` has the words; a run of ideographs is one there.
     """
-    reads_inside = reader.options[OPT_CHARACTERS_MAX] != 0
-    scratch.inside_end[0] = 0
+    reads_inside = extras and reader.options[OPT_CHARACTERS_MAX] != 0
+    if extras:
+        scratch.inside_end[0] = 0
     run_end = np.int64(-1)  # where the last ideograph ended
     negating = reader.options[OPT_NEGATION] != 0
-    n_edges = np.int64(1) if reader.options[OPT_ENDS] != 0 else np.int64(0)
+    n_edges = np.int64(1) if extras and reader.options[OPT_ENDS] != 0 else np.int64(0)
     text = scratch.text
     n = n_edges
     out = put_edge(scratch, 0, 0, 0, reader) if n_edges > 0 else 0
@@ -518,7 +528,7 @@ def tokenise(data: U8, at: int, end: int, reader: TokenizerTables, scratch: Scra
             i += length
             out = begin + length
         else:
-            i, out, kind = read_closely(data, i, end, word_end == i, text, begin, reader)
+            i, out, kind = read_closely(data, i, end, word_end == i, text, begin, reader, extras)
             if out > begin:
                 fingerprint = siphash(
                     scratch.text_words, begin >> 3, out - begin, reader.key[0], reader.key[1]

@@ -120,6 +120,11 @@ def test_only_the_kernels_of_the_model_are_compiled() -> None:
     binned = Settings.model_validate({"model": {"features": bins}})
     assert "json_numbers" in {each.name.split(".")[-2] for each in needed(binned)}
     assert "word_table" not in names
+    for words, kernel in (({"likelihood": "bernoulli"}, "encode"), ({"gap": 2}, "encode_extras")):
+        text = {"text": {"kind": "words", **words}}
+        settings = Settings.model_validate({"model": {"features": text}})
+        names = {each.name.removeprefix("streamnb.kernels.") for each in needed(settings)}
+        assert {"word_table.encode", "word_table.encode_extras"} & names == {f"word_table.{kernel}"}
     watched = Settings.model_validate({"drift": {"enabled": True}})
     assert {each.name for each in needed(watched)} - {each.name for each in needed(Settings())} == {
         "streamnb.kernels.drift.bet"
