@@ -41,7 +41,6 @@ from consumers.factories import (
     known_classes,
     open_components,
     serve,
-    stream_identity,
 )
 from consumers.features import (
     DecayTimes,
@@ -71,6 +70,7 @@ from consumers.reporter import Reporter
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import NoSink, PatientSink, Sink
 from consumers.sources.base import LogFacts
+from consumers.sources.recording import stream_identity
 from consumers.terminal import View
 from consumers.warm_up import WarmUp, needed
 from streamnb import Confidence, NaiveBayes, Predictor, SnapshotBoard

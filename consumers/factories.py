@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 import numpy as np
 import structlog
@@ -60,10 +60,10 @@ from consumers.search.live_updater import LiveUpdater
 from consumers.search.store import RecentStore
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import NoSink, Sink, without_message
-from consumers.sources.base import RangedSource, Source
+from consumers.sources.base import RangedSource, Source, live_beginning
 from consumers.sources.file import FileSource, StdinSource
 from consumers.sources.generator import GeneratorSource
-from consumers.sources.recording import RecordingSource, is_recording, read_head
+from consumers.sources.recording import RecordingSource, is_recording, stream_identity
 from streamnb import NaiveBayes, Predictor
 
 if TYPE_CHECKING:
@@ -84,10 +84,13 @@ def build_source(settings: Settings, *, until_end: bool, part: StreamRange | Non
     if part is None or part == StreamRange():
         return _whole_source(settings, until_end=until_end)
     kind = settings.source_address.kind
+    if settings.source_address.urls:
+        begin = live_beginning(settings.source_address, settings.message.preset, part)
+        return _live_source(settings, begin)
     if not settings.source_address.has_past:
         raise ConfigError(
             f"--from and --to: source {kind} has no past to begin in; they are for a topic, a file "
-            "or a recording"
+            "or a recording, and --from for Jetstream and Wikimedia's streams"
         )
     until_end = until_end or part.end is not None
     source = _whole_source(settings, until_end=until_end, begin_at=part.begin)
@@ -136,22 +139,23 @@ def _file_settings(settings: Settings) -> FileSettings:
     return settings.file.model_copy(update={"format": "jsonl"})
 
 
-def _live_source(settings: Settings) -> Source:
-    """Return the source of a live stream, whose clients are an extra."""
+def _live_source(settings: Settings, begin: Bound | None = None) -> Source:
+    """Return the source of a live stream, whose clients are an extra, from a time on."""
     missing = [each for each in ("h11", "websockets") if importlib.util.find_spec(each) is None]
     if missing:
         raise ConfigError(
             f"source: {settings.source} needs what is not installed: {', '.join(missing)}. Install "
             "the extra: pip install 'streamnb[live]'"
         )
-    from consumers.sources.jetstream import JetstreamFeed  # noqa: PLC0415 -- an extra
+    from consumers.sources.jetstream import JetstreamFeed, from_time  # noqa: PLC0415 -- an extra
     from consumers.sources.live import LiveSource, StreamFeed  # noqa: PLC0415 -- an extra
 
     address = settings.source_address
     if address.kind == "jetstream":
-        return LiveSource(JetstreamFeed(address.urls, settings.jetstream), settings.live)
-    framing = _FRAMINGS[address.kind]
-    return LiveSource(StreamFeed(address.urls[0], framing), settings.live)
+        jetstream = settings.jetstream if begin is None else from_time(settings.jetstream, begin)
+        return LiveSource(JetstreamFeed(address.urls, jetstream), settings.live, begin=begin)
+    feed = StreamFeed(address.urls[0], _FRAMINGS[address.kind], since=begin)
+    return LiveSource(feed, settings.live, begin=begin)
 
 
 def _kafka_source(
@@ -178,31 +182,6 @@ def _require_librdkafka(what: str, way_out: str) -> None:
             f"{what} needs the package 'confluent-kafka', and it is not installed. Install the "
             f"extra: pip install 'streamnb[librdkafka]'; or {way_out}"
         )
-
-
-def stream_identity(settings: Settings) -> dict[str, Any]:
-    """Return what identifies a stream: positions of one mean nothing in another."""
-    address = settings.source_address
-    own: dict[str, Any]  # beside its kind
-    match address.kind:
-        case "kafka":
-            own = {"topic": address.topic}
-        case "file":
-            own = {"name": (address.path or Path()).name}
-        case "recording":
-            return read_head(address.path or Path()).stream  # the one that it is a recording of
-        case "stdin" | "jetstream":
-            own = {}
-        case "generator":
-            made = settings.generator
-            shape = "turn_after" if made.stream == "tweets" else "stream"
-            own = made.model_dump(include={"seed", "labelled_share"})
-            own[shape] = getattr(made, shape)
-        case "sse" | "lines" | "websocket":
-            own = {"address": address.urls[0].partition("?")[0]}
-        case kind:
-            assert_never(kind)
-    return {"source": address.kind} | own
 
 
 def build_group(settings: Settings, memory: LearnedMemory | None) -> GroupParts | None:

@@ -35,12 +35,12 @@ from consumers.config.addresses import StreamRange
 from consumers.config.settings import Settings
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SinkError
-from consumers.factories import build_source, stream_identity
+from consumers.factories import build_source
 from consumers.kafka.producers import KafkaSink
 from consumers.messages import Headers, Partition, RawColumns, part_name, partition_of
 from consumers.private_files import lock_file, make_private_folder, open_private, replace_private
 from consumers.sources.base import Backoff, LogFacts, Source
-from consumers.sources.recording import RecordingHead, RecordingWriter
+from consumers.sources.recording import RecordingHead, RecordingWriter, stream_identity
 
 _POLL_TIMEOUT_S: Final = 0.2
 _DURATION: Final = re.compile(r"(?P<n>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|d)")

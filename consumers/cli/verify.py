@@ -37,7 +37,6 @@ from consumers.factories import (
     build_decoder,
     known_classes,
     label_topic_source,
-    stream_identity,
 )
 from consumers.features import build_model, columns_of, learned_kinds, read_alike, without_hybrid
 from consumers.messages import (
@@ -55,6 +54,7 @@ from consumers.messages import (
 )
 from consumers.pipeline.checkpoint import mismatch
 from consumers.sources.base import LogFacts
+from consumers.sources.recording import stream_identity
 from consumers.sources.records import raw_columns, split_lines
 from streamnb import Codes, NaiveBayes, TextColumn, subtract
 from streamnb.errors import InputError

@@ -9,6 +9,7 @@ that lies behind a position would leave messages out between the two, and is an 
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
@@ -19,7 +20,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from consumers.config.addresses import Bound, StreamRange
+from consumers.config.addresses import Bound, SourceAddress, StreamRange
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SourceError
 from consumers.messages import Partition, RawColumns
@@ -241,6 +242,28 @@ def behind_position(partition: Partition, begin: Bound, position: int) -> Source
         "has read: the messages between would be left out. Leave --from out to go on there, or "
         "begin with an empty checkpoint.folder"
     )
+
+
+def live_beginning(address: SourceAddress, preset: str | None, part: StreamRange) -> Bound:
+    """Return the time from which a live stream is asked for; a `ConfigError` if it cannot be."""
+    kind, begin = address.kind, part.begin
+    if part.end is not None or begin is None:
+        raise ConfigError(
+            f"--to and --until: source {kind} is live and has no end; --max-messages N stops a run"
+        )
+    is_wikimedia = preset == "wikimedia" or ".wikimedia.org/" in address.urls[0]
+    if kind != "jetstream" and not (kind == "sse" and is_wikimedia):
+        raise ConfigError(
+            f"--from: source {kind} cannot be asked for its past; jetstream can, and sse of "
+            "Wikimedia (message.preset: wikimedia)"
+        )
+    if begin.kind == "offset":
+        raise ConfigError(f"--from {begin}: source {kind} has no offsets; give a time")
+    if begin.at > time.time() * 1000:
+        raise ConfigError(
+            f"--from {begin} lies ahead of now; leave it out to begin with what comes"
+        )
+    return begin
 
 
 def offsets_of(

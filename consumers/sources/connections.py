@@ -478,7 +478,7 @@ class Past(NamedTuple):
         """Return whether a message stands before what was asked for."""
         if self.since_number:
             return number < self.since_number
-        return time_us < self.since_us
+        return 0 < time_us < self.since_us
 
 
 class Cursor(msgspec.Struct):
@@ -560,6 +560,8 @@ class Feed(ABC):
         What must not fall silent, each by itself, for longer than `collection_idle_timeout_s`.
     must_speak : bool
         Whether a connection without messages is dead, whatever else comes.
+    start_us : int
+        From which time on a first start asks, in Unix microseconds; 0: what comes.
     """
 
     name: str
@@ -567,11 +569,16 @@ class Feed(ABC):
     collections: Sequence[str] = ()
     collection_idle_timeout_s = 0.0
     must_speak = False
+    start_us = 0
     secrets: Sequence[str] = ()  # what a server may repeat, and nobody else may see
 
     def redacted(self, text: str) -> str:
         """Return what a server said without secrets."""
         return without_secrets(text, self.secrets)
+
+    def time_us_of(self, message: Known | LiveMessage) -> int:
+        """Return when a message came into the stream; 0 if that is not known."""
+        return message.time_us
 
     @abstractmethod
     def endpoint(self, host: str, past: Past) -> Endpoint:

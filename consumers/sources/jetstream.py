@@ -16,6 +16,7 @@ import msgspec
 import structlog
 import zstandard
 
+from consumers.config.addresses import Bound
 from consumers.config.sections import JetstreamSettings, LiveSettings
 from consumers.sources.connections import (
     Connection,
@@ -91,6 +92,11 @@ class _Frame2(msgspec.Struct):
     message: str = ""
 
 
+def from_time(settings: JetstreamSettings, begin: Bound) -> JetstreamSettings:
+    """Return settings that begin at a time; one before 2001 would be taken for a number."""
+    return settings.model_copy(update={"start_at": max(begin.at * 1000, _TIMES_FROM)})
+
+
 _NO_CURSOR = {"CursorTooOld", "FutureCursor", "OutdatedCursor"}
 
 
@@ -109,6 +115,9 @@ class JetstreamFeed(Feed):
         self.collections = settings.collections
         self.collection_idle_timeout_s = settings.collection_idle_timeout_s
         self._settings = settings
+        self.start_us = settings.start_at or 0
+        if self.start_us < _TIMES_FROM:
+            self.start_us = 0
         self.secrets = () if settings.key is None else (settings.key,)
         self._dictionaries: dict[str, zstandard.ZstdCompressionDict] = {}  # by host
         self._unpack: zstandard.ZstdDecompressor | None = None  # what the last connection sends

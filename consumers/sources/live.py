@@ -16,14 +16,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent import futures
+from typing import Annotated
 
 import msgspec
 import structlog
 
+from consumers.config.addresses import Bound
 from consumers.config.sections import LiveSettings
 from consumers.errors import SourceError
 from consumers.messages import Partition, RawColumns
-from consumers.sources.base import Backoff, LogFacts, Source
+from consumers.sources.base import Backoff, LogFacts, Source, behind_position
 from consumers.sources.connections import (
     Cursor,
     Endpoint,
@@ -47,6 +49,7 @@ _KEYS = 8192
 _KEYS_WAITING = 1 << 17  # further ones, which may not be learned yet
 _PROOF = 50  # so many new ones, and none that is known, prove a gap; a server may change the order
 _REWIND_US = 60_000_000  # a cursor goes back so far, for what a server lost or another has not
+_BEGINNING_US = 60_000_000  # what begins so much later than asked for may lack something
 _AHEAD_US = 3_600_000_000  # what is further in the future than this is a server's mistake
 RETRY_AFTER_MAX_S = 900.0  # no server's word keeps us away for longer
 _VALUES_BYTES_MAX = 16 << 20  # of a poll, and a message: what comes packed may be far larger then
@@ -58,7 +61,8 @@ class LiveSource(Source):
     """Reads a feed for ever.
 
     `connect` opens a connection, `clock` and `wait` count in seconds, `wall_time` since 1970.
-    `gaps` counts the places at which messages may be missing.
+    `gaps` counts the places at which messages may be missing. A checkpoint must have read up to
+    `begin`, or know nothing.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class LiveSource(Source):
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] = time.sleep,
         wall_time: Callable[[], float] = time.time,
+        begin: Bound | None = None,
     ) -> None:
         self.name = feed.name
         self.partition = Partition(feed.name, 0)
@@ -81,6 +86,7 @@ class LiveSource(Source):
         self._clock = clock
         self._wait = wait
         self._wall_time = wall_time
+        self._begin = begin
         self._troubles = Backoff(log, clock, settings.retry_pause_max_s)
         self._lock = threading.Lock()  # of what follows, which the consuming thread reads
         self._known: deque[Known] = deque()
@@ -126,6 +132,9 @@ class LiveSource(Source):
                 f"{self.name}: the checkpoint's cursor cannot be read: {error}; restore the state "
                 "folder, or begin with an empty one"
             ) from error
+        newest_us = self._feed.time_us_of(self._known[-1]) if self._known else 0
+        if self._begin is not None and 0 < newest_us < self._begin.at * 1000:
+            raise behind_position(self.partition, self._begin, self._position)
         self._forgotten_us = cursor.forgotten_us
         self._numbered = (cursor.host, self._position - cursor.n_numbered)
         if cursor.host in self._feed.hosts:
@@ -153,6 +162,8 @@ class LiveSource(Source):
             self._lose(str(error))
         if not messages:
             return []
+        if not self._has_begun:
+            self._check_beginning(messages[0])
         first, self._position = self._position, self._position + len(messages)
         self._has_begun = True
         if self._connection is not None:
@@ -316,7 +327,8 @@ class LiveSource(Source):
             known = tuple(self._known)
         known = tuple(each for each in known if each.time_us <= latest) or known
         if not known:
-            return Past(is_left=self._has_begun)
+            since_us = 0 if self._has_begun else self._feed.start_us
+            return Past(since_us=since_us, is_left=self._has_begun)
         host, first = self._numbered
         oldest, newest = known[0].time_us, known[-1].time_us
         # Of the oldest time others may be forgotten, and later ones that came before it.
@@ -344,6 +356,16 @@ class LiveSource(Source):
     def _latest_us(self) -> float:
         """Return the latest time that a message can rightly have."""
         return self._wall_time() * 1e6 + _AHEAD_US
+
+    def _check_beginning(self, first: LiveMessage) -> None:
+        """Count a gap if the stream has less of its past than was asked for."""
+        asked_us, found_us = self._feed.start_us, self._feed.time_us_of(first)
+        if asked_us and found_us > asked_us + _BEGINNING_US:
+            asked, found = (Bound("time", each // 1000) for each in (asked_us, found_us))
+            self._note_gap(
+                f"asked for what came from {asked} on, the stream begins at {found}: what lies "
+                "between is out of its reach, or there is nothing"
+            )
 
     def _check_overlap(self, message: LiveMessage) -> None:
         """Count a gap if what is newer comes, and nothing that is known came again."""
@@ -400,22 +422,44 @@ def _close_if_open(opening: futures.Future[Readable]) -> None:
 # ---- any other -----------------------------------------------------------------------------------
 
 
+class _EventPlace(msgspec.Struct):
+    timestamp: Annotated[int, msgspec.Meta(ge=0, lt=1 << 50)] = 0  # Unix milliseconds
+
+
 class StreamFeed(Feed):
     """Server-sent events, messages of a WebSocket, or lines over HTTP, as they come.
 
     Events with an id are resumed behind the last one; everything else begins anew. An event with a
-    name of its own becomes `{"event": NAME, "payload": DATA}`.
+    name of its own becomes `{"event": NAME, "payload": DATA}`. `since` is for servers that begin at
+    a time, as Wikimedia's do, whose ids have times.
     """
 
-    def __init__(self, url: str, framing: Framing) -> None:
+    def __init__(self, url: str, framing: Framing, since: Bound | None = None) -> None:
         self._endpoint = Endpoint(url, framing)
+        self._since = since
+        self.start_us = 0 if since is None else since.at * 1000
         self.name = url.partition("?")[0]
         self.hosts = (self.name,)
 
     def endpoint(self, host: str, past: Past) -> Endpoint:  # noqa: ARG002 -- there is one
         """Return the address, with the id of the last event."""
-        headers = {"Last-Event-ID": past.known[-1].id} if past.known else {}
-        return self._endpoint._replace(headers=headers)
+        if past.known:
+            return self._endpoint._replace(headers={"Last-Event-ID": past.known[-1].id})
+        if self._since is None or past.is_left:
+            return self._endpoint
+        place, _, query = self._endpoint.url.partition("?")
+        asked = [each for each in query.split("&") if each and not each.startswith("since=")]
+        return self._endpoint._replace(url=f"{place}?{'&'.join([*asked, f'since={self._since}'])}")
+
+    def time_us_of(self, message: Known | LiveMessage) -> int:
+        """Return the newest time in the id of one of Wikimedia's events; 0 if it has none."""
+        if self._since is None:
+            return 0
+        try:
+            places = msgspec.json.decode(message.id, type=list[_EventPlace])
+        except (msgspec.MsgspecError, RecursionError):
+            return 0
+        return 1000 * max((each.timestamp for each in places), default=0)
 
     def read(self, received: Received) -> LiveMessage | None:
         """Return a message."""

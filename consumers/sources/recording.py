@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, assert_never
 
 import msgspec
 import structlog
 import zstandard
 
-from consumers.config.settings import FileSettings
+from consumers.config.settings import FileSettings, Settings
 from consumers.decode.rows import RECORD_BYTES_MAX, RecordFormat
 from consumers.errors import ReplacedError, SinkError, SourceError
 from consumers.messages import Headers, Partition, RawColumns, part_name, partition_of
@@ -197,6 +197,31 @@ def _head_of(path: Path) -> RecordingHead:
     if version != VERSION:
         raise ValueError(f"it is written in version {version}, and this is read: {VERSION}")
     return msgspec.json.decode(line, type=RecordingHead)
+
+
+def stream_identity(settings: Settings) -> dict[str, Any]:
+    """Return what identifies a stream: positions of one mean nothing in another."""
+    address = settings.source_address
+    own: dict[str, Any]  # beside its kind
+    match address.kind:
+        case "kafka":
+            own = {"topic": address.topic}
+        case "file":
+            own = {"name": (address.path or Path()).name}
+        case "recording":
+            return read_head(address.path or Path()).stream  # the one that it is a recording of
+        case "stdin" | "jetstream":
+            own = {}
+        case "generator":
+            made = settings.generator
+            shape = "turn_after" if made.stream == "tweets" else "stream"
+            own = made.model_dump(include={"seed", "labelled_share"})
+            own[shape] = getattr(made, shape)
+        case "sse" | "lines" | "websocket":
+            own = {"address": address.urls[0].partition("?")[0]}
+        case kind:
+            assert_never(kind)
+    return {"source": address.kind} | own
 
 
 class RecordingSource(Source):

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import Settings, to_yaml
-from consumers.errors import ConfigError
-from consumers.factories import build_source, stream_identity
 from consumers.messages import Partition
 from consumers.sources.base import LogFacts
 from consumers.sources.jetstream import JetstreamFeed
 from consumers.sources.live import RETRY_AFTER_MAX_S, LiveSource, StreamFeed
+from consumers.sources.recording import stream_identity
 from tests.consumers.sources.live_server import (
     PATIENCE_S,
     LiveServer,
@@ -561,7 +559,3 @@ def test_secrets_and_addresses() -> None:
     ):  # fmt: skip
         with pytest.raises(ValueError, match="source"):
             Settings.model_validate({"source": wrong})
-    public = Settings.model_validate({"source": "jetstream"})
-    part = StreamRange(Bound.parse("offset:1"), None)
-    with pytest.raises(ConfigError, match="no past to begin in"):
-        build_source(public, until_end=False, part=part)

@@ -1,0 +1,135 @@
+"""`--from` of live streams: where they are asked to begin, and what is told if they cannot."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from consumers.config.addresses import Bound, StreamRange
+from consumers.config.settings import Settings
+from consumers.errors import ConfigError, SourceError
+from consumers.factories import build_source
+from consumers.sources.live import LiveSource
+from tests.consumers.sources.live_server import LiveServer, Peer, commit1, commit2, frame
+from tests.consumers.sources.test_live import Clock, Run, playing
+
+LONG_AGO_MS = 1_600_000_000_000  # of a clock that every machine has passed
+
+
+def dated(version: int, n: int) -> bytes:
+    """Return commit number `n` as a frame, `n` seconds after that."""
+    if version == 1:
+        return frame(commit1(n, time_us=LONG_AGO_MS * 1000 + n * 1_000_000))
+    return frame(commit2(n, time=f"2020-09-13T12:{26 + (40 + n) // 60}:{(40 + n) % 60:02}.000000Z"))
+
+
+def from_time(source: str, begin_ms: int, **more: Any) -> Run:
+    """Return a run of a source with `--from`."""
+    settings = Settings.model_validate({"source": source, **more})
+    part = StreamRange(Bound("time", begin_ms), None)
+    built = build_source(settings, until_end=False, part=part)
+    assert isinstance(built, LiveSource)
+    return Run(built, Clock())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_live_stream_begins_at_a_time(version: int) -> None:
+    """`--from` asks by time, leaves out what is earlier, and what lies between it and a later
+    beginning is a gap.
+    """
+    jetstream = {"version": version, "start_at": 1}
+    for first, gaps in ((4, 0), (80, 1)):
+        frames = b"".join(dated(version, n) for n in (1, first, first + 1))
+        with LiveServer(playing(frames)) as server:
+            source = f"jetstream+ws://{server.host}"
+            run = from_time(source, LONG_AGO_MS + 2000, jetstream=jetstream)
+            run.until_n(2)
+            run.source.close()
+            assert [peer.asked["cursor"] for peer in server.peers] == ["1600000002000000"]
+        assert [f'"k{first + i}"'.encode() in run.values[i] for i in range(2)] == [True, True]
+        assert run.source.gaps == gaps
+
+
+def test_a_time_before_all_is_no_number() -> None:
+    """Small cursors are numbers, and so the times of the last century are asked for as one later
+    on.
+    """
+    with LiveServer(playing(dated(2, 1))) as server:
+        run = from_time(f"jetstream+ws://{server.host}", 5, jetstream={"version": 2})
+        run.until_n(1)
+        run.source.close()
+        assert server.peers[0].asked["cursor"] == str(10**15)
+
+
+def edit(at_ms: int) -> bytes:
+    """Return an event of Wikimedia's."""
+    places = [{"topic": "codfw.change", "partition": 0, "offset": -1}]
+    places.append({"topic": "eqiad.change", "partition": 0, "timestamp": at_ms})
+    return f"event: message\nid: {json.dumps(places)}\ndata: {{}}\n\n".encode()
+
+
+def test_wikimedia_begins_at_a_time_once() -> None:
+    """`--from` is `since` on the first connection; later ones go on by the id of the last event. A
+    beginning that is later than asked for is a gap.
+    """
+
+    def script(peer: Peer) -> None:
+        peer.begin()
+        peer.chunk(edit(LONG_AGO_MS + 90_000))
+        peer.send(b"0\r\n\r\n")
+
+    with LiveServer(script) as server:
+        source = f"sse+http://{server.host}/v2/stream/a,b?x=1&since=now"
+        run = from_time(source, LONG_AGO_MS, message="wikimedia")
+        run.until(lambda: len(server.peers) == 2)
+        run.source.close()
+        first, second = server.peers[:2]
+        assert first.head.startswith("GET /v2/stream/a,b?x=1&since=2020-09-13T12:26:40.000Z ")
+        assert first.header("Last-Event-ID") is None
+        assert second.head.startswith("GET /v2/stream/a,b?x=1&since=now ")
+        assert str(LONG_AGO_MS + 90_000) in (second.header("Last-Event-ID") or "")
+    assert run.source.gaps == 1
+
+
+def test_a_beginning_behind_the_checkpoint_is_refused() -> None:
+    """A checkpoint's cursor wins over `--from`, and one that would leave messages out is an
+    error.
+    """
+    with LiveServer(playing(dated(1, 1), dated(1, 2))) as server:
+        source = f"jetstream+ws://{server.host}"
+        run = from_time(source, LONG_AGO_MS)
+        run.until_n(2)
+        facts = run.source.logs({run.source.partition: 2})
+        run.source.close()
+        again = from_time(source, LONG_AGO_MS).source
+        again.resume(facts)
+        again.open(lambda _: 2)
+        again.close()
+        late = from_time(source, LONG_AGO_MS + 2001).source
+        late.resume(facts)
+        with pytest.raises(SourceError, match=r"lies behind offset 2.*Leave --from out"):
+            late.open(lambda _: 2)
+
+
+@pytest.mark.parametrize(
+    ("source", "begin", "end", "wanted"),
+    [
+        ("jetstream", "offset:1", None, "has no offsets; give a time"),
+        ("jetstream", "2999-01-01", None, "lies ahead of now"),
+        ("jetstream", None, "2020-01-01", "is live and has no end"),
+        ("sse+https://example.org/", "2020-01-01", None, "cannot be asked for its past"),
+        ("wss://example.org/", "2020-01-01", None, "cannot be asked for its past"),
+        ("generator", "2020-01-01", None, "no past to begin in"),
+    ],
+)
+def test_what_has_no_past_says_so(
+    source: str, begin: str | None, end: str | None, wanted: str
+) -> None:
+    """`--from` and `--to` of a live stream that cannot be had are told in one line."""
+    bounds = (None if each is None else Bound.parse(each) for each in (begin, end))
+    settings = Settings.model_validate({"source": source})
+    with pytest.raises(ConfigError, match=wanted) as caught:
+        build_source(settings, until_end=False, part=StreamRange(*bounds))
+    assert "\n" not in str(caught.value)
