@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from streamnb import predict
 from streamnb.errors import check_whole
 from streamnb.features.protocol import Floats
-from streamnb.inspection import explain, generative, parameters, summary
+from streamnb.inspection import explain, parameters, summary
 from streamnb.inspection.explain import Explanation, RankedFeature
-from streamnb.inspection.generative import DataLikelihood, Seed
-from streamnb.inspection.parameters import LinearForm, Parameters
+from streamnb.inspection.parameters import DataLikelihood, LinearForm, Parameters, Seed
 from streamnb.inspection.words import word_groups, word_view
 from streamnb.labels import UNLABELLED, Codes, Label
 from streamnb.likelihoods.multinomial import vocabulary_size
@@ -273,7 +272,7 @@ class ModelReader:
             For a value or label that cannot be used, a class that the model does not know, or no
             example at all.
         """
-        return generative.likelihood_of(
+        return parameters.likelihood_of(
             self.state, columns, labels, with_coefficient=with_coefficient
         )
 
@@ -307,7 +306,7 @@ class ModelReader:
             If a group has no likelihood, or one that does not follow from its statistics: numbers
             under `NormalInverseGamma`. Give the examples to `log_likelihood` then.
         """
-        return generative.training_log_likelihood(self.state)
+        return parameters.training_log_likelihood(self.state)
 
     # ---- the generative model ------------------------------------------------------------------
 
@@ -355,7 +354,7 @@ class ModelReader:
         InputError
             If the model generates nothing: it says why.
         """
-        return generative.sample_many(self.state, n, seed, length)
+        return parameters.sample_many(self.state, n, seed, length)
 
     # ---- what speaks for what ------------------------------------------------------------------
 

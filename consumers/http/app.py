@@ -23,9 +23,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from consumers.http.authorization import AllowedHosts
 from consumers.http.openapi import ApiRoute, description_routes
-from consumers.http.requests import RETRY_SOON, BodyReader, ExampleDecoder, ProblemError
+from consumers.http.requests import (
+    RETRY_SOON,
+    AllowedHosts,
+    BodyReader,
+    ExampleDecoder,
+    ProblemError,
+)
 from consumers.http.routes_corrections import correction_routes, wanted_routes
 from consumers.http.routes_model import (
     FOLLOW_HEADER,

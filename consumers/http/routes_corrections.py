@@ -22,7 +22,6 @@ from consumers.corrections.model import (
     UnknownMessage,
 )
 from consumers.corrections.service import OUTCOME_TIMEOUT_S, CorrectionService, Receipt
-from consumers.http.authorization import check_change
 from consumers.http.openapi import ApiOperation, ApiRoute, parameter
 from consumers.http.requests import (
     RETRY_SOON,
@@ -30,6 +29,7 @@ from consumers.http.requests import (
     ExampleDecoder,
     ProblemError,
     QueryParameters,
+    check_change,
     component_is_off,
     corrections_setting,
     given_in,

@@ -24,19 +24,22 @@ from starlette.responses import Response, StreamingResponse
 
 from consumers.config.settings import Settings, message_names, question
 from consumers.http import schemas
-from consumers.http.authorization import NOT_OPEN, check_change, is_open, needs_token
 from consumers.http.openapi import ApiOperation, ApiRoute
 from consumers.http.requests import (
     NO_STORE,
+    NOT_OPEN,
     BodyReader,
     ExampleDecoder,
     ProblemError,
     QueryParameters,
     RequestExamples,
+    check_change,
     component_is_off,
     corrections_setting,
     given_in,
+    is_open,
     json_response,
+    needs_token,
 )
 from consumers.http.state import AppState, sample_of
 from consumers.http.threads import Batcher, WorkerPool, predict_columns

@@ -2,8 +2,7 @@
 
 from streamnb.inspection import categorical, numeric, words  # noqa: F401 -- to be found by view_of
 from streamnb.inspection.explain import Contribution, Explanation, RankedFeature
-from streamnb.inspection.generative import DataLikelihood
-from streamnb.inspection.parameters import LinearForm, Parameters
+from streamnb.inspection.parameters import DataLikelihood, LinearForm, Parameters
 
 __all__ = [
     "Contribution",

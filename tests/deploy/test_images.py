@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from consumers.config.settings import load
-from consumers.http.authorization import AllowedHosts
+from consumers.http.requests import AllowedHosts
 from tests.deploy.prometheus_server import ROOT
 
 DEPLOY = ROOT / "deploy"

@@ -16,7 +16,7 @@ import yaml
 from kubernetes_validate import utils as schemas
 
 from consumers.config.settings import load
-from consumers.http.authorization import AllowedHosts
+from consumers.http.requests import AllowedHosts
 from streamnb import __version__
 from tests.deploy.prometheus_server import ROOT
 

@@ -12,15 +12,16 @@ from starlette.routing import Mount
 
 from consumers.config.settings import HttpSettings
 from consumers.http.app import make_app
-from consumers.http.authorization import (
+from consumers.http.openapi import ApiRoute
+from consumers.http.requests import (
     AllowedHosts,
+    ProblemError,
     check_change,
+    corrections_setting,
     is_loopback,
     is_open,
     needs_token,
 )
-from consumers.http.openapi import ApiRoute
-from consumers.http.requests import ProblemError, corrections_setting
 from consumers.http.state import AppState
 from tests.consumers.http.loopback_server import (
     PATIENCE_S,
