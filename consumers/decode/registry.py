@@ -1,4 +1,4 @@
-"""A client of a schema registry, by Confluent's protocol over HTTP, on the standard library alone.
+"""A client of a schema registry, by Confluent's protocol over HTTP.
 
 It tells three things apart: an answer; that the registry itself says that there is no such schema;
 and everything else, which is a `RegistryError` to be tried again, such as a registry that is down,
@@ -10,25 +10,14 @@ Protobuf schema a payload is.
 from __future__ import annotations
 
 import base64
-import ssl
-from collections.abc import Callable
-from http.client import HTTPException
-from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import (
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    ProxyHandler,
-    Request,
-    build_opener,
-)
 
 import msgspec
 import structlog
 
 from consumers.config.message import RegistrySettings
-from consumers.errors import ConfigError, RegistryError
+from consumers.errors import RegistryError
+from consumers.web_request import RequestError, WebService
 
 log = structlog.get_logger(__name__)
 _ANSWER_BYTES_MAX = 16 << 20
@@ -55,19 +44,8 @@ class RegisteredSchema(msgspec.Struct):
     references: list[_Reference] | None = None
 
 
-class _AnswerError(HTTPException):
-    """An answer is too long or too slow; the text is ours."""
-
-
 class _RegistryProblem(msgspec.Struct):
     error_code: int
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    """Follows no redirect: it would take the login to another host."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Return None, which makes it an error."""
 
 
 class SchemaRegistry:
@@ -77,23 +55,18 @@ class SchemaRegistry:
     `RegistryError`, whose pause grows with each one in a row.
     """
 
-    def __init__(self, settings: RegistrySettings, clock: Callable[[], float]) -> None:
-        try:
-            context = ssl.create_default_context(cafile=settings.ssl_cafile)
-        except OSError as error:
-            raise ConfigError(
-                f"message.registry.ssl_cafile: {settings.ssl_cafile} has no certificates (PEM) "
-                f"that can be read: {error.strerror or error}"
-            ) from None
-        handlers = (ProxyHandler({}), _NoRedirects(), HTTPSHandler(context=context))
-        self._open = build_opener(*handlers).open
-        self._settings, self._clock = settings, clock
-        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._settings = settings
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if settings.login is not None:
             login = base64.b64encode(":".join(settings.login).encode()).decode()
-            self._headers["Authorization"] = f"Basic {login}"
+            headers["Authorization"] = f"Basic {login}"
         elif settings.bearer_token is not None:
-            self._headers["Authorization"] = f"Bearer {settings.bearer_token}"
+            headers["Authorization"] = f"Bearer {settings.bearer_token}"
+        self._service = WebService(
+            headers, settings.timeout_s, _ANSWER_BYTES_MAX, settings.ssl_cafile,
+            setting="message.registry",
+        )  # fmt: skip
         self._n_failures = 0
 
     def schema(self, name: int) -> RegisteredSchema | None:
@@ -126,52 +99,21 @@ class SchemaRegistry:
 
     def _asked(self, path: str) -> RegisteredSchema | None:
         url = f"{self._settings.url}{path}"
-        request = Request(url, headers=self._headers)  # noqa: S310 -- http or https, by the settings
         try:
-            with self._open(request, timeout=self._settings.timeout_s) as answer:
-                body = self._read(answer)
-        except HTTPError as error:
-            with error:
-                if self._is_unknown(error):
-                    self._reached()
-                    return None
-                raise self._failed(
-                    f"{url}: HTTP status {error.code}{_HINTS.get(error.code, '')}"
-                ) from None
-        except (OSError, HTTPException, ValueError) as error:
-            raise self._failed(f"{url}: {_why(error)}") from None
+            status, body = self._service.ask(url)
+        except RequestError as error:
+            raise self._failed(f"{url}: {error}") from None
+        if status != 200:
+            if _is_unknown(status, body):
+                self._reached()
+                return None
+            raise self._failed(f"{url}: HTTP status {status}{_HINTS.get(status, '')}")
         try:
             found = msgspec.json.decode(body, type=RegisteredSchema)
         except (ValueError, RecursionError):  # MsgspecError and UnicodeDecodeError are ValueErrors
             raise self._failed(f"{url}: the answer is none of a schema registry") from None
         self._reached()
         return found
-
-    def _read(self, answer: Any) -> bytes:
-        """Return a body that is neither too long nor too slow."""
-        until_s, body = self._clock() + self._settings.timeout_s, b""
-        while chunk := answer.read1(1 << 16):
-            body += chunk
-            if len(body) > _ANSWER_BYTES_MAX:
-                raise _AnswerError(f"the answer is longer than {_ANSWER_BYTES_MAX} bytes")
-            if self._clock() > until_s:
-                raise _AnswerError("the answer was not whole in registry.timeout_s")
-        return body
-
-    def _is_unknown(self, error: HTTPError) -> bool:
-        """Return whether an answer says that what was asked for is not there.
-
-        A registry says so with a code of its own, such as 40403. Without one another server may
-        have answered, or the registry itself at a mistaken address (with 404), and no message may
-        be rejected for that.
-        """
-        if error.code not in {404, 422}:
-            return False
-        try:
-            found = msgspec.json.decode(self._read(error), type=_RegistryProblem)
-        except (OSError, HTTPException, ValueError, RecursionError):
-            return False
-        return found.error_code // 100 == error.code
 
     def _failed(self, text: str) -> RegistryError:
         if not self._n_failures:
@@ -186,16 +128,20 @@ class SchemaRegistry:
         self._n_failures = 0
 
 
-def _why(error: Exception) -> str:
-    """Return what went wrong in our own words or the system's: a server's may repeat a secret."""
-    if isinstance(error, _AnswerError):
-        return str(error)
-    reason = getattr(error, "reason", error)
-    if isinstance(reason, ssl.SSLCertVerificationError):
-        return f"its certificate is refused: {reason.verify_message}"
-    if isinstance(reason, OSError) and reason.strerror:
-        return reason.strerror
-    return type(reason if isinstance(reason, Exception) else error).__name__
+def _is_unknown(status: int, body: bytes) -> bool:
+    """Return whether an answer says that what was asked for is not there.
+
+    A registry says so with a code of its own, such as 40403. Without one another server may have
+    answered, or the registry itself at a mistaken address (with 404), and no message may be
+    rejected for that.
+    """
+    if status not in {404, 422}:
+        return False
+    try:
+        found = msgspec.json.decode(body, type=_RegistryProblem)
+    except (ValueError, RecursionError):
+        return False
+    return found.error_code // 100 == status
 
 
 _HINTS = {

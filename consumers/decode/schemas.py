@@ -147,7 +147,7 @@ class FramedPayloads:
 
     def __init__(self, kind: str, settings: RegistrySettings, clock: Callable[[], float]) -> None:
         self._kind, self._settings, self._clock = kind, settings, clock
-        self._registry = SchemaRegistry(settings, clock)
+        self._registry = SchemaRegistry(settings)
         self._known: OrderedDict[int, Read | _Unusable] = OrderedDict()
         self._waiting_since_s: float | None = None  # the batch has an id that is unknown yet
 

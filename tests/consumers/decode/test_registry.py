@@ -14,6 +14,7 @@ from consumers.errors import RegistryError
 from consumers.messages import Reason
 from tests.consumers.decode.test_schemas import POST, Time, decoder_of, post, rejected
 from tests.consumers.raw_batches import raw, strings
+from tests.consumers.sources.live_server import LiveServer, Peer
 from tests.schema_registry import RegistryServer
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -198,6 +199,23 @@ def test_a_large_value_is_not_read(registry: RegistryServer, clock: Time) -> Non
     messages = decoder.decode(raw([post(1, "a" * 100)]))
     assert [each.reason for each in messages.rejects] == [Reason.TOO_LARGE]
     assert registry.asked == []
+
+
+def test_a_registry_that_drips_is_given_up(clock: Time) -> None:
+    """A request has one bound of time, however often the registry sends a byte of its head."""
+
+    def drip(peer: Peer) -> None:
+        peer.send(b"HTTP/1.1 200 OK\r\nX: ")
+        is_over = threading.Event()
+        for _ in range(1_000):
+            peer.send(b"a")
+            is_over.wait(0.02)
+
+    with LiveServer(drip) as server:
+        more = {"url": f"http://{server.host}", "timeout_s": 0.2}
+        decoder = decoder_of("avro", None, clock, registry=more)
+        with pytest.raises(RegistryError, match=r"not whole in time.*registry.timeout_s: 0.2"):
+            decoder.decode(raw([post(1, "a")]))
 
 
 def test_settings_keep_secrets() -> None:
