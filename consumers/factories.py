@@ -35,6 +35,7 @@ from consumers.corrections.applier import CorrectionApplier, SharedStream
 from consumers.corrections.journal import Journal, JournalSource
 from consumers.corrections.model import Log, LogReader
 from consumers.corrections.service import CorrectionService, ExampleReader, MessageLookup
+from consumers.corrections.teacher import Teacher
 from consumers.decode.decoder import Decoder, LabelDecoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.decode.schemas import payloads_of
@@ -359,6 +360,7 @@ class Components:
     corrections: CorrectionParts | None
     quality: Quality
     label_queue: LabelQueue | None = None
+    teacher: Teacher | None = None
 
 
 def open_components(
@@ -394,7 +396,11 @@ def open_components(
     corrections = build_corrections(settings, recent, metrics, clock, classes)
     if corrections is not None:
         stack.callback(corrections.log.close)
-    return Components(recent, corrections, quality, label_queue)
+    teacher = None
+    if recent is not None and corrections is not None and settings.labels.teacher.is_on:
+        teacher = Teacher.of(settings, corrections.correction_service, classes, clock)
+        metrics.watch_teacher(lambda: (teacher.counts, teacher.n_waiting))
+    return Components(recent, corrections, quality, label_queue, teacher)
 
 
 def build_memory(
@@ -541,6 +547,11 @@ def serve(
         return None, lambda: None
     if components.recent is not None:
         health.watch_part(components.recent.trouble)
+    if components.recent is not None and components.teacher is not None:
+        health.watch_part(components.teacher.trouble)
+        components.recent.listeners.append(components.teacher.offer)
+        components.teacher.start()
+        stack.callback(components.teacher.stop)
     app_state = AppState(
         settings=settings,
         registry=registry,

@@ -33,8 +33,8 @@ def settings_in(section: type[Section], prefix: str = "") -> Iterator[str]:
     for name, field in section.model_fields.items():
         kind = field.annotation
         if name == "labels":
-            yield from (f"labels.{key}" for key in FieldLabels.model_fields)
-            yield from (f"labels.{key}" for key in EmoticonLabels.model_fields)
+            yield from settings_in(FieldLabels, "labels.")
+            yield from settings_in(EmoticonLabels, "labels.")
         elif name == "features":
             for group in GROUPS.values():
                 yield from (f"{prefix}features.NAME.{key}" for key in group.model_fields)

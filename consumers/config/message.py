@@ -220,8 +220,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 MessageFormat = Literal["json", "text", "avro", "protobuf", "json-schema"]
 
 
-def _registry_url(url: str | None) -> str | None:
-    """Return the address of a registry, or refuse one that says too little or a secret."""
+def _service_url(url: str | None, like: str) -> str | None:
+    """Return the address of a service, or refuse one that says too little or a secret."""
     if url is None:
         return None
     try:
@@ -229,18 +229,22 @@ def _registry_url(url: str | None) -> str | None:
         is_whole = parts.scheme in {"http", "https"} and bool(parts.hostname)
         _ = parts.port
     except ValueError:
-        raise wrong("must be an address such as https://registry.example.org:8081") from None
+        raise wrong(f"must be an address such as {like}") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise wrong("must be an address alone; user, password and token have settings of their own")
     if not is_whole or not url.isascii():
-        raise wrong("must be an address such as https://registry.example.org:8081")
+        raise wrong(f"must be an address such as {like}")
     return url.rstrip("/")
+
+
+def _url_like(like: str) -> AfterValidator:
+    return AfterValidator(lambda url: _service_url(url, like))
 
 
 class RegistrySettings(Section):
     """The schema registry that has the schemas of `message.format`."""
 
-    url: Annotated[str | None, AfterValidator(_registry_url)] = None
+    url: Annotated[str | None, _url_like("https://registry.example.org:8081")] = None
     user: str | None = None
     password: SecretStr | None = None  # only by ${NAME} from the environment
     password_file: SecretPath | None = None
@@ -439,11 +443,55 @@ class LateLabelsSettings(Section):
 # ---- labels that messages bring -----------------------------------------------------------------
 
 
+class TeacherSettings(Section):
+    """A service, or a second model, that labels messages which come without a label."""
+
+    url: Annotated[str | None, _url_like("http://127.0.0.1:8200/v1/predict")] = None
+    model: Path | None = None  # a saved model instead
+    token: SecretStr | None = None  # only by ${NAME} from the environment
+    token_file: SecretPath | None = None
+    ssl_cafile: Path | None = None
+    timeout_s: float = Field(default=10.0, gt=0, le=60.0)
+    budget_per_s: float = Field(default=1.0, gt=0, le=1_000.0)  # messages
+    min_confidence: float = Field(default=0.9, ge=0, le=1)
+    cache_size: int = Field(default=10_000, ge=0, le=1_000_000)  # texts
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if self.url is not None and self.model is not None:
+            raise wrong("url and model are both given; keep one")
+        if self.url is None and self.bearer_token is not None:
+            raise wrong("token and token_file are for url")
+        if not ((token := self.bearer_token or "").isascii() and token.isprintable()):
+            raise wrong("token must be ASCII in one line, as an HTTP header is")
+        for name, what in (("ssl_cafile", "certificates (PEM)"), ("model", "a saved model")):
+            path: Path | None = getattr(self, name)
+            if path is not None and not path.is_file():
+                raise wrong(f"{name} must be a file of {what} that exists")
+        return self
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody is asked."""
+        return self.url is not None or self.model is not None
+
+    @property
+    def bearer_token(self) -> str | None:
+        """The token, wherever it comes from."""
+        return one_secret(self, "token")
+
+
+class _TaughtLabels(Section):
+    """What all kinds of labels have."""
+
+    teacher: TeacherSettings = TeacherSettings()
+
+
 # Of the recorded tweets; a model without a neutral class rejects those, and says so.
 SENTIMENT140 = {"0": "negative", "2": "neutral", "4": "positive"}
 
 
-class FieldLabels(Section):
+class FieldLabels(_TaughtLabels):
     """Labels stand in a field of the message."""
 
     kind: Literal["field"] = "field"
@@ -465,7 +513,7 @@ VARIATIONS = "\ufe0e\ufe0f"  # select how the character before is drawn, and mea
 _WITHOUT_VARIATIONS = str.maketrans("", "", VARIATIONS)
 
 
-class EmoticonLabels(Section):
+class EmoticonLabels(_TaughtLabels):
     """Labels are read off the emoticons, which then leave the text (Go, Bhayani and Huang 2009)."""
 
     kind: Literal["emoticons"] = "emoticons"

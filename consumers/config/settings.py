@@ -85,7 +85,6 @@ from consumers.errors import ConfigError
 __all__ = [
     "CategoriesSettings",
     "CheckpointSettings",
-    "CorrectionsSettings",
     "EmoticonLabels",
     "FeatureSettings",
     "FieldLabels",
@@ -98,15 +97,12 @@ __all__ = [
     "LabellingSettings",
     "Labels",
     "LateLabelsSettings",
-    "LearnedSettings",
     "LearningSettings",
     "MessageSettings",
     "ModelSettings",
     "NumbersSettings",
     "OutputAddress",
     "OutputSettings",
-    "PageSettings",
-    "PredictorSettings",
     "RecentSettings",
     "Section",
     "Settings",
@@ -237,6 +233,8 @@ class Settings(Section):
         implied: dict[str, Any] = {"message": "jetstream-v2" if is_second else "jetstream"}
         if not (isinstance(model, dict) and "classes" in model):
             implied["labels"] = {"kind": "emoticons"}
+            if isinstance(labels := data.get("labels"), dict) and labels.keys() == {"teacher"}:
+                data = data | {"labels": implied["labels"] | labels}
         return implied | {key: value for key, value in data.items() if value is not None}
 
     @field_validator("source")
@@ -495,15 +493,19 @@ def _wrong_decay(settings: Settings) -> Iterator[_Found]:
 
 def _wrong_labelling(settings: Settings) -> Iterator[_Found]:
     """Find why nobody could be asked for labels, or answer."""
-    if not settings.labelling.enabled:
-        return
-    here = ("labelling", "enabled")
-    if not settings.recent.enabled:
-        yield here, "needs recent.enabled: true, as the messages are those of the recent store"
-    if not settings.http.enabled:
-        yield here, "needs http.enabled: true, as people ask and answer there"
-    if settings.corrections.to == "none":
-        yield here, "needs corrections.to: journal or kafka:TOPIC, where the answers go"
+    people, teacher = ("labelling", "enabled"), ("labels", "teacher")
+    asked = [people] * settings.labelling.enabled + [teacher] * settings.labels.teacher.is_on
+    for here in asked:
+        if not settings.recent.enabled:
+            yield here, "needs recent.enabled: true, as the messages are those of the recent store"
+        if not settings.http.enabled:
+            yield here, "needs http.enabled: true, as messages are kept to be asked about there"
+        if settings.corrections.to == "none":
+            yield here, "needs corrections.to: journal or kafka:TOPIC, where the answers go"
+    if len(asked) > 1:
+        yield people, "does not go with labels.teacher, whose answers would pass for people's"
+    if teacher in asked and settings.late_labels.source != "none":
+        yield teacher, "does not go with late_labels.source: messages wait for their own labels"
 
 
 def load(

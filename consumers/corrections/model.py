@@ -61,7 +61,7 @@ _OFFSET_MAX = 2**63 - 1
 
 
 class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a person said of one message.
+    """What a person, or a teacher, said of one message.
 
     An example that came by itself has an id of its own and no place. In `example` a field that is
     missing says nothing.
@@ -76,6 +76,7 @@ class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
     was_part: str | None = None  # the part that learned it: of the stream, or of the log itself
     partition: tuple[str, int] | None = None  # the message's own log
     offset: Annotated[int, msgspec.Meta(ge=-1, le=_OFFSET_MAX)] = -1
+    by: str | None = None  # whose label it is, if no person's
     # Whether the example was taken out of the log, as its message was deleted.
     gone: bool = False
 

@@ -213,6 +213,21 @@ class CorrectionService:
         self._check_label(label)
         return self._correct(id, label)
 
+    def suggest(self, id: str, label: str, at: Place, by: str) -> Receipt | None:  # noqa: A002
+        """Let the message of a place teach a label if it teaches nothing; see `label`.
+
+        `by` says in the log whose label it is. None: it teaches something by now, or is not kept.
+        """
+        self._check_label(label)
+        with self._lock(id):
+            try:
+                found = self._find(id)
+            except UnknownMessage:
+                return None
+            if found.taught is not None or (found.partition, found.offset) != at:
+                return None
+            return self._replace(id, label, found, by)
+
     def teach(self, example: Mapping[str, Any], label: str) -> Receipt:
         """Teach an example that comes with the request, under an id of its own."""
         self._check_label(label)
@@ -333,18 +348,29 @@ class CorrectionService:
             found = self._find(id)
             if label is not None and found.taught == label:
                 return Receipt(id, label, label, None)
-            correction = Correction(
-                "delete" if label is None else "label",
-                id,
-                self._now_ms(),
-                example=dict(found.example),
-                label=label,
-                was=found.taught,
-                was_part=found.taught_part,
-                partition=(found.partition.topic, found.partition.partition),
-                offset=found.offset,
-            )
-            return self._write(correction)
+            return self._replace(id, label, found)
+
+    def _replace(
+        self,
+        id: str,  # noqa: A002
+        label: str | None,
+        found: FoundMessage,
+        by: str | None = None,
+    ) -> Receipt:
+        """Write what a message teaches in the place of what it taught; its lock is held."""
+        correction = Correction(
+            "delete" if label is None else "label",
+            id,
+            self._now_ms(),
+            example=dict(found.example),
+            label=label,
+            was=found.taught,
+            was_part=found.taught_part,
+            partition=(found.partition.topic, found.partition.partition),
+            offset=found.offset,
+            by=by,
+        )
+        return self._write(correction)
 
     def _write(self, correction: Correction) -> Receipt:
         """Write a correction and note it; where it has a message, its lock is held."""

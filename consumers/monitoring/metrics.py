@@ -54,6 +54,9 @@ LATE_LABELS = (
     "message_gone", "unusable",
 )  # fmt: skip
 CORRECTIONS = ("label", "delete", "refused", "skipped")
+TEACHER = (
+    "asked", "cached", "labelled", "unsure", "unknown_class", "gone", "failed", "over_budget",
+)  # fmt: skip
 METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
 GAUGE, COUNTER = GaugeMetricFamily, CounterMetricFamily
@@ -325,6 +328,7 @@ class Metrics(Collector):
         self._status: Callable[[], Status] = lambda: Status(source="")
         self._recent: Callable[[], Any] = lambda: None
         self._labelling: Callable[[], Any] = lambda: None
+        self._teacher: Callable[[], tuple[Mapping[str, int], int]] = lambda: ({}, 0)
         registry.register(self)
         self._predict = Histogram(
             "predict_seconds",
@@ -391,6 +395,7 @@ class Metrics(Collector):
             yield made
         yield from _recent_metrics(self._recent())
         yield from _labelling_metrics(self._labelling())
+        yield from _teacher_metrics(*self._teacher())
 
     def watch_queue(self, size: Callable[[], int], size_max: int) -> None:
         """Ask `size` for the length of the predictor's queue at each scrape."""
@@ -418,6 +423,10 @@ class Metrics(Collector):
     def watch_labelling(self, state: Callable[[], Any]) -> None:
         """Ask `state`, which returns a `LabellingState`, at each scrape."""
         self._labelling = state
+
+    def watch_teacher(self, state: Callable[[], tuple[Mapping[str, int], int]]) -> None:
+        """Ask `state`, which returns counts by outcome and how many wait, at each scrape."""
+        self._teacher = state
 
     def observe_predict(self, seconds: float, n_messages: int) -> None:
         """Record the size of a batch, and how long its predictions took."""
@@ -470,6 +479,19 @@ def _labelling_metrics(state: Any) -> Iterator[GaugeMetricFamily]:
         yield made
 
 
+def _teacher_metrics(
+    counts: Mapping[str, int], n_waiting: int
+) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+    """Yield what became of messages that a teacher was to label; 0 without one."""
+    text = "Messages without a label for labels.teacher, by what became of them."
+    made = CounterMetricFamily("streamnb_teacher_messages", text, labels=["outcome"])
+    for outcome in TEACHER:
+        made.add_metric([outcome], counts.get(outcome, 0))
+    yield made
+    text = "Messages that labels.teacher may still be asked about."
+    yield GaugeMetricFamily("streamnb_teacher_waiting", text, value=n_waiting)
+
+
 def _or_nan(value: float | None) -> float:
     return math.nan if value is None else value
 
@@ -492,6 +514,7 @@ THREADS = {
     "report": "report",
     "serve": "serve",
     "transactions": "transactions",
+    "teacher": "teacher",
     "group": "group",
     "read-labels": "read-labels",
     "learned_0": "learned",  # pools of one thread

@@ -38,6 +38,7 @@ from streamnb import TextColumn
 TEXT_MAX = 4_000  # characters that are shown and searched
 _TIME_MAX_MS = 1 << 53  # beyond it no browser knows a date, and JSON no exact number
 _shown = itemgetter(*(COLUMNS.index(name) for name in SHOWN))
+_TRUTH, _TEXT = COLUMNS.index("truth"), COLUMNS.index("text")
 _probabilities = msgspec.json.Decoder(tuple[float, ...]).decode
 _json = msgspec.json.Encoder().encode
 
@@ -309,6 +310,11 @@ class NewRows(Sequence[MessageRow]):
         if isinstance(i, slice):
             return NewRows(self.values[i], self.mapper)
         return self.mapper.row(_shown(self.values[i]))
+
+    def unlabelled(self, n_max: int) -> tuple[list[MessageRow], int]:
+        """Return the newest rows without a label of the stream, and how many such there are."""
+        own = [values for values in self.values if values[_TRUTH] is None and values[_TEXT]]
+        return [self.mapper.row(_shown(each)) for each in own[-n_max:]], len(own)
 
 
 # ---- counts by class, and their series in time ---------------------------------------------------

@@ -41,6 +41,7 @@ from consumers.search.rows import (
     Found,
     FoundRow,
     MessageRow,
+    NewRows,
     Picked,
     RecentState,
     RowBuilder,
@@ -124,7 +125,7 @@ class RecentStore:
             is_moved,
             counter,
         )
-        self.listeners: list[Callable[[Sequence[MessageRow]], None]] = self._writer.listeners
+        self.listeners: list[Callable[[NewRows], None]] = self._writer.listeners
         self.change_listeners: list[Callable[[list[Change]], None]] = self._writer.change_listeners
 
     def start(self) -> None:

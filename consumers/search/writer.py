@@ -21,7 +21,7 @@ import structlog
 from consumers.search.chunks import Retention
 from consumers.search.database import drop_aside, is_damage, move_aside
 from consumers.search.history import MessageCounter, Uncounted
-from consumers.search.rows import Change, MessageRow, NewRows
+from consumers.search.rows import Change, NewRows
 from consumers.search.sampler import Forget, Item, Offer, Remove, Sampler
 from consumers.search.transactions import Applied, Transactions
 
@@ -70,7 +70,7 @@ class Writer:
         self.n_failed = 0
         self.n_restarts = 0
         self.trouble: str | None = None
-        self.listeners: list[Callable[[Sequence[MessageRow]], None]] = []
+        self.listeners: list[Callable[[NewRows], None]] = []
         self.change_listeners: list[Callable[[list[Change]], None]] = []
         self.thread = threading.Thread(target=self._run, name="recent", daemon=True)
 

@@ -1,0 +1,362 @@
+"""The teacher: what is asked within the budget, what is handed in, and what its failures leave."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+import streamnb as nb
+from consumers.config.settings import Settings, to_yaml
+from consumers.corrections.journal import FILE_NAME, Journal
+from consumers.corrections.service import CorrectionService, ExampleReader
+from consumers.corrections.teacher import WAITING_MAX, ModelJudge, Teacher
+from consumers.errors import ConfigError
+from consumers.features import kinds_of
+from tests.consumers.raw_batches import CLASSES
+from tests.consumers.search.live_stream import Said, Stream
+from tests.consumers.sources.live_server import PATIENCE_S, LiveServer, Peer, Script
+
+TOKEN = "marked-and-secret"
+SURE = {"label": "positive", "probability": 0.95}
+
+
+def answering(judge: Callable[[list[str]], Any], status: str = "200 OK") -> Script:
+    """Return a service whose answer is made of the texts that it is sent."""
+
+    def script(peer: Peer) -> None:
+        texts = json.loads(peer.body())["texts"]
+        peer.answer(status, json.dumps(judge(texts)))
+
+    return script
+
+
+def all_of(prediction: Any) -> Script:
+    """Return a service that says the same of each text."""
+    return answering(lambda texts: {"predictions": [prediction] * len(texts)})
+
+
+class Desk:
+    """A store with a stream before it, a journal, and a teacher that is told when to turn."""
+
+    def __init__(self, folder: Path, **teacher: Any) -> None:
+        given = {"budget_per_s": 10, "timeout_s": 30} | teacher
+        self.settings = Settings.model_validate({"labels": {"teacher": given}})
+        self.stream = Stream()
+        self.now_s, self._n = 0.0, 0
+        self.reason: str | None = None
+        self.journal = Journal(folder / FILE_NAME)
+        self.service = CorrectionService(
+            self.journal, self.stream.recent, CLASSES,
+            ExampleReader(kinds_of(self.settings.model), self.settings.message),
+            lambda: self.reason,
+        )  # fmt: skip
+        self.teacher = Teacher.of(self.settings, self.service, CLASSES, lambda: self.now_s)
+        self.stream.recent.listeners.append(self.teacher.offer)
+        self.stream.recent.start()
+        self.stream.settle()
+        self._path = folder / FILE_NAME
+
+    def say(self, *texts: str) -> None:
+        """Bring messages without labels: m0, m1 and so on."""
+        self.stream.say([Said(f"m{self._n + i}", text) for i, text in enumerate(texts)])
+        self._n += len(texts)
+        self.stream.settle()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What became of messages, without what became of none."""
+        return {name: n for name, n in self.teacher.counts.items() if n}
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return what stands in the journal."""
+        return [json.loads(line) for line in self._path.read_text().splitlines()]
+
+    def labels(self) -> dict[str, str]:
+        """Return the labels that were handed in, by id."""
+        return {line["id"]: line["label"] for line in self.lines()}
+
+    def close(self) -> None:
+        """End all."""
+        self.teacher.stop()
+        self.stream.recent.stop()
+        self.journal.close()
+
+
+@pytest.fixture
+def desks(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
+    """Return what makes desks, which are closed afterwards."""
+    made: list[Desk] = []
+
+    def make(**teacher: Any) -> Desk:
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(Desk(folder, **teacher))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_labels_go_into_the_log_of_corrections(desks: Callable[..., Desk]) -> None:
+    """A sure label is written as a person's is, with whose it is; then the message teaches it."""
+    with LiveServer(all_of(SURE)) as server:
+        desk = desks(url=f"http://{server.host}/v1/predict", token=TOKEN)
+        desk.say("what a day", "what a night")
+        desk.teacher.turn()
+        (peer,) = server.peers
+        assert peer.path == "/v1/predict"
+        assert peer.header("Authorization") == f"Bearer {TOKEN}"
+    assert desk.counts == {"asked": 2, "labelled": 2}
+    first = min(desk.lines(), key=lambda line: str(line["id"]))
+    assert first.pop("time_ms") > 0
+    assert first == {
+        "kind": "label", "id": "m0", "example": {"text": "what a day"}, "label": "positive",
+        "partition": ["t", 0], "offset": 0, "by": "teacher",
+    }  # fmt: skip
+    found = desk.stream.recent.get("m0")
+    assert found is not None
+    assert (found.taught, found.corrected) == ("positive", "positive")
+
+
+def test_what_a_teacher_must_not_label(desks: Callable[..., Desk]) -> None:
+    """Unsure, unknown and empty labels teach nothing; nor does one of a message that a person has
+    labelled or deleted meanwhile.
+    """
+    said = {
+        "unsure": SURE | {"probability": 0.89}, "strange": SURE | {"label": "sarcastic"},
+        "silent": {"label": None}, "by class": {"label": "negative", "probabilities":
+        {"negative": 0.91, "positive": 0.09}}, "not by class": {"label": "negative",
+        "probabilities": {"positive": 1.0}}, "certain": {"label": "negative"},
+    }  # fmt: skip
+    desk: Desk
+
+    def judge(texts: list[str]) -> Any:
+        desk.service.label("m6", "negative")
+        desk.service.delete("m7")
+        return {"predictions": [said.get(text, SURE) for text in texts]}
+
+    with LiveServer(answering(judge)) as server:
+        desk = desks(url=f"http://{server.host}/")
+        desk.say(*said, "labelled", "deleted")
+        desk.teacher.turn()
+    assert desk.counts == {
+        "asked": 8, "labelled": 2, "unsure": 3, "unknown_class": 1, "gone": 2
+    }  # fmt: skip
+    by_teacher = {line["id"] for line in desk.lines() if "by" in line}
+    assert by_teacher == {"m3", "m5"}
+    found = desk.stream.recent.get("m6")
+    assert found is not None
+    assert found.taught == "negative"
+
+
+def test_a_text_is_asked_once(desks: Callable[..., Desk]) -> None:
+    """A text that comes again costs no budget, as long as it is among those that are kept."""
+    with LiveServer(all_of(SURE)) as server:
+        desk = desks(url=f"http://{server.host}/", cache_size=2)
+        for texts in (("a", "b"), ("a", "b"), ("c",), ("b", "a")):
+            desk.now_s += 60
+            desk.say(*texts)
+            desk.teacher.turn()
+    assert desk.counts == {"asked": 4, "cached": 3, "labelled": 7}
+    assert len(desk.labels()) == 7
+
+
+def test_the_budget_bounds_what_is_asked(desks: Callable[..., Desk]) -> None:
+    """So many a second are asked, the newest first; what waits is bounded, and the rest counted."""
+    with LiveServer(all_of(SURE)) as server:
+        desk = desks(url=f"http://{server.host}/", budget_per_s=0.5)
+        desk.say(*(f"text {i}" for i in range(5)))
+        assert desk.teacher.turn() == 2.0
+        assert desk.teacher.turn() == 2.0
+        desk.now_s += 1.5
+        assert desk.teacher.turn() == 0.5
+        desk.now_s += 0.5
+        desk.teacher.turn()
+        assert list(desk.labels()) == ["m4", "m3"]
+        for i in range(WAITING_MAX // 100):
+            desk.say(*(f"{i} {j}" for j in range(100)))
+        assert desk.teacher.n_waiting == WAITING_MAX
+        assert desk.counts["over_budget"] == 3
+        desk.say(*(f"again {j}" for j in range(101)))
+        assert desk.counts["over_budget"] == 3 + 101
+
+
+def broken(body: str, status: str = "200 OK") -> Script:
+    """Return a service that answers something else."""
+
+    def script(peer: Peer) -> None:
+        peer.body()
+        peer.answer(status, body)
+
+    return script
+
+
+def dripping(peer: Peer) -> None:
+    """Send a byte of the answer now and then."""
+    peer.send(b"HTTP/1.1 200 OK\r\nX: ")
+    is_over = threading.Event()
+    for _ in range(1_000):
+        peer.send(b"a")
+        is_over.wait(0.02)
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (broken("no", "500 Internal Server Error"), "HTTP status 500"),
+        (broken("", "302 Found"), "HTTP status 302"),
+        (broken("<h1>hello</h1>"), "no JSON with predictions"),
+        (broken('{"predictions":[{"label":7}]}'), "no JSON with predictions"),
+        (broken('{"predictions":[{"label":"a","probability":95}]}'), "no JSON with predictions"),
+        (broken('{"predictions":[]}'), "0 predictions for 1 texts"),
+        (broken("[" * 100_000), "no JSON with predictions"),
+        (broken(" " * (1 << 20) + "{}"), "longer than 1048576 bytes"),
+        (lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"), "broke off"),
+        (lambda peer: peer.send(peer.head.encode()), "BadStatusLine"),
+        (lambda _: None, "RemoteDisconnected|Connection reset"),
+        (dripping, r"not whole in time \(labels.teacher.timeout_s: 0.3\)"),
+    ],
+    ids=map(str, range(12)),
+)  # fmt: skip
+def test_a_failure_costs_what_was_asked(
+    script: Script, why: str, desks: Callable[..., Desk]
+) -> None:
+    """Whatever a service does but answer: it is told once and counted, the pauses grow, and the
+    next messages are asked about; no word of the service gets out.
+    """
+    with LiveServer(script, script, all_of(SURE)) as server, capture_logs() as logs:
+        desk = desks(url=f"http://{server.host}/", timeout_s=0.3, token=TOKEN)
+        pauses = []
+        for i in range(2):
+            desk.say(f"text {i}")
+            desk.now_s += 60
+            pauses.append(desk.teacher.turn())
+        trouble = desk.teacher.trouble() or ""
+        desk.say("the third")
+        desk.now_s += 60
+        desk.teacher.turn()
+    assert pauses == [1.0, 2.0]
+    assert desk.counts == {"asked": 3, "failed": 2, "labelled": 1}
+    assert [line["event"] for line in logs] == ["teacher_trouble", "teacher_trouble_over"]
+    assert TOKEN not in f"{trouble}{logs}"
+    assert re.search(why, trouble), trouble
+    assert desk.teacher.trouble() is None
+
+
+def test_a_full_disk_is_a_failure_too(
+    desks: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the log does not take is counted, and what was said is not asked for again."""
+    with LiveServer(all_of(SURE)) as server:
+        desk = desks(url=f"http://{server.host}/")
+        desk.say("a", "b")
+        with monkeypatch.context() as patch:
+            patch.setattr("consumers.corrections.service.UNREAD_MAX", 0)
+            assert desk.teacher.turn() == 1.0
+        assert "wait to be read back" in (desk.teacher.trouble() or "")
+        assert desk.counts == {"asked": 2, "failed": 2}
+        desk.reason = "still being read"
+        desk.say("c")
+        assert desk.teacher.turn() == 1.0  # nobody is asked while labels cannot be taken
+        assert desk.counts == {"asked": 2, "failed": 2}
+        assert desk.teacher.n_waiting == 1
+
+
+def test_the_thread_labels_and_ends_in_time(desks: Callable[..., Desk]) -> None:
+    """It labels what is stored; amid a request that is never answered it ends at once, which is no
+    trouble.
+    """
+    asked = [threading.Event(), threading.Event()]
+
+    def once(peer: Peer) -> None:
+        asked[0].set()
+        all_of(SURE)(peer)
+
+    def never(peer: Peer) -> None:
+        peer.body()
+        asked[1].set()
+        peer.until_closed()
+
+    with LiveServer(once, never) as server:
+        desk = desks(url=f"http://{server.host}/", timeout_s=60, budget_per_s=1000)
+        desk.teacher.start()
+        for text, is_asked in zip("ab", asked, strict=True):
+            desk.say(text)
+            assert is_asked.wait(PATIENCE_S)
+        desk.teacher.stop()
+        assert not desk.teacher._thread.is_alive()
+    assert desk.counts["labelled"] == 1
+    assert desk.teacher.trouble() is None
+
+
+def saved(path: Path, features: Any = None, **options: Any) -> Path:
+    """Save a small model."""
+    model = nb.NaiveBayes(
+        classes=list(CLASSES), features=features or {"text": nb.Words(nb.Multinomial())}
+    )
+    columns = {"text": ["sun sun sun", "rain rain rain"] * 20} | options
+    model.learn_many(columns, ["positive", "negative"] * 20)
+    nb.save(model, path)
+    return path
+
+
+def test_a_saved_model_teaches(tmp_path: Path, desks: Callable[..., Desk]) -> None:
+    """In the place of a service stands a model file; what it is not sure of it leaves."""
+    desk = desks(model=str(saved(tmp_path / "teacher.nb")))
+    desk.say("sun sun", "rain rain", "neither")
+    desk.teacher.turn()
+    assert desk.labels() == {"m0": "positive", "m1": "negative"}
+    assert desk.counts == {"asked": 3, "labelled": 2, "unsure": 1}
+
+
+def test_a_model_that_cannot_teach_is_refused(tmp_path: Path) -> None:
+    """A file that is no model, and a model that reads what messages are not kept with."""
+    path = tmp_path / "broken.nb"
+    path.write_bytes(b"no model")
+    with pytest.raises(ConfigError, match=r"labels.teacher.model: .*broken.nb"):
+        ModelJudge(path, {"text": "words"})
+    features = {"text": nb.Words(nb.Multinomial()), "age": nb.Numbers(nb.Gaussian())}
+    saved(path, features, age=[1.0, 2.0] * 20)
+    with pytest.raises(ConfigError, match=r"reads age, and model\.features does not"):
+        ModelJudge(path, {"text": "words"})
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"labels": {"teacher": {"url": "http://u:p@h/"}}}, "an address alone"),
+        ({"labels": {"teacher": {"url": "http://h/?key=a"}}}, "an address alone"),
+        ({"labels": {"teacher": {"url": "ftp://h/"}}}, "an address such as http://127.0.0.1"),
+        ({"labels": {"teacher": {"token": TOKEN}}}, "are for url"),
+        ({"labels": {"teacher": {"url": "http://h", "token": "a\nb"}}}, "ASCII in one line"),
+        ({"labels": {"teacher": {"model": "/nowhere.nb"}}}, "a saved model that exists"),
+        ({"labels": {"teacher": {"url": "http://h", "model": __file__}}}, "keep one"),
+        ({"labels": {"teacher": {"url": "http://h"}}, "recent": {"enabled": False}}, "recent.ena"),
+        ({"labels": {"teacher": {"url": "http://h"}}, "http": {"enabled": False}}, "http.enabled"),
+        ({"labels": {"teacher": {"url": "http://h"}}, "corrections": {"to": "none"}}, "journal"),
+        ({"labels": {"teacher": {"url": "http://h"}}, "labelling": {"enabled": True}}, "people's"),
+        ({"labels": {"teacher": {"url": "http://h"}}, "source": "kafka://h:1/t",
+          "late_labels": {"source": "kafka:l"}}, "their own labels"),
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_go_together(given: Any, wanted: str) -> None:
+    """A teacher needs a place for its labels and for the messages."""
+    with pytest.raises(ValueError, match=wanted):
+        Settings.model_validate(given)
+
+
+def test_settings_keep_the_token_and_the_kind() -> None:
+    """The token is shown nowhere; beside Jetstream a teacher leaves the kind of labels as it is."""
+    teacher = {"url": "http://h", "token": TOKEN}
+    given = Settings.model_validate({"source": "jetstream", "labels": {"teacher": teacher}})
+    assert TOKEN not in to_yaml(given) + repr(given)
+    assert given.labels.kind == "emoticons"
+    assert Settings().labels.teacher.is_on is False
