@@ -25,6 +25,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
@@ -34,12 +35,7 @@ from numpy.typing import NDArray
 
 from consumers.config.message import MessageSettings, RegistrySettings
 from consumers.decode.fields import DecodeError
-from consumers.decode.registry import (
-    RegisteredSchema,
-    SchemaError,
-    SchemaRegistry,
-    message_places,
-)
+from consumers.decode.registry import RegisteredSchema, SchemaError, SchemaRegistry, message_places
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, RegistryError
 from consumers.messages import RawColumns, Reason
@@ -413,8 +409,7 @@ class _AvroSizes:
 _REFERENCE = re.compile(
     r"(?!/)(?:(?!\.\.?/)[A-Za-z0-9_.+-]+/)*[A-Za-z0-9_+-][A-Za-z0-9_.+-]*\.proto"
 )
-
-
+_KNOWN_IMPORTS = Path(__file__).parent / "proto"  # no references, though no part of protoc
 _PATH_MAX = 200
 
 
@@ -469,7 +464,8 @@ def _compile(name: str, schema: str, references: Mapping[str, str]) -> bytes:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         out = Path(folder, "out")
-        arguments = [f"-I{folder}/in", "--include_imports", f"--descriptor_set_out={out}", name]
+        folders = [f"-I{folder}/in", f"-I{_KNOWN_IMPORTS}"]
+        arguments = [*folders, "--include_imports", f"--descriptor_set_out={out}", name]
         try:
             done = subprocess.run(  # noqa: S603 -- our own interpreter, and a name of ours
                 [sys.executable, "-P", "-m", "grpc_tools.protoc", *arguments],
@@ -516,6 +512,8 @@ class _ProtobufValues:
             return cast("Callable[[Any], Any]", MessageToDict)
         if package == "google.protobuf" and name in _WRAPPERS:
             return lambda message: message.value
+        if descriptor.full_name == "confluent.type.Decimal":
+            return _decimal
         if descriptor.full_name not in self._known:
             self._known[descriptor.full_name] = self._made(descriptor)
         return self._known[descriptor.full_name]
@@ -576,6 +574,12 @@ def _zeros(descriptor: Any) -> dict[str, Any]:
         elif field.cpp_type != field.CPPTYPE_STRING:
             found[field.name] = field.default_value
     return found
+
+
+def _decimal(message: Any) -> Decimal:
+    if len(message.value) > _DECIMAL_BYTES_MAX or abs(message.scale) > _DECIMAL_BYTES_MAX:
+        raise ValueError(f"a decimal of {len(message.value)} bytes, scale {message.scale}")
+    return Decimal(f"{int.from_bytes(message.value, 'big', signed=True)}E{-message.scale}")
 
 
 def _same(value: Any) -> Any:

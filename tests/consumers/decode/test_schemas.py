@@ -61,6 +61,16 @@ message Post {
   oneof one { int32 a = 17; string b = 18; }
 }
 """
+CONFLUENT = """
+syntax = "proto3";
+import "confluent/meta.proto";
+import "confluent/types/decimal.proto";
+message Post {
+  option (confluent.message_meta).doc = "a post";
+  string text = 1 [(confluent.field_meta) = {params: {key: "a", value: "b"}, tags: "PII"}];
+  confluent.type.Decimal price = 2;
+}
+"""
 
 
 class Time:
@@ -342,6 +352,17 @@ def test_references_of_protobuf(registry: RegistryServer, clock: Time) -> None:
     payload = b"\x0a\1t" + b"\x12\5" + b"\x0a\3" + by + b"\x1a\3" + by
     found = values_of(decoder_of("protobuf", registry, clock), raw([framed(3, payload, b"\0")]))
     assert found == [{"text": "t", "m": {"by": {"name": "x"}}, "by": {"name": "x"}}]
+
+
+def test_imports_that_are_no_references(registry: RegistryServer, clock: Time) -> None:
+    """Confluent's own files are imported without being registered; its decimals are numbers."""
+    registry.register(1, CONFLUENT, "PROTOBUF")
+    decoder = decoder_of("protobuf", registry, clock)
+    cents, large = b"\x0a\2\xff\x7d\x10\4\x18\2", b"\x0a\1\1\x18\xff\7"
+    values = [framed(1, b"\x0a\1t\x12\x08" + cents, b"\0")]
+    assert values_of(decoder, raw(values)) == [{"text": "t", "price": -1.31}]
+    batch = raw([framed(1, b"\x12\6" + large, b"\0")])
+    assert rejected(decoder.decode(batch)) == [(Reason.MALFORMED, batch.value(0))]
 
 
 @pytest.mark.parametrize(
