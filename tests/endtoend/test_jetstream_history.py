@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from consumers.config.addresses import Bound, StreamRange
+from consumers.config.settings import Settings
+from consumers.factories import build_source
 from consumers.sources.connections import Cursor
+from consumers.sources.records import EPOCH
 from streamnb.storage import read
 from tests.endtoend.daemon_process import Daemon, command
 from tests.endtoend.expected_counts import counts_at
@@ -54,6 +59,39 @@ def test_history_is_what_the_wire_had_sent(server: JetstreamServer) -> None:
                 server.frames(n, start_at=LONG_AGO_US, history=True, compress=compress, **given)
                 == plain
             )
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_a_run_begins_at_a_time(server: JetstreamServer, *, history: bool) -> None:
+    """`--from` brings what a run from the beginning has from that time on, byte for byte, from the
+    middle of the archive to behind it.
+    """
+    n = sealed(server) + 100
+    whole = server.frames(n, start_at=1, kinds=["commit"])
+    times_us = [time_us_of(each) for each in whole]
+    begin_ms = sorted(times_us)[len(whole) // 2] // 1000
+    wanted = [each for each, at in zip(whole, times_us, strict=True) if at >= begin_ms * 1000]
+    asked = {"version": 2, "kinds": ["commit"], "history": history}
+    settings = Settings.model_validate(
+        {"source": f"jetstream+ws://{server.host}", "jetstream": asked}
+    )
+    part = StreamRange(Bound("time", begin_ms), None)
+    source = build_source(settings, until_end=False, part=part)
+    source.open(lambda _: None)
+    found: list[bytes] = []
+    while len(found) < len(wanted):
+        for raw in source.poll(1.0):
+            found += [raw.value(i) or b"" for i in range(len(raw))]
+    source.close()
+    assert len(wanted) > N
+    assert found[: len(wanted)] == wanted
+    assert source.gaps == 0
+
+
+def time_us_of(frame: bytes) -> int:
+    """Return the time of a frame of the second wire."""
+    at = datetime.fromisoformat(json.loads(frame)["payload"]["time"])
+    return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def test_a_cursor_that_is_too_old_goes_on_by_the_archive(
