@@ -4,6 +4,10 @@ Three threads meet here. The reading thread takes partitions over, the thread ``
 further files of those that others read, and the checkpoint thread writes our own. The model belongs
 to the consuming thread alone: what the first two bring reaches it in the order of the stream, or
 between two batches.
+
+In the end all members have the same file of each partition, to the bit: those that do not read it
+take the furthest, and so does its reader once it has got as far. Its own part has the same counts
+then, but not the same weights: these depend on where its batches ended.
 """
 
 from __future__ import annotations
@@ -20,12 +24,12 @@ import structlog
 from consumers.errors import GroupError
 from consumers.messages import CLASSES_MAX, Partition, part_name
 from consumers.pipeline.learned_memory import LearnedMemory
-from consumers.pipeline.part_files import LoadedPart, PartFiles
+from consumers.pipeline.part_files import LoadedPart, PartFile, PartFiles
 from streamnb.labels import Label
 from streamnb.state import ModelState
 
 _CLOSE_TIMEOUT_S = 10.0
-_NOWHERE, _ALL = (-1, 0), 1 << 63
+_NOWHERE = (-1, 0)
 log = structlog.get_logger(__name__)
 
 
@@ -56,10 +60,16 @@ class _Known:
 
     place: tuple[int, int] = _NOWHERE  # its positions in the log, and in that of corrections
     written_s: float = 0.0
+    seen: PartFile | None = None  # the furthest that was looked at
+    held: PartFile | None = None  # what the part in the model is, as long as it is at that place
     given: int = -1  # how far files brought the model
     news: LoadedPart | None = None  # what others brought, for the consuming thread
     is_taken_over: bool = False  # by the reading thread
     begin: int | None = None  # where it begins, to be written
+
+    def at(self, place: tuple[int, int]) -> tuple[int | str, ...]:
+        """Return the file that the model's part is, at its place; of no file, the place alone."""
+        return place if self.held is None or self.held[:2] != place else self.held
 
 
 @dataclass(slots=True)
@@ -82,6 +92,7 @@ class GroupParts:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: defaultdict[Partition, _Known] = field(default_factory=lambda: defaultdict(_Known))
     _own: frozenset[Partition] = frozenset()
+    _positions: Mapping[Partition, int] = field(default_factory=dict)  # the loop's, as they are now
     _is_full: bool = False  # no class may join
     _troubles: dict[str, str] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
@@ -103,12 +114,11 @@ class GroupParts:
             known.is_taken_over, known.news = True, None
         is_elsewhere = self.memory is not None and self.memory.is_elsewhere(partition)
         as_far = is_elsewhere or self.labels is not None
-        beyond = (begin - 1, _ALL) if as_far else (begin, 0)
-        loaded = self.files.load(partition, *beyond)
+        loaded = self.files.load(partition, (begin,) if as_far else (begin + 1,))
         if loaded is not None:
             with self._lock:
-                known.given = loaded.position
-            self._note(partition, (loaded.position, loaded.labels), loaded.written_s)
+                known.given, known.seen = loaded.position, loaded.file
+            self._note(partition, loaded.file[:2], loaded.written_s)
         elif known.given > begin:
             raise GroupError(
                 f"group.folder: the file of {partition} up to {known.given}, which was loaded "
@@ -123,7 +133,7 @@ class GroupParts:
             for partition, known in self._known.items():
                 if known.is_taken_over and partition not in own:
                     known.is_taken_over = False
-                    known.place = _NOWHERE  # files that came meanwhile were passed over
+                    known.seen = None  # what was loaded may not have come into the model
 
     # ---- the consuming thread -------------------------------------------------------------------
 
@@ -147,23 +157,37 @@ class GroupParts:
     def take_news(
         self, own: Collection[Partition], positions: Mapping[Partition, int]
     ) -> dict[Partition, LoadedPart]:
-        """Return parts that others brought further than the model has them.
+        """Return parts that others brought further than the model has them, or as far.
 
-        Partitions that are read here are left alone: `own` has them, as far as their batches came.
+        Those that are read here are in `own` up to the last of their batches: then only what is as
+        far as the model has them, and the furthest file. It counts the same. Any other part than
+        these may be put into the model as it is; say `hold` then.
         """
-        self._own = frozenset(own)
+        self._own, self._positions = frozenset(own), positions
         found = {}
         with self._lock:
             for partition, known in self._known.items():
-                news = known.news
-                # Of what was lost, the last batches may still be on their way here.
-                if news is None or partition in self._own:
+                news, known.news = known.news, None
+                if news is None:
                     continue
-                known.news = None
-                if (news.position, news.labels) > self._place(partition, positions):
+                place = self._place(partition, positions)
+                is_as_far, is_here = news.file[:2] == place, partition in self._own
+                if news.file <= known.at(place):
+                    continue
+                if is_as_far if is_here else not known.is_taken_over:
                     found[partition] = news
                     known.given = news.position
+                else:
+                    known.seen = None  # its turn comes behind what is on its way here
         return found
+
+    def hold(self, partition: Partition, file: PartFile) -> None:
+        """Know that the model has a file's part, as it is in the file."""
+        with self._lock:
+            known = self._known[partition]
+            known.held = file
+            if known.seen is not None and known.seen > file:
+                known.seen = None
 
     def takes_class(self, label: Label) -> bool:
         """Return whether a class may join; a class that may not is told once.
@@ -207,18 +231,30 @@ class GroupParts:
         for partition in self._ours(positions):
             place = position, labels = self._place(partition, positions)
             with self._lock:
-                furthest = self._known[partition].place
+                furthest, held = self._known[partition].place, self._known[partition].held
             if part_name(partition) not in state.parts or furthest >= place:
                 continue
             try:
                 records = None if self.memory is None else self.memory.shared(partition)
                 times = None if self.times is None else self.times.of_part(partition)
-                self.files.write(state, partition, position, records, labels, times)
+                n = self.files.write(state, partition, position, records, labels, times)
             except (GroupError, OSError) as error:
                 self._say("write", str(error))
                 return
             self._note(partition, place, self.clock())
+            if n:
+                self._wrote(partition, PartFile(*place, self.files.writer), held)
         self._say("write", None)
+
+    def _wrote(self, partition: Partition, file: PartFile, held: PartFile | None) -> None:
+        """Know of our own file, which the model's part is if it was `held` and is at its place."""
+        with self._lock:
+            known = self._known[partition]
+            if known.held is held:
+                known.held = file
+                known.seen = file if known.seen is None else max(known.seen, file)
+            else:
+                known.seen = None
 
     def _write_beginnings(self) -> bool:
         """Write where partitions begin; return whether none is left to be written."""
@@ -265,19 +301,35 @@ class GroupParts:
                 return
 
     def look(self) -> None:
-        """Load what others brought further than is known."""
+        """Load what others brought further than is known, or as far as we are ourselves."""
         for partition in self.files.partitions():
-            if partition.topic != self.topic or partition in self._own:
-                continue
+            if partition.topic == self.topic:
+                self._look_at(partition)
+
+    def _look_at(self, partition: Partition) -> None:
+        with self._lock:
+            known = self._known[partition]
+            seen, held = known.seen, known.held
+        furthest = self.files.furthest(partition)
+        if furthest is None or furthest == seen:
+            return
+        if seen is not None and furthest < seen:  # that one is gone: it is to be written again
             with self._lock:
-                known = self._known[partition]
-                furthest = known.place
-            loaded = self.files.load(partition, *furthest)
-            if loaded is not None:
-                self._note(partition, (loaded.position, loaded.labels), loaded.written_s)
-                with self._lock:
-                    if not known.is_taken_over:
-                        known.news = loaded
+                known.place = min(known.place, furthest[:2])
+        is_here = partition in self._own
+        if is_here and furthest[:2] != self._place(partition, self._positions):
+            return
+        is_further = seen is not None and furthest > seen
+        loaded = self.files.load(partition, seen if seen is not None and is_further else ())
+        if loaded is None:
+            return
+        self._note(partition, loaded.file[:2], loaded.written_s)
+        with self._lock:
+            if known.seen is not seen or (known.is_taken_over and not is_here):
+                return
+            known.seen, known.news = loaded.file, loaded
+            if known.held is held is not None and held > loaded.file:
+                known.held = None
 
     def _ours(self, positions: Mapping[Partition, int]) -> list[Partition]:
         """Return the partitions of the stream, without those of other logs."""

@@ -207,7 +207,7 @@ class Pipeline:
         self.health.beat(n_messages)
         if self.group is not None:
             for partition, part in self.group.take_news(self._own, self.positions).items():
-                self._set_part(partition, part)
+                self._set_part(partition, part, is_as_far=partition in self._own)
         self.learner.publish_if_due()
         self.watch()
         if self.predictor.failure is not None:
@@ -243,13 +243,10 @@ class Pipeline:
                 self._await_checkpoint()
         finally:
             self.reader.close()
-            if self.corrections is not None:
-                self.corrections.close()
-            if self.labels is not None:
-                self.labels.reader.close()
-            if self.group is not None:
-                self.group.close()
-            self.checkpoint_writer.close()
+            label_reader = None if self.labels is None else self.labels.reader
+            for each in (self.corrections, label_reader, self.group, self.checkpoint_writer):
+                if each is not None:
+                    each.close()
 
     # ---- learning and predicting ---------------------------------------------------------------
 
@@ -387,12 +384,17 @@ class Pipeline:
         if self.labels is not None:
             self.labels.take_over(handover.partition, self.positions)
 
-    def _set_part(self, partition: Partition, part: LoadedPart) -> None:
+    def _set_part(self, partition: Partition, part: LoadedPart, *, is_as_far: bool = False) -> None:
         """Know what another member of the group has learned of a partition.
 
-        What its messages taught is needed by who reads it alone.
+        What its messages taught is needed by who reads it alone, and known if it `is_as_far`.
         """
         self.learner.set_part(part_name(partition), part.model)
+        self._saved_positions = None  # the checkpoint has another part, maybe of the same place
+        if self.group is not None:
+            self.group.hold(partition, part.file)
+        if is_as_far:
+            return
         self.positions[partition] = part.position
         if self.decay is not None:
             self.decay.know(partition, part.times)
@@ -560,9 +562,8 @@ class Pipeline:
 
     def _is_saved(self) -> bool:
         """Return whether the checkpoint is current, and the group has our parts."""
-        if self.positions != self._saved_positions:
-            return False
-        return self.group is None or not self.group.is_behind(self.positions)
+        is_behind = self.group is not None and self.group.is_behind(self.positions)
+        return self.positions == self._saved_positions and not is_behind
 
     def _begin_checkpoint(self) -> None:
         try:

@@ -2,7 +2,8 @@
 
 A part is a function of its partition's log up to a position, whoever learned it. So a file is named
 by topic, partition, position and writer, is never overwritten, and any whole one is right; the
-furthest of a partition wins. A member that is given a partition goes on from its furthest file, and
+furthest of a partition wins, and of several at one place that of the last writer by name: for all
+members the same. A member that is given a partition goes on from its furthest file, and
 knows the other partitions by theirs. A process that wakes up after it has lost a partition can do
 no harm: what it still writes is right, and no further than it got.
 
@@ -67,7 +68,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class PartFile(NamedTuple):
-    """A file of a part: where its log and that of its corrections go on, and who wrote it."""
+    """A file of a part: where its log and that of its corrections go on, and who wrote it.
+
+    Files are ordered by these: of a partition the last one is everybody's part.
+    """
 
     position: int
     labels: int  # 0 if none was applied
@@ -126,6 +130,12 @@ class LoadedPart:
     times: Sequence[float | None] | None = (
         None  # of the messages, if these decay or wait for labels
     )
+    writer: str = ""
+
+    @property
+    def file(self) -> PartFile:
+        """The file that it was read from."""
+        return PartFile(self.position, self.labels, self.writer)
 
 
 class PartFiles:
@@ -173,18 +183,17 @@ class PartFiles:
         with _errors(folder):
             return max(self._files(folder), default=None)
 
-    def load(
-        self, partition: Partition, beyond: int = -1, labels_beyond: int = 0
-    ) -> LoadedPart | None:
-        """Return the furthest part of a partition that is further than that; None if there is none.
+    def load(self, partition: Partition, beyond: tuple[int | str, ...] = ()) -> LoadedPart | None:
+        """Return the furthest part of a partition that is behind a place or file in their order.
+
+        None if there is none: `beyond` may be a position, or with the labels', and the writer's.
 
         A damaged file is set aside and logged. If a file cannot be reached, or is another
         model's, it is a `GroupError`.
         """
         folder = self._folder_of(partition)
         with _errors(folder):
-            furthest = beyond, labels_beyond
-            found = sorted(each for each in self._files(folder) if each[:2] > furthest)
+            found = sorted(each for each in self._files(folder) if each > beyond)
         for each in reversed(found):
             path = folder / each.name
             try:
@@ -194,7 +203,7 @@ class PartFiles:
             except (StreamnbError, GroupError) as error:
                 with _errors(path):
                     if not path.exists():  # further files are there by now
-                        return self.load(partition, beyond, labels_beyond)
+                        return self.load(partition, beyond)
                 if isinstance(error, GroupError):
                     raise
                 if isinstance(error.__cause__, OSError):  # it may be whole
@@ -222,7 +231,9 @@ class PartFiles:
                 sealed = {int(number): folder / name for number, name in said["sealed"].items()}
                 tail = stored.extras[_RECORDS].tobytes()
                 records = SharedRecords(said["values"], sealed, tail)
-            return LoadedPart(stored.model, each.position, written_s, records, each.labels, times)
+            return LoadedPart(
+                stored.model, each.position, written_s, records, each.labels, times, each.writer
+            )
         return None
 
     def write(

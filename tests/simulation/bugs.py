@@ -19,7 +19,7 @@ from consumers.kafka.group_source import GroupSource
 from consumers.messages import Partition, RawColumns
 from consumers.pipeline import revision, waiting_messages
 from consumers.pipeline.checkpoint import Checkpoint
-from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.group_parts import GroupParts, _Known
 from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.learned_memory import LogMemory
 from consumers.pipeline.loop import Pipeline
@@ -102,10 +102,10 @@ def zombie_accepted(_world: World) -> Iterator[Patch]:
     def look(self: GroupParts) -> None:
         for partition in self.files.partitions():
             known = self._known[partition]
-            loaded = self.files.load(partition, *known.place)
+            loaded = self.files.load(partition, known.seen or ())
             if loaded is not None:
-                self._note(partition, (loaded.position, loaded.labels), loaded.written_s)
-                known.news = loaded
+                self._note(partition, loaded.file[:2], loaded.written_s)
+                known.seen, known.news = loaded.file, loaded
 
     def take_news(self: GroupParts, *_: object) -> dict[Partition, LoadedPart]:
         found = {}
@@ -116,6 +116,11 @@ def zombie_accepted(_world: World) -> Iterator[Patch]:
 
     yield GroupParts, "look", look
     yield GroupParts, "take_news", take_news
+
+
+def own_place_kept(_world: World) -> Iterator[Patch]:
+    """Of two files of one place each member keeps the one that it came to know first."""
+    yield _Known, "at", lambda _self, place: (*place, "g")
 
 
 def stale_fetch(_world: World) -> Iterator[Patch]:
@@ -194,6 +199,7 @@ REPLACED = {
         correction_position_lost,
         part_not_taken,
         zombie_accepted,
+        own_place_kept,
         stale_fetch,
         taken_back_twice,
         delete_forgotten,

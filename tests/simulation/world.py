@@ -2,7 +2,8 @@
 
 Each daemon is the real one, from its source to its files; only its source's client, its HTTP server
 and its kernels' warm-up are replaced. Whenever a daemon's checkpoint is read, after a kill and at
-the end, its counts are those that the checker says of the positions in it.
+the end, its counts are those that the checker says of the positions in it. Members of a group that
+have nothing left to read come to answer alike, to the bit.
 """
 
 from __future__ import annotations
@@ -32,15 +33,19 @@ from streamnb.storage import read
 from tests.power_cut import PowerCut, put_back
 from tests.simulation import bugs, checker
 from tests.simulation.broker import Broker
-from tests.simulation.plan import LABELS, Event, Plan
+from tests.simulation.plan import LABELS, WORDS, Event, Plan
 from tests.simulation.scheduler import BEGIN_S, Process, Scheduler, StuckError
 from tests.system_calls import Call
 
 TOPIC, LABEL_TOPIC = "tweets", "labels"
 SETTLE_S = 90.0  # simulated
+ALIKE_S = (
+    12.0  # simulated: longer than a pause, then a checkpoint, then a look at the group's files
+)
 JOURNAL = "corrections.jsonl"
 _JOURNAL = Partition(f"journal:{JOURNAL}", 0)
 _TRIES = 5
+TEXTS = [*WORDS, " ".join(WORDS)]
 
 
 class WrongError(Exception):
@@ -76,11 +81,21 @@ class Daemon:
     loses_power: bool = False
     failing: list[tuple[str, int]] = field(default_factory=list)  # calls, and with what
     lives: int = 0
+    _answers: tuple[object, bytes] = (None, b"")  # and the snapshot that they are of
 
     @property
     def is_up(self) -> bool:
         """Whether it runs."""
         return self.process is not None and not self.process.is_dead
+
+    def answers(self) -> bytes:
+        """Return what it answers to some texts, to the bit."""
+        assert self.pipeline is not None
+        snapshot = self.pipeline.learner.snapshot
+        if self._answers[0] is not snapshot:
+            found = snapshot.predict_log_proba_many({"text": TEXTS})
+            self._answers = snapshot, found.tobytes()
+        return self._answers[1]
 
 
 class World:
@@ -159,6 +174,7 @@ class World:
         self.scheduler.call_at(BEGIN_S + last_s, self._settle)
         self._run(lambda: self.is_settling, last_s + SETTLE_S)
         self._run(self._is_settled, SETTLE_S)
+        self._check_answers()
         self.is_ending = True
         for each in self.daemons:
             self._tell_to_stop(each)
@@ -216,6 +232,18 @@ class World:
             if applier is not None and at.get(_JOURNAL, 0) < journal.stat().st_size:
                 return False
         return True
+
+    def _check_answers(self) -> None:
+        """Give members of a group the time to know each other's parts; they must answer alike."""
+        if len(self.daemons) == 1:
+            return
+        until_s = self.scheduler.now_s + ALIKE_S
+        self._run(lambda: self._is_alike() or self.scheduler.now_s > until_s, SETTLE_S)
+        if not self._is_alike():
+            raise WrongError(f"members of the group do not answer alike; {self._standing()}")
+
+    def _is_alike(self) -> bool:
+        return self._is_settled() and len({each.answers() for each in self.daemons}) == 1
 
     def _ends(self) -> dict[Partition, int]:
         """Return the ends of all logs that are read, and hold something that can be."""

@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 from consumers.config.settings import Settings
 from consumers.errors import GroupError
 from consumers.features import build_model
-from consumers.messages import part_name
+from consumers.messages import Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
-from consumers.pipeline.part_files import PartFiles
+from consumers.pipeline.part_files import LoadedPart, PartFiles
 from tests.consumers.pipeline.revised_log import (
     ACCOUNT_LOGS,
     ACCOUNTS,
@@ -42,17 +42,19 @@ class Member(Run):
 
     def __init__(self, folder: Path, name: str, settings: Settings | None = None) -> None:
         super().__init__(folder / name, settings=settings)
+        self.name = name
         like = build_model((settings or SETTINGS).model)
         files = PartFiles(folder / "shared", {}, like, 2)
         self.group = GroupParts(files, LOG.topic, 3600.0, memory=self.memory)
         self.has_read = LOG in self.checkpoint.restore(like)[1]
+        self.own: set[Partition] = set()
 
     def take_over(self) -> None:
         """Go on where the group stands, as reader and loop do."""
         part = self.group.take_over(LOG, self.position if self.has_read else None)
+        self.own = {LOG}
         if part is not None:
-            self.learner.set_part(part_name(LOG), part.model)
-            self.position = part.position
+            self._hold(part)
             theirs, ours = part.model.classes, self.learner.model.classes
             self.memory.take_over(LOG, part.records, theirs, ours)
         self.has_read = True
@@ -68,14 +70,26 @@ class Member(Run):
     def give_up(self) -> None:
         """Know again of the log what the other member does."""
         self.group.keep_only(set())
+        self.own = set()
 
     def look(self) -> None:
         """Put what the other member learned into the model."""
+        self.group.take_news(self.own, {LOG: self.position})
         self.group.look()
-        for partition, part in self.group.take_news(set(), {LOG: self.position}).items():
-            self.learner.set_part(part_name(LOG), part.model)
-            self.memory.restart(partition)
-            self.position = part.position
+        for partition, part in self.group.take_news(self.own, {LOG: self.position}).items():
+            self._hold(part)
+            if partition not in self.own:
+                self.memory.restart(partition)
+
+    def _hold(self, part: LoadedPart) -> None:
+        self.learner.set_part(part_name(LOG), part.model)
+        self.group.hold(LOG, part.file)
+        self.position = part.position
+
+    def answers(self) -> bytes:
+        """Return what the member says of some texts, to the bit."""
+        texts = ["", "sun", "rain love", "snow not sun sun", "word2 word3"]
+        return self.learner.model.predict_log_proba_many({"text": texts}).tobytes()
 
 
 STEPS = st.lists(
@@ -122,6 +136,102 @@ def reaches_over(log: list[Said], steps: list[str], settings: Settings) -> None:
         for member in members:
             assert not member.reviser.counts["refused"]
             member.memory.close()
+
+
+class Pair:
+    """Two members: one reads the log, the other may believe that it does, and reads on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.reader, self.other = (Member(folder, name) for name in ("one", "two"))
+        self.reader.take_over()
+
+    def read(self, log: Sequence[Said], n: int = 3) -> None:
+        """Read a few messages more."""
+        self.reader.read(log, min(len(log), self.reader.position + n))
+
+    def read_asleep(self, log: Sequence[Said], n: int = 2) -> None:
+        """Read on after the log was lost, and write that."""
+        if self.other.own:
+            self.other.read(log, min(len(log), self.other.position + n))
+        self.other.save()
+
+    def save(self, _: Sequence[Said]) -> None:
+        """Write what the reader learned."""
+        self.reader.save()
+
+    def notice(self, _: Sequence[Said]) -> None:
+        """Have the other know that the log is not its own."""
+        self.other.give_up()
+
+    def look(self, _: Sequence[Said]) -> None:
+        """Have both look for what the other wrote."""
+        for each in (self.reader, self.other):
+            each.look()
+
+    def hand_over(self, log: Sequence[Said]) -> None:
+        """Give the log to the other, which the reader does not notice yet."""
+        self.notice(log)
+        self.reader, self.other = self.other, self.reader
+        self.reader.take_over()
+
+    def kill(self, log: Sequence[Said]) -> None:
+        """Give the log to the other, as the reader has died; it starts again."""
+        self.reader.memory.close()
+        self.reader = Member(self._folder, self.reader.name)
+        self.hand_over(log)
+
+
+STEPS_OF_PAIRS = ["read", "read_asleep", "save", "notice", "look", "hand_over", "kill"]
+
+
+@given(LOGS, st.lists(st.sampled_from(STEPS_OF_PAIRS), max_size=30))
+def test_in_the_end_all_answer_alike(log: list[Said], steps: list[str]) -> None:
+    """Whoever read which piece of the log in which batches, and wrote of it late or never.
+
+    Each takes something back where its batch ended, so what its weights learned is its own.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        pair = Pair(Path(name))
+        for step in steps:
+            getattr(pair, step)(log)
+        pair.hand_over(log)
+        pair.read_asleep(log, len(log))
+        while pair.reader.position < len(log):
+            pair.read(log)
+        for step in ("notice", "save", "look", "look"):
+            getattr(pair, step)(log)
+        assert pair.reader.answers() == pair.other.answers()
+        assert pair.reader.counts == expected(log)[0]
+        for member in (pair.reader, pair.other):
+            member.memory.close()
+
+
+def test_who_reads_a_log_takes_the_furthest_file_of_its_own_place(tmp_path: Path) -> None:
+    """Another's file of where the log ends holds other weights: one of the two is everybody's."""
+    log = [*created(6), Said("delete", "m1"), Said("create", "m7", "word2 word3", "negative")]
+    first, second = (Member(tmp_path, name) for name in ("first", "second"))
+    first.take_over()
+    first.read(log, 3)
+    first.save()
+    first.read(log, len(log))  # it sleeps before it saves that
+    second.take_over()
+    for until in range(4, len(log) + 1):
+        second.read(log, until)
+    assert second.counts == first.counts
+    assert second.answers() != first.answers()
+    first.save()
+    first.give_up()
+    second.save()
+    for member in (first, second):
+        member.look()
+    third = Member(tmp_path, "third")
+    third.look()
+    assert third.answers() == second.answers() == first.answers()
+    second.read([*log, Said("delete", "m2")], len(log) + 1)  # it remembers all the same
+    assert second.learner.model.n_examples == len(log) - 3
+    for member in (first, second, third):
+        member.memory.close()
 
 
 def handed_over(folder: Path, log: Sequence[Said], at: int, settings: Settings) -> Member:

@@ -55,7 +55,7 @@ def test_the_furthest_file_of_a_partition_wins(tmp_path: Path) -> None:
     assert found.position == 3
     assert sorted(found.model.words()) == ["a", "a b", "b", "b c", "c"]
     assert found.model.parts.keys() == {part_name(LOG)}
-    assert one.load(LOG, beyond=3) is None
+    assert one.load(LOG, (4,)) is None
     assert one.load(Partition(LOG.topic, 5)) is None
 
 
@@ -198,7 +198,7 @@ def test_what_people_say_brings_a_part_further_too(tmp_path: Path) -> None:
         f"{2:020d}-{files.writer}.nb", f"{2:020d}-{7:020d}-{files.writer}.nb",
     ])  # fmt: skip
     two.look()
-    assert two.take_news(set(), {LOG: 2, labels: 7}) == {}
+    assert two.take_news(set(), {LOG: 2, labels: 8}) == {}
     two.keep_only(set())
     taken = two.take_over(LOG, 2)  # what was applied in between is in the file alone
     assert taken is not None
@@ -325,6 +325,8 @@ def test_no_news_are_given_of_what_is_taken_over(tmp_path: Path) -> None:
     group.keep_only(set())  # it was given to others again
     group.look()
     assert group.take_news({LOG}, {LOG: 2}) == {}  # before its last batches came
+    assert group.take_news(set(), {LOG: 2}) == {}  # it is looked for again
+    group.look()
     assert group.take_news(set(), {LOG: 2}).keys() == {LOG}
 
 
@@ -415,19 +417,19 @@ def test_what_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
 
 
 def test_news_are_what_others_brought_further(tmp_path: Path) -> None:
-    """Partitions that are read here, and parts that are known as far, are left alone."""
+    """Partitions that are read here, and parts that are known further, are left alone."""
     mine, theirs = files_in(tmp_path), files_in(tmp_path)
     theirs.write(learned("a").state, LOG, 1)
     theirs.write(learned("x", log=OTHER).state, OTHER, 4)
     group = GroupParts(mine, LOG.topic, 3600.0)
     group.start()
     group.close()  # it has looked once
-    assert group.take_news({LOG}, {OTHER: 4}) == {}
+    assert group.take_news({LOG}, {OTHER: 5}) == {}
     theirs.write(learned("a b").state, LOG, 2)
     group = GroupParts(mine, LOG.topic, 3600.0)
     group.start()
     group.close()
-    news = group.take_news(set(), {LOG: 1, OTHER: 4})
+    news = group.take_news(set(), {LOG: 1, OTHER: 5})
     assert {each: part.position for each, part in news.items()} == {LOG: 2}
     assert group.take_news(set(), {}) == {}
     status = group.status()
