@@ -20,7 +20,8 @@ N_PER_EVENT = 4_000
 def groups(run: Run) -> None:
     """Whoever of three daemons comes, goes, dies or sleeps: all end with one daemon's counts.
 
-    The stream deletes and updates what it brought before, whoever learned it.
+    They answer alike, to the bit. The stream deletes and updates what it brought before, whoever
+    learned it.
     """
     with started_broker() as broker:
         for chance, folder in run.steps():
@@ -45,6 +46,7 @@ def groups(run: Run) -> None:
                 expected, n_left = stream.counts()
                 for name in NAMES:
                     group.until_it_knows(name, n_left)
+                group.until_all_answer_alike()
                 for name in NAMES:
                     assert group.daemons.pop(name).stop() == 0
             for name in NAMES:

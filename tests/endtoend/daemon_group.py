@@ -10,10 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from consumers.config.settings import Settings
+from consumers.http.client import Client
 from tests.consumers.kafka.topics import fill
 from tests.consumers.pipeline.revised_log import Said, expected
 from tests.endtoend.daemon_process import Daemon, write_config
-from tests.endtoend.expected_counts import Counts, examples
+from tests.endtoend.expected_counts import WORDS, Counts, examples
 
 SESSION_S = 6  # the least that brokers allow: so long a member's partitions wait after it died
 _EVERY = 50  # messages of a partition there is a delete and an update of earlier ones
@@ -82,10 +83,10 @@ class DaemonGroup:
         """Return the folder of a member's own state."""
         return self._folder / name / "state"
 
-    def start(self, name: str) -> Daemon:
+    def start(self, name: str, checkpoint_s: float = 0.3) -> Daemon:
         """Start a member where it stood."""
         (self._folder / name).mkdir(exist_ok=True)
-        checkpoint = {"folder": str(self.state(name)), "interval_s": 0.3}
+        checkpoint = {"folder": str(self.state(name)), "interval_s": checkpoint_s}
         config = write_config(
             self._folder / name / "config.yaml", **self._sections, checkpoint=checkpoint
         )
@@ -107,6 +108,16 @@ class DaemonGroup:
             return [row["count"] for row in rows]
 
         daemon.until(lambda: counts() == class_counts, f"{name} counts {class_counts}")
+
+    def until_all_answer_alike(self) -> None:
+        """Wait until all members that run say the same of some texts, to the bit."""
+        daemons = [each for name, each in self.daemons.items() if name not in self.paused]
+        texts = [*WORDS, *(f"{a} {b}" for a in WORDS for b in WORDS)]
+
+        def answer(daemon: Daemon) -> str:
+            return json.dumps(Client(daemon.address).predict_many(texts))
+
+        daemons[0].until(lambda: len(set(map(answer, daemons))) == 1, "all answer alike")
 
     def begun(self, n: int) -> bool:
         """Return whether the group knows where so many partitions begin."""

@@ -65,10 +65,55 @@ def test_members_that_come_go_die_and_sleep_learn_each_message_once(
             group.until_it_knows(name, n_left)
         for name in names:
             group.daemons[name].until_metric("streamnb_group_parts", PARTITIONS)
+        group.until_all_answer_alike()
         for name in names:
             assert group.daemons[name].stop() == 0
     for name in names:
         assert counts_at(group.state(name)) == expected
+
+
+@pytest.mark.deep
+@pytest.mark.integration
+def test_members_that_learned_the_same_log_apart_answer_alike(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """What two took back at other places of a log all have alike, whoever comes, goes or dies."""
+    topic = new_topic(PARTITIONS)
+    stream = RevisedTopic(broker.address, topic, PARTITIONS)
+    with ExitStack() as stack:
+        source = f"kafka://{broker.address}/{topic}"
+        group = DaemonGroup(tmp_path, source, stack, group_id=f"of-{topic}")
+
+        def all_know() -> None:
+            _, n_left = stream.counts()
+            for name in group.daemons:
+                group.until_it_knows(name, n_left)
+
+        group.start("first", checkpoint_s=3600.0)  # it hands nothing on
+        for _ in range(3):
+            stream.grow(1_000)
+            all_know()
+        group.daemons["first"].send(signal.SIGSTOP)
+        group.start("second")
+        group.until_it_knows("second", stream.counts()[1])  # it has read all, at once
+        group.resume("first")
+        group.until_all_answer_alike()
+        group.daemons.pop("first").kill()
+        stream.grow(1_000)
+        all_know()
+        group.start("first")
+        all_know()
+        group.until_all_answer_alike()
+        assert group.daemons.pop("second").stop() == 0
+        stream.grow(1_000)
+        for name in ("second", "third"):
+            group.start(name)
+        all_know()
+        group.until_all_answer_alike()
+        counts, _ = stream.counts()
+        for daemon in group.daemons.values():
+            assert daemon.stop() == 0
+    assert [counts_at(group.state(name)) for name in group.daemons] == [counts] * 3
 
 
 @pytest.mark.deep
