@@ -25,6 +25,8 @@ from consumers.errors import GroupError
 from consumers.messages import CLASSES_MAX, Partition, part_name
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import LoadedPart, PartFile, PartFiles
+from streamnb import Learner
+from streamnb.errors import InputError
 from streamnb.labels import Label
 from streamnb.state import ModelState
 
@@ -161,7 +163,7 @@ class GroupParts:
 
         Those that are read here are in `own` up to the last of their batches: then only what is as
         far as the model has them, and the furthest file. It counts the same. Any other part than
-        these may be put into the model as it is; say `hold` then.
+        these may be put into the model as it is.
         """
         self._own, self._positions = frozenset(own), positions
         found = {}
@@ -181,12 +183,16 @@ class GroupParts:
                     known.seen = None  # its turn comes behind what is on its way here
         return found
 
-    def hold(self, partition: Partition, file: PartFile) -> None:
-        """Know that the model has a file's part, as it is in the file."""
+    def put(self, learner: Learner, partition: Partition, part: LoadedPart) -> None:
+        """Put a file's part into the model; one that does not enter it is a `GroupError`."""
+        try:
+            learner.set_part(part_name(partition), part.model)
+        except InputError as error:
+            raise self.files.refuse(partition, part.file, error) from error
         with self._lock:
             known = self._known[partition]
-            known.held = file
-            if known.seen is not None and known.seen > file:
+            known.held = part.file
+            if known.seen is not None and known.seen > part.file:
                 known.seen = None
 
     def takes_class(self, label: Label) -> bool:

@@ -389,10 +389,9 @@ class Pipeline:
 
         What its messages taught is needed by who reads it alone, and known if it `is_as_far`.
         """
-        self.learner.set_part(part_name(partition), part.model)
-        self._saved_positions = None  # the checkpoint has another part, maybe of the same place
         if self.group is not None:
-            self.group.hold(partition, part.file)
+            self.group.put(self.learner, partition, part)
+        self._saved_positions = None  # the checkpoint has another part, maybe of the same place
         if is_as_far:
             return
         self.positions[partition] = part.position

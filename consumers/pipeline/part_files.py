@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import re
 import secrets
@@ -29,11 +30,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import numpy as np
 import structlog
+from msgspec import Meta, Struct, ValidationError, convert
+from msgspec.structs import asdict
 
 from consumers.config.model import MODEL, READING, ModelSettings
 from consumers.config.settings import Settings
@@ -51,7 +54,7 @@ from consumers.private_files import FILE_MODE, make_private_folder, open_private
 from streamnb import NaiveBayes, StreamnbError, save
 from streamnb.errors import StoreError
 from streamnb.state import ModelState
-from streamnb.storage import groups_of, notes_of, older_files, read
+from streamnb.storage import Stored, groups_of, notes_of, older_files, read
 
 _NAME = re.compile(r"(?P<position>[0-9]{20})-((?P<labels>[0-9]{20})-)?(?P<writer>[0-9a-f]{16})\.nb")
 # What a kill amid writing leaves, and what was set aside: they hold words.
@@ -138,6 +141,48 @@ class LoadedPart:
         return PartFile(self.position, self.labels, self.writer)
 
 
+class _Values(Struct):
+    """What a part file must say of its records; see `LearnedMemory`."""
+
+    records: Annotated[int, Meta(ge=0, lt=1 << 53)]
+    is_whole: bool
+    first_offset: Annotated[int, Meta(ge=-1, lt=1 << 62)] | None
+    files: list[Annotated[int, Meta(ge=0, lt=1 << 53)]]
+
+
+class _Records(Struct):
+    values: _Values
+    # No other file is ever opened.
+    sealed: dict[
+        Annotated[str, Meta(pattern=r"^[0-9]{1,16}\Z")],
+        Annotated[str, Meta(pattern=r"^[0-9]{1,16}-[0-9a-f]{32}\.records\Z")],
+    ]
+
+
+class _Said(Struct):
+    """What a part file's notes say beside its stream."""
+
+    topic_id: str | None = None
+    records: _Records | None = None
+    times: Annotated[list[float | None], Meta(min_length=2, max_length=4)] | None = None
+
+
+_OWN = frozenset(_Said.__struct_fields__)
+
+
+def _said_in(stored: Stored, path: Path) -> _Said:
+    """Return what a part file says of its part; what is wrong is a `StoreError`."""
+    try:
+        said = convert(stored.header["notes"], _Said)
+    except ValidationError as error:
+        raise StoreError(f"{path}: its notes are wrong ({error}).") from error
+    if not all(each is None or math.isfinite(each) for each in said.times or ()):
+        raise StoreError(f"{path}: its notes are wrong (times: {said.times}).")
+    if said.records is not None and _RECORDS not in stored.extras:
+        raise StoreError(f"{path}: it has no records, which its notes name.")
+    return said
+
+
 class PartFiles:
     """The part files of one stream.
 
@@ -200,6 +245,7 @@ class PartFiles:
                 with _errors(path):
                     written_s = path.stat().st_mtime
                 stored = read(path)
+                said = _said_in(stored, path)
             except (StreamnbError, GroupError) as error:
                 with _errors(path):
                     if not path.exists():  # further files are there by now
@@ -208,16 +254,10 @@ class PartFiles:
                     raise
                 if isinstance(error.__cause__, OSError):  # it may be whole
                     raise GroupError(f"group.folder: {error}") from error
-                # Set aside, or as the furthest it would keep others from being written.
-                with contextlib.suppress(OSError):  # it is logged, and met again
-                    path.rename(path.with_name(f"{path.name}.damaged"))
-                if str(path) not in self.damaged:
-                    self.damaged.add(str(path))
-                    log.error("part_file_damaged", path=str(path), detail=str(error))  # noqa: TRY400
+                self._set_aside(path, error)
                 continue
-            notes = dict(stored.header["notes"])
-            self._check_topic(path, notes.pop("topic_id", None))
-            said, times = notes.pop(_RECORDS, None), notes.pop(_TIMES, None)
+            self._check_topic(path, said.topic_id)
+            notes = {name: own for name, own in stored.header["notes"].items() if name not in _OWN}
             wrong = mismatch(self._like, self._identity, stored.model, notes)
             if wrong or stored.positions != {part_name(partition): each.position}:
                 raise GroupMismatchError(
@@ -227,14 +267,29 @@ class PartFiles:
                 )
             take_settings(stored.model, self._like, self._said_hybrids)
             records = None
-            if said is not None:
-                sealed = {int(number): folder / name for number, name in said["sealed"].items()}
+            if said.records is not None:
+                sealed = {int(k): folder / name for k, name in said.records.sealed.items()}
                 tail = stored.extras[_RECORDS].tobytes()
-                records = SharedRecords(said["values"], sealed, tail)
+                records = SharedRecords(asdict(said.records.values), sealed, tail)
             return LoadedPart(
-                stored.model, each.position, written_s, records, each.labels, times, each.writer
-            )
+                stored.model, each.position, written_s, records, each.labels, said.times,
+                each.writer,
+            )  # fmt: skip
         return None
+
+    def refuse(self, partition: Partition, file: PartFile, error: Exception) -> GroupError:
+        """Set a file aside whose part does not enter a model; return what is to be said."""
+        path = self._folder_of(partition) / file.name
+        self._set_aside(path, error)
+        return GroupError(f"group.folder: {path} was set aside, start again: {error}")
+
+    def _set_aside(self, path: Path, error: Exception) -> None:
+        """Give a damaged file another name: as the furthest it would keep others from coming."""
+        with contextlib.suppress(OSError):  # it is logged, and met again
+            path.rename(path.with_name(f"{path.name}.damaged"))
+        if str(path) not in self.damaged:
+            self.damaged.add(str(path))
+            log.error("part_file_damaged", path=str(path), detail=str(error))
 
     def write(
         self,
@@ -493,12 +548,14 @@ def _remove_left(folder: Path, old_s: float) -> None:
 def _segments_of(path: Path) -> list[str]:
     """Return the names of the segments that a part file names; a damaged one names none."""
     try:
-        notes = notes_of(path)
+        said = convert(notes_of(path), _Said)
+    except ValidationError:
+        return []
     except StoreError as error:
         if isinstance(error.__cause__, OSError):  # it may be whole
             raise
         return []
-    return list(notes.get(_RECORDS, {"sealed": {}})["sealed"].values())
+    return [] if said.records is None else list(said.records.sealed.values())
 
 
 @contextlib.contextmanager

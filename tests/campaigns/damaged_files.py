@@ -1,4 +1,4 @@
-"""Damage the files of a state folder at random, and read them."""
+"""Damage the files of a state folder and of a group's at random, and read them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ import random
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from structlog.testing import capture_logs
 
 from consumers.corrections.journal import Journal, JournalSource
+from consumers.errors import GroupError
+from consumers.features import DecayTimes
+from consumers.pipeline import learned_memory
 from streamnb import NaiveBayes
 from streamnb.errors import StoreError
 from streamnb.serialization import from_bytes, to_blocks
 from tests.campaigns.campaign import Run
+from tests.consumers.pipeline.revised_log import LOG, SETTINGS, Said, expected
+from tests.consumers.pipeline.test_handed_on_memory import Member
 from tests.library.storage.test_forged_bytes import model
 
 _A_STEP = 25
+_PARTS_A_STEP = 2
 _ROW = {"text": "a b z", "bag": {"c": 2, "z": 1}, "f": True, "k": "red", "n": 1.5}
 _VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1, 2, 1 << 31, 1 << 63, 1 << 70, -0.5, 1e308, "", "a", "\ud800", [], [0], {},
@@ -26,7 +33,7 @@ _VALUES: tuple[Any, ...] = (
 
 
 def damaged_files(run: Run) -> None:
-    """A damaged checkpoint is refused or whole, and a journal gives the lines that it has."""
+    """A damaged checkpoint or part is refused or whole; a journal gives the lines that it has."""
     whole = model().to_bytes()
     for chance, folder in run.steps():
         for _ in range(_A_STEP):
@@ -35,6 +42,9 @@ def damaged_files(run: Run) -> None:
             run.figures["checkpoints damaged"] += 2
             _read_journal(chance, folder / "corrections.jsonl")
             run.figures["journals damaged"] += 1
+        for k in range(_PARTS_A_STEP):
+            run.figures["parts refused"] += not _part_usable(chance, folder / f"group {k}")
+            run.figures["parts damaged"] += 1
 
 
 def _damaged(chance: random.Random, data: bytes) -> bytes:
@@ -101,3 +111,42 @@ def _read_journal(chance: random.Random, path: Path) -> None:
     lines = [line.strip() for line in left.split(b"\n") if line.strip()]
     assert [line.strip() for line in found if line.strip()] == [*lines, b"{}"]
     assert os.stat(path).st_size == len(left) + 3  # noqa: PTH116
+
+
+def _part_usable(chance: random.Random, folder: Path) -> bool:
+    """Damage or forge the furthest part of a group; return whether who takes it over goes by it.
+
+    Else it is set aside and the one before serves, or a `GroupError` says why not. Either way the
+    group goes on: a further part is written.
+    """
+    with capture_logs(), patch.object(learned_memory, "SEGMENT_RECORDS", 4):
+        writer = Member(folder, "writer", SETTINGS)
+        times = writer.group.times = DecayTimes(60.0)
+        times.know(LOG, [9.0, 8.0])
+        times.pack()
+        log = [Said("create", f"m{i}", f"word{i} sun", "positive") for i in range(14)]
+        for until in (6, 14):
+            writer.take_over()
+            writer.read(log, until)
+            writer.save()
+        files, before = writer.group.files, Member(folder, "before", SETTINGS).group.files
+        furthest = max((folder / "shared").rglob("*.nb"))
+        is_forged, whole = chance.random() < 0.7, furthest.read_bytes()
+        furthest.write_bytes((_forged if is_forged else _damaged)(chance, whole))
+        taker = Member(folder, "taker", SETTINGS)
+        try:
+            part = taker.group.files.load(LOG)
+            times.know(LOG, None if part is None else part.times)
+            taker.take_over()
+            is_usable = taker.position == 14
+            assert is_forged or not is_usable
+            assert is_usable or taker.counts == expected(log[:6], SETTINGS)[0]
+            taker.read(log, 14)
+            assert is_forged or taker.counts == writer.counts
+        except GroupError:
+            is_usable = False
+        before.write(writer.learner.model.state, LOG, 15)
+        for each in (writer, taker):
+            each.memory.close()
+    assert files.furthest(LOG) is not None
+    return is_usable

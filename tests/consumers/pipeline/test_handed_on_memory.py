@@ -82,8 +82,7 @@ class Member(Run):
                 self.memory.restart(partition)
 
     def _hold(self, part: LoadedPart) -> None:
-        self.learner.set_part(part_name(LOG), part.model)
-        self.group.hold(LOG, part.file)
+        self.group.put(self.learner, LOG, part)
         self.position = part.position
 
     def answers(self) -> bytes:

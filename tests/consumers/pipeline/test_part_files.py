@@ -18,11 +18,12 @@ from consumers.features import DecayTimes, build_model
 from consumers.messages import CLASSES_MAX, CheckpointEntry, Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import PartFile, PartFiles, SharedRecords, as_stored
-from streamnb import NaiveBayes
+from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard, save
 
 LOG, OTHER = Partition("tweets/of today", 0), Partition("tweets/of today", 11)
 SETTINGS = ModelSettings.model_validate({"features": {"text": dict.fromkeys(READING, False)}})
 STREAM = {"source": "kafka", "topic": LOG.topic}
+KEPT = {"records": 0, "is_whole": True, "first_offset": None, "files": [0]}
 
 
 def learned(*texts: str, log: Partition = LOG) -> NaiveBayes:
@@ -135,6 +136,55 @@ def test_another_model_or_stream_is_refused(tmp_path: Path) -> None:
     assert raised.value.exit_code == ConfigError.exit_code
     with pytest.raises(GroupMismatchError, match=r"stream\.topic"):
         PartFiles(tmp_path, {"topic": "t"}, build_model(SETTINGS), 3).load(LOG)
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {"records": 7},
+        {"records": {"values": KEPT, "sealed": {"0": "../../../secret"}}},
+        {"records": {"values": KEPT | {"records": 1 << 70}, "sealed": {}}},
+        {"records": {"values": KEPT, "sealed": {}}},  # and no bytes of them
+        {"times": [float("nan"), 1.0]},
+        {"times": "soon"},
+        {"topic_id": ["a"]},
+    ],
+)
+def test_a_part_file_with_other_notes_is_set_aside(tmp_path: Path, notes: dict[str, Any]) -> None:
+    """Its digest is right, as whoever made it can have it; no file elsewhere is ever opened."""
+    files = files_in(tmp_path)
+    files.write(learned("a").state, LOG, 1)
+    path = next(tmp_path.rglob("*.nb")).with_name(PartFile(2, 0, "0" * 16).name)
+    part = learned("a", "b").part(part_name(LOG))
+    save(part, path, positions={part_name(LOG): 2}, notes=STREAM | notes)
+    with capture_logs() as logs:
+        found = files.load(LOG)
+    assert found is not None
+    assert found.position == 1
+    assert [each["event"] for each in logs] == ["part_file_damaged"]
+    path.with_name(f"{path.name}.damaged").rename(path)
+    assert files.write(learned("a", "b", "c").state, LOG, 3) > 0  # what it names is not looked for
+
+
+def test_a_part_that_does_not_enter_the_model_is_set_aside(tmp_path: Path) -> None:
+    """The fingerprint of one of its words is not that of the text: the one before serves."""
+    files = files_in(tmp_path)
+    files.write(learned("a").state, LOG, 1)
+    forged = learned("a", "b")
+    forged.state.groups["text"].vocabulary.table.fingerprints[:] += 1  # type: ignore[attr-defined]
+    files.write(forged.state, LOG, 2)
+    group = GroupParts(files_in(tmp_path), LOG.topic, 1.0)
+    learner = Learner(build_model(SETTINGS), SnapshotBoard(), EveryExamples(1), lambda: 0.0)
+    with capture_logs() as logs:
+        part = group.take_over(LOG, None)
+        assert part is not None
+        with pytest.raises(GroupError, match=r"was set aside, start again: .*not kept whole"):
+            group.put(learner, LOG, part)
+        part = group.take_over(LOG, None)
+    assert [each["event"] for each in logs] == ["part_file_damaged"]
+    assert part is not None
+    group.put(learner, LOG, part)
+    assert learner.model.words() == ["a"]
 
 
 @pytest.mark.parametrize("new", [True, False])
@@ -463,7 +513,7 @@ def test_members_that_share_a_segment_at_once_do_not_meet(
     """One finishes the segment that the other one has half written; both parts name it."""
     segment, folder = tmp_path / "0.records", tmp_path / "shared"
     segment.write_bytes(b"what was learned")
-    records = SharedRecords({}, {0: segment}, b"")
+    records = SharedRecords(KEPT, {0: segment}, b"")
     one, two = files_in(folder), files_in(folder)
     fsync = os.fsync
 
