@@ -237,8 +237,7 @@ class LogMemory:
         for first, last in runs:
             number, at = int(segments[first]), numbers[first:last] % SEGMENT_RECORDS
             try:
-                for data, begin, end in self.segments[number].locate(at, spans[first:last]):
-                    buffers.append((data, first + begin, first + end))
+                buffers.append((self.segments[number].locate(at, spans[first:last]), first, last))
             except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
                 self.lose(number, error)
                 return self.read(numbers)
@@ -272,11 +271,9 @@ class LogMemory:
             if len(data) > n_bytes and segment.path is not None:
                 os.truncate(segment.path, n_bytes)
         segment.is_sealed = segment.n == SEGMENT_RECORDS
-        if not (segment.is_sealed and is_stored):  # it grows on in memory, or is to be written
-            segment.chunks = [
-                memoryview(data)[begin:end]
-                for begin, end in zip(segment.places, [*segment.places[1:], n_bytes], strict=True)
-            ]
+        # It grows on in memory, or is to be written, or its file has all.
+        is_held = not (segment.is_sealed and is_stored)
+        segment.held = np.frombuffer(data, np.uint8, n_bytes).copy() if is_held else None
         self.segments[number] = segment
         return segment
 

@@ -49,7 +49,6 @@ _STRUCTURE_CHECK_AT, _CONTENT_CHECK_AT = 12, 16
 _CHECKS = struct.Struct("<II")
 _FIELD, LABEL_HEAD = struct.Struct("<QQ"), struct.Struct("<dq")  # a waiting label's time, offset
 RUN_RECORDS = 1 << 18  # the longest run of an index
-_AT_ONCE = np.zeros(1, np.int64)  # where a chunk begins that has a buffer of its own
 _POPULATE_READ = 22  # of Linux from 5.14 on: pages are there, or it is an error and no signal
 # So long pages are taken to stay: to ask looks at each of a file, 0.2 ms for one of 4 MB.
 _PRESENT_S = 2.0
@@ -258,6 +257,32 @@ class FoundRecords:
     def some(self, chosen: NDArray[np.bool_] | Longs) -> FoundRecords:
         """Return some of them: those that a mask names, or ascending places."""
         return FoundRecords(self.numbers[chosen], self.spans[chosen], self.data)
+
+    def followed_by(
+        self, numbers: Longs, head: Longs, columns: Sequence[Texts | NDArray[np.float64]]
+    ) -> FoundRecords:
+        """Return these records and others, of which `head` has kind, offset and label.
+
+        `columns` are the ids and the values of the model's fields.
+        """
+        n, pieces, place = len(numbers), [self.data], len(self.data)
+        spans = no_spans(n, len(columns) - 1)
+        spans[:, : kernels.ID] = head
+        for k, column in enumerate(columns):
+            ends = np.arange(8, 8 * n + 1, 8)
+            if isinstance(column, Texts):
+                data = np.empty(lay_out(column, np.ones(n, np.bool_), ends), np.uint8)
+                gather(column, ends, data)
+            else:
+                data = np.ascontiguousarray(column).view(np.uint8)
+            reach = np.where(ends < 0, -1 - ends, ends)
+            at = kernels.ID + 2 * k
+            spans[1:, at], spans[0, at] = reach[:-1] + place, place
+            spans[:, at + 1] = np.where(ends < 0, -1, reach + place)
+            pieces.append(data)
+            place += len(data)
+        numbers, spans = np.append(self.numbers, numbers), np.concatenate((self.spans, spans))
+        return FoundRecords(numbers, spans, np.concatenate(pieces))
 
     @property
     def labels(self) -> NDArray[np.int32]:
@@ -468,16 +493,17 @@ class IdIndex:
 class Segment:
     """Some records of a log, in chunks.
 
-    `firsts` and `places` hold the first record and the first byte of each chunk. The chunks stay
-    in memory until the disk has them: after a sync that failed they are written again. `n_written`
-    bytes are synced, `n_synced` can be found by the file's name too.
+    `firsts` and `places` hold the first record and the first byte of each chunk. The bytes are
+    `held` in memory until the disk has them: after a sync that failed they are written again.
+    `n_written` bytes are synced, `n_synced` can be found by the file's name too.
     """
 
     def __init__(self, number: int, path: Path | None) -> None:
         self.number, self.path = number, path
         self.n = self.n_bytes = self.n_written = self.n_synced = 0
         self.firsts, self.places = array("q"), array("q")
-        self.chunks: list[memoryview] = []
+        # Chunks lie one behind the other, so that one call of a kernel finds records of all.
+        self.held: NDArray[np.uint8] | None = np.empty(0, np.uint8)
         self.is_sealed = False
         self._starts: tuple[Longs, Longs] | None = None  # of the chunks, as arrays
         self.mapped: mmap.mmap | None = None  # the file, held open to be read at will
@@ -485,7 +511,13 @@ class Segment:
 
     def append(self, data: memoryview, n: int) -> None:
         """Add a chunk of so many records."""
-        self.chunks.append(data)
+        held, end = self.held, self.n_bytes + len(data)
+        assert held is not None
+        if end > len(held):  # the thread that writes may still read the one before
+            self.held = np.empty(2 * end, np.uint8)
+            self.held[: self.n_bytes] = held[: self.n_bytes]
+            held = self.held
+        held[self.n_bytes : end] = data
         self.note(n, len(data))
 
     def note(self, n: int, n_bytes: int) -> None:
@@ -496,25 +528,12 @@ class Segment:
         self.n += n
         self.n_bytes += n_bytes
 
-    def locate(self, at: Longs, spans: Longs) -> Iterator[tuple[NDArray[np.uint8], int, int]]:
-        """Note where the values of some records here lie, ascending; yield what they lie in."""
+    def locate(self, at: Longs, spans: Longs) -> NDArray[np.uint8]:
+        """Note where the values of some records lie, ascending; return the bytes they lie in."""
         if self._starts is None:
             self._starts = np.array(self.firsts, np.int64), np.array(self.places, np.int64)
         firsts, places = self._starts
-        if not self.chunks:
-            yield self._located(0, firsts, places, at, spans), 0, len(at)
-            return
-        own = np.searchsorted(firsts, at, "right") - 1
-        for begin, end in runs_of(own):
-            k = int(own[begin])
-            first, rows = firsts[k : k + 1], slice(begin, end)
-            yield self._located(k, first, _AT_ONCE, at[rows], spans[rows]), begin, end
-
-    def _located(
-        self, k: int, firsts: Longs, places: Longs, at: Longs, spans: Longs
-    ) -> NDArray[np.uint8]:
-        """Note where records of the buffer of a chunk lie; return the buffer."""
-        data, _ = self._buffer(k)
+        data = self._bytes()
         for begin in range(0, len(at), RECORDS_AT_ONCE):
             own = at[begin : begin + RECORDS_AT_ONCE]
             n_sound = kernels.locate(data, firsts, places, own, spans[begin:])
@@ -524,15 +543,14 @@ class Segment:
 
     def chunk(self, k: int) -> RecordChunk:
         """Return a chunk."""
-        data, place = self._buffer(k)
-        return parse(data.data, place)
+        return parse(self._bytes().data, self.places[k])
 
-    def _buffer(self, k: int) -> tuple[NDArray[np.uint8], int]:
-        """Return where a chunk lies: in memory, or in the file once all of that is written."""
-        if self.chunks:
-            data = np.frombuffer(self.chunks[k], np.uint8)
+    def _bytes(self) -> NDArray[np.uint8]:
+        """Return all chunks, from memory or from the file once all of that is written."""
+        if self.held is not None:
+            data = self.held[: self.n_bytes]
             data.flags.writeable = False  # the only kind that kernels take
-            return data, 0
+            return data
         if self.mapped is None:
             assert self.path is not None
             with self.path.open("rb") as file:
@@ -548,26 +566,27 @@ class Segment:
                 if error.errno != errno.EINVAL:
                     raise DamagedError("the disk does not read it") from error
             self._present_until_s = now_s + _PRESENT_S
-        return np.frombuffer(self.mapped, np.uint8), self.places[k]
+        return np.frombuffer(self.mapped, np.uint8)
 
     def release(self) -> None:
-        """Free the memory of chunks that the disk has; an open segment's stay."""
+        """Free the memory of what the disk has; an open segment's stays."""
         if self.is_sealed and self.n_written == self.n_bytes:
-            self.chunks = []
+            self.held = None
 
     def store(self, n_bytes: int) -> None:
         """Write the file up to a length, and sync it; on the writing thread."""
         if self.path is None or self.n_written >= n_bytes:
             return
+        held, places = self.held, self.places.tolist()
+        assert held is not None
         make_private_folder(self.path.parent)
         # What stands behind the records of a file that a killed run left belongs to nothing.
         fd = open_private(self.path, os.O_WRONLY | (0 if self.n_written else os.O_TRUNC))
         try:
-            for place, data in zip(self.places, self.chunks, strict=False):
-                if self.n_written <= place < n_bytes:
-                    if not data.readonly:  # what another member sends has its own
-                        add_checksums(data)
-                    write_at(fd, data, place)
+            for place, end in itertools.pairwise([*(p for p in places if p < n_bytes), n_bytes]):
+                if place >= self.n_written:
+                    add_checksums(held[place:end].data)
+                    write_at(fd, held[place:end].data, place)
             os.fsync(fd)
         finally:
             os.close(fd)

@@ -65,11 +65,7 @@ from consumers.pipeline.learned_records import (
     IdRun,
     LearnedRecord,
     Longs,
-    Segment,
-    collected,
     listed,
-    no_spans,
-    pack,
     runs_of,
 )
 from consumers.pipeline.waiting_messages import (
@@ -259,27 +255,15 @@ class Reviser:
         self, revision: Revision, found: FoundRecords, own: Longs, classes: Sequence[Label]
     ) -> FoundRecords:
         """Return records, and behind them some of the batch under way, by their numbers."""
-        whole, n = revision.whole, len(found)
-        first = self.memory.log(whole.partition).n
+        whole, first = revision.whole, self.memory.log(revision.whole.partition).n
         rows = np.flatnonzero(revision.kinds != _NOTHING)[own - first]
-        labels = Codes(whole.labels[rows], whole.classes)
-        columns = columns_of(whole, rows, list(self._fields)).values()
-        chunk = pack(
-            whole.offsets[rows],
-            to_indices(labels, [str(each) for each in classes]),
-            revision.kinds[rows],
-            take_texts(whole.ids.texts, rows).texts,
-            [each.texts if isinstance(each, TextColumn) else each for each in columns],
+        labels = to_indices(
+            Codes(whole.labels[rows], whole.classes), [str(each) for each in classes]
         )
-        alone = Segment(0, None)
-        alone.append(chunk, len(rows))
-        spans = np.concatenate((found.spans, no_spans(len(rows), len(columns))))
-        data = found.data.view()
-        data.flags.writeable = False  # the only kind that kernels take
-        pieces = [(data, 0, n)]
-        for piece, begin, end in alone.locate(np.arange(len(rows)), spans[n:]):
-            pieces.append((piece, n + begin, n + end))
-        return collected(np.concatenate((found.numbers, own)), spans, pieces)
+        columns = columns_of(whole, rows, list(self._fields)).values()
+        values = [each.texts if isinstance(each, TextColumn) else each for each in columns]
+        head = np.array([revision.kinds[rows], whole.offsets[rows], labels], np.int64).T
+        return found.followed_by(own, head, [take_texts(whole.ids.texts, rows).texts, *values])
 
     def remember(self, revision: Revision, learner: Learner) -> None:
         """Remember what a batch taught, now that it is learned and what it deletes taken back."""

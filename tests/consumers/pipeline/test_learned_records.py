@@ -57,7 +57,7 @@ def segment_of(chunks: list[list[Record]], path: Path | None) -> Segment:
     if path is not None:
         segment.store(segment.n_bytes)
         segment.release()
-        assert not segment.chunks
+        assert segment.held is None
     return segment
 
 
@@ -73,7 +73,7 @@ def _texts(values: list[str | None]) -> Texts:
 def _read(segment: Segment, at: list[int]) -> FoundRecords:
     numbers = np.array(at, np.int64)
     spans = no_spans(len(at), len(FIELDS))
-    return collected(numbers, spans, list(segment.locate(numbers, spans)))
+    return collected(numbers, spans, [(segment.locate(numbers, spans), 0, len(at))])
 
 
 @given(CHUNKS, st.data(), st.booleans(), st.sampled_from([1, 2, 1 << 10]))
@@ -166,20 +166,20 @@ def _bytes(text: str | None) -> bytes | None:
 def test_a_changed_byte_is_read_or_refused(place: int, byte: int) -> None:
     """No byte that was changed behind our back leads out of the buffer."""
     segment = segment_of([[("a", "b", 1.0), ("c", None, 2.0)]], None)
-    data = bytearray(segment.chunks[0])
-    data[place % len(data)] = byte
-    segment.chunks[0] = memoryview(bytes(data))
+    data = segment.held
+    assert data is not None
+    data[place % segment.n_bytes] = byte
     numbers, spans = np.array([0, 1]), no_spans(2, len(FIELDS))
     try:
-        pieces = list(segment.locate(numbers, spans))
+        found = segment.locate(numbers, spans)
     except DamagedError:
         return
     begins, ends = spans[:, kernels.ID :: 2], spans[:, kernels.ID + 1 :: 2]
     is_there = ends >= 0
     assert (begins >= 0)[is_there].all()
     assert (begins <= ends)[is_there].all()
-    assert (ends <= len(data)).all()
-    assert len(collected(numbers, spans, pieces).data) == (ends - begins)[is_there].sum()
+    assert (ends <= segment.n_bytes).all()
+    assert len(collected(numbers, spans, [(found, 0, 2)]).data) == (ends - begins)[is_there].sum()
 
 
 @given(
