@@ -153,37 +153,22 @@ class Clock:
         own_lives, before_lives = own / length, np.append(before, after) / length
         self._check_lives(own_lives)
         landmark, moves = self.landmark, list[Move]()
-        learned = np.flatnonzero(labels != UNLABELLED)
-        if self.now is None and len(learned):
-            landmark = _landmark(own_lives[learned[0]])
-        landmarks = np.empty(n)
-        begin = 0
-        while begin <= n:
-            # Once the clock is far beyond the landmark, the landmark moves after the example that
-            # brought the clock there. An example that leaps too far moves it before it is learned.
-            is_far = before_lives[begin:] >= landmark + _FAR
-            far = np.flatnonzero(is_far[:-1] | (own_lives[begin:] >= landmark + _LEAP))
-            end = begin + int(far[0]) if len(far) else n
-            landmarks[begin:end] = landmark
-            if end == n and not is_far[-1]:
-                break
-            latest = before_lives[end] if is_far[end - begin] else own_lives[end]
-            scale = _growth(before_lives[end], landmark)
-            moves.append(
-                Move(
-                    end,
-                    _power(landmark - _landmark(latest)),
-                    1.0 if np.isnan(scale) else float(scale),
-                )
-            )
-            landmark = _landmark(latest)
-            begin = end
+        if self.now is None and (labels != UNLABELLED).any():
+            landmark = _landmark(own_lives[np.argmax(labels != UNLABELLED)])
+        landmarks: float | NDArray[np.float64] = landmark
+        if _latest(before_lives) >= landmark + _FAR or _latest(own_lives) >= landmark + _LEAP:
+            landmarks, moves = _moves(own_lives, before_lives, landmark)
+            landmark = landmarks[-1]
+            landmarks = landmarks[:-1]
         with np.errstate(under="ignore"):
             scales = _growth(before_lives[:n], landmarks)
-            scales[np.isnan(scales)] = 1.0  # nothing is learned yet: no count to compare a prior to
+            if math.isnan(before_lives[0]):
+                # Nothing is learned yet: no count to compare a prior to.
+                scales[np.isnan(scales)] = 1.0
             grown = given * _growth(own_lives, landmarks)
         # So old that float64 cannot hold its weight: it teaches nothing.
-        labels = np.where(grown < _NOTHING, np.int32(UNLABELLED), labels)
+        if np.fmin.reduce(grown, initial=math.inf) < _NOTHING:
+            labels = np.where(grown < _NOTHING, np.int32(UNLABELLED), labels)
         now = None if n and math.isnan(after) else (after if n else self.now)
         clock = Clock(self.half_life, now, landmark)
         return DecaySchedule(RowUpdates(labels, grown, scales), moves, clock)
@@ -230,8 +215,8 @@ class Clock:
         return weights
 
     def _check_lives(self, lives: NDArray[np.float64]) -> None:
-        far = np.flatnonzero(~(np.abs(lives) <= _LIVES_MAX) & ~np.isnan(lives))
-        if len(far):
+        if _latest(np.abs(lives)) > _LIVES_MAX:
+            far = np.flatnonzero(np.abs(lives) > _LIVES_MAX)
             raise InputError(
                 f"time_s must be within {_LIVES_MAX:g} half-lives of zero. Got"
                 f" {lives[far[0]]:g} of them instead: take a longer half-life, or a later zero."
@@ -242,6 +227,38 @@ class Clock:
         if self.half_life is None:
             return None
         return {"now": self.now, "landmark": self.landmark}
+
+
+def _latest(lives: NDArray[np.float64]) -> float:
+    """Return the latest of some times; minus infinity if none is known."""
+    return float(np.fmax.reduce(lives, initial=-math.inf))
+
+
+def _moves(
+    own_lives: NDArray[np.float64], before_lives: NDArray[np.float64], landmark: float
+) -> tuple[NDArray[np.float64], list[Move]]:
+    """Return the landmark of each row and the one behind the last, and how it moves there.
+
+    Once the clock is far beyond the landmark, the landmark moves after the example that brought the
+    clock there. An example that leaps too far moves it before it is learned.
+    """
+    n, begin, moves = len(own_lives), 0, list[Move]()
+    landmarks = np.empty(n + 1)
+    while begin <= n:
+        is_far = before_lives[begin:] >= landmark + _FAR
+        far = np.flatnonzero(is_far[:-1] | (own_lives[begin:] >= landmark + _LEAP))
+        end = begin + int(far[0]) if len(far) else n
+        landmarks[begin:end] = landmark
+        if end == n and not is_far[-1]:
+            break
+        latest = before_lives[end] if is_far[end - begin] else own_lives[end]
+        scale = _growth(before_lives[end], landmark)
+        factor = _power(landmark - _landmark(latest))
+        moves.append(Move(end, factor, 1.0 if np.isnan(scale) else float(scale)))
+        landmark = _landmark(latest)
+        begin = end
+    landmarks[n] = landmark
+    return landmarks, moves
 
 
 def _growth(lives: Any, landmark: Any) -> Any:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,10 +85,12 @@ def prequential(
     encoded: EncodedRows | None = None,
 ) -> Floats:
     """Learn examples in order; see `NaiveBayes.prequential_many`."""
-    fields, n = read(state, columns)
-    codes = read_labels(labels, n, state.classes)
-    given = read_weights(weights, n)
-    times = read_times(times_s, n)
+    if encoded is None:
+        inputs = _read_inputs(state, columns, labels, weights, times_s)
+    else:
+        inputs = encoded.read(state, columns, labels, weights, times_s)
+    fields, codes, given, times = inputs
+    n = len(codes)
     new = classes_to_join(state, codes, None if given is None else given > 0)
     classes = [*state.classes, *(label for _, label in new)] if new else state.classes
     indices = to_indices(codes, classes)
@@ -117,6 +119,23 @@ def prequential(
     if state.parts:
         state.sum_parts()
     return out
+
+
+class _Inputs(NamedTuple):
+    """What a call brings, checked: each group's fields, and labels, weights and times of rows."""
+
+    fields: dict[str, Any]
+    codes: Codes
+    weights: Floats | None
+    times_s: Floats | None
+
+
+def _read_inputs(
+    state: ModelState, columns: Any, labels: Any, weights: Any, times_s: Any
+) -> _Inputs:
+    fields, n = read(state, columns)
+    codes = read_labels(labels, n, state.classes)
+    return _Inputs(fields, codes, read_weights(weights, n), read_times(times_s, n))
 
 
 def _prepare_row(
@@ -202,6 +221,19 @@ class EncodedRows:
 
     def __init__(self) -> None:
         self._batches: dict[tuple[int, int, int], tuple[Vocabulary, Any]] = {}
+        self._inputs: dict[tuple[tuple[str, str], ...], _Inputs] = {}
+
+    def read(
+        self, state: ModelState, columns: Any, labels: Any, weights: Any, times_s: Any
+    ) -> _Inputs:
+        """Return the call's inputs; models that read the same fields of text share them."""
+        words = [(name, each) for name, each in state.groups.items() if type(each) is WordsState]
+        if len(words) < len(state.groups) or not isinstance(labels, Codes):
+            return _read_inputs(state, columns, labels, weights, times_s)
+        key = tuple((name, each.field) for name, each in words)
+        if key not in self._inputs:
+            self._inputs[key] = _read_inputs(state, columns, labels, weights, times_s)
+        return self._inputs[key]
 
     def encode(
         self,
