@@ -20,7 +20,16 @@ from streamnb.kernels.counting import (
     vocabulary_size,
 )
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import F64, Counts, F64Grid, Flags, Rows, RowUpdates, RunOptions
+from streamnb.kernels.layout import (
+    DECLARED,
+    F64,
+    Counts,
+    F64Grid,
+    Flags,
+    Rows,
+    RowUpdates,
+    RunOptions,
+)
 from streamnb.kernels.posterior import log_product, multiply_power, start_products
 
 
@@ -34,15 +43,19 @@ def add_log_likelihood(
     i: int,
     products: F64Grid,
     out: F64Grid,
-) -> None:
-    """Add Σ_j x_j·log θ_jc over the known words of row `i` to `out[i]`."""
+) -> int:
+    """Add Σ_j x_j·log θ_jc over the known words of row `i` to `out[i]`.
+
+    Returns how many words are unknown.
+    """
     n_classes = counts.by_word.shape[1]
     one_each = alphas.shape[0] > 1  # a prior for each word
-    n_tokens = 0.0
+    n_tokens, n_unknown = 0.0, 0
     start_products(products)
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
         if is_unknown(counts, column):
+            n_unknown += 1
             continue
         times = rows.counts[at]
         n_tokens += times
@@ -51,7 +64,7 @@ def add_log_likelihood(
             factor = counts.by_word[column, c] + alphas[own, c] * scale
             multiply_power(products, c, factor, times)
     if n_tokens == 0.0:
-        return
+        return n_unknown
     v = vocabulary_size(counts)
     for c in range(n_classes):
         alpha_sum = alpha_sums[c] if one_each else alphas[0, c] * v
@@ -60,6 +73,7 @@ def add_log_likelihood(
             out[i, c] = -np.inf
         else:
             out[i, c] += log_product(products, c) - n_tokens * np.log(denominator)
+    return n_unknown
 
 
 @kernel
@@ -86,10 +100,14 @@ def multinomial(
         prefetch_row(counts, rows, i + 1)
         if not present[i]:
             continue
+        n_new = -1
         if i >= options.n_predicted:
-            add_log_likelihood(counts, alphas, alpha_sums, scales[i], rows, i, products, out)
+            n_new = add_log_likelihood(
+                counts, alphas, alpha_sums, scales[i], rows, i, products, out
+            )
         if options.learn and labels[i] >= 0:
-            n_new = count_new(counts.by_word, rows, i)
+            if n_new < 0 or counts.state[DECLARED] > 0:  # declared words at zero are known
+                n_new = count_new(counts.by_word, rows, i)
             if has_no_room(counts, n_new, options.n_max):
                 return i, FULL, n_new
             learn_row(counts, rows, i, labels[i], weights[i], n_new)
