@@ -215,22 +215,25 @@ def _learn_rows(
 class EncodedRows:
     """What one model encoded of a call's rows, for others that share its vocabularies.
 
-    The models learn the same columns, labels and weights, one after the other. One that cuts the
-    rows at other places, or has moved to another vocabulary meanwhile, encodes for itself.
+    The models learn the same columns, labels, weights and times, one after the other. One that cuts
+    the rows at other places, or has moved to another vocabulary meanwhile, encodes for itself.
     """
 
     def __init__(self) -> None:
         self._batches: dict[tuple[int, int, int], tuple[Vocabulary, Any]] = {}
-        self._inputs: dict[tuple[tuple[str, str], ...], _Inputs] = {}
+        self._inputs: dict[tuple[Any, ...], _Inputs] = {}
 
     def read(
         self, state: ModelState, columns: Any, labels: Any, weights: Any, times_s: Any
     ) -> _Inputs:
-        """Return the call's inputs; models that read the same fields of text share them."""
+        """Return the call's inputs; models that read the same fields of text share them.
+
+        A model that forgets nothing may be given no times.
+        """
         words = [(name, each) for name, each in state.groups.items() if type(each) is WordsState]
         if len(words) < len(state.groups) or not isinstance(labels, Codes):
             return _read_inputs(state, columns, labels, weights, times_s)
-        key = tuple((name, each.field) for name, each in words)
+        key = times_s is None, *((name, each.field) for name, each in words)
         if key not in self._inputs:
             self._inputs[key] = _read_inputs(state, columns, labels, weights, times_s)
         return self._inputs[key]

@@ -24,6 +24,7 @@ from streamnb import (
 )
 from streamnb.features.protocol import Group
 from streamnb.features.words import WordsState
+from streamnb.labels import read_labels
 from streamnb.learn import EncodedRows, prequential
 from streamnb.merging import share_words
 
@@ -56,8 +57,8 @@ class Piece:
         """Teach a model; return what it said before."""
         times_s = None if model.state.clock.half_life is None else self.times_s
         return prequential(
-            model.state, {"text": self.texts}, self.labels, weights=self.weights, times_s=times_s,
-            part=self.part, encoded=encoded,
+            model.state, {"text": self.texts}, read_labels(self.labels, None),
+            weights=self.weights, times_s=times_s, part=self.part, encoded=encoded,
         )  # fmt: skip
 
 
@@ -134,9 +135,18 @@ def vocabulary(model: NaiveBayes) -> Any:
 
 
 def test_texts_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models that read alike, and cut a call's rows alike, take what the first one encoded."""
+    """Models that read alike, and cut a call's rows alike, take what the first one encoded.
+
+    What a call brings is checked once.
+    """
     calls: list[WordsState] = []
-    encode = WordsState.encode
+    encode, read, n_reads = WordsState.encode, WordsState.read, list[int]()
+
+    def read_once(group: WordsState, columns: Any, n: int) -> Any:
+        n_reads.append(n)
+        return read(group, columns, n)
+
+    monkeypatch.setattr(WordsState, "read", read_once)
 
     def counted(group: WordsState, *args: Any, **options: Any) -> Any:
         calls.append(group)
@@ -152,6 +162,7 @@ def test_texts_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for each in models:
         piece.learned(each, encoded)
     assert calls == [models[0].state.groups["text"], models[3].state.groups["text"]]
+    assert n_reads == [3]
     assert [each.state.hash_key for each in models] == [5, 5, 5, 8]
     assert all(each.words() == models[0].words() for each in models[1:3])
 

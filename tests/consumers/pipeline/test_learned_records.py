@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -215,3 +216,17 @@ def test_an_index_finds_what_a_dictionary_does(
                 for name, is_known in zip(wanted, knows, strict=True):
                     assert is_known or not any(each >= floor for each in expected[name])
                     assert not is_known or expected[name]
+
+
+def test_one_call_finds_records_of_many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch's deletes name records of many chunks, and each call costs more than its records."""
+    segment = segment_of([[("a", "b", 1.0)]] * 9, None)
+    calls, locate = list[int](), kernels.locate
+
+    def counted(data: Any, firsts: Any, places: Any, wanted: Any, found: Any) -> Any:
+        calls.append(len(wanted))
+        return locate(data, firsts, places, wanted, found)
+
+    monkeypatch.setattr(kernels, "locate", counted)
+    assert _read(segment, [0, 4, 8]).records()[1].offset == 40
+    assert calls == [3]
