@@ -85,12 +85,13 @@ def prequential(
     encoded: EncodedRows | None = None,
 ) -> Floats:
     """Learn examples in order; see `NaiveBayes.prequential_many`."""
-    if encoded is None:
-        inputs = _read_inputs(state, columns, labels, weights, times_s)
+    if encoded is None:  # no call more: of one example it would cost as much as the rest
+        fields, n = read(state, columns)
+        codes = read_labels(labels, n, state.classes)
+        given, times = read_weights(weights, n), read_times(times_s, n)
     else:
-        inputs = encoded.read(state, columns, labels, weights, times_s)
-    fields, codes, given, times = inputs
-    n = len(codes)
+        fields, codes, given, times = encoded.read(state, columns, labels, weights, times_s)
+        n = len(codes)
     new = classes_to_join(state, codes, None if given is None else given > 0)
     classes = [*state.classes, *(label for _, label in new)] if new else state.classes
     indices = to_indices(codes, classes)

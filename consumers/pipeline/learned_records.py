@@ -261,22 +261,18 @@ class FoundRecords:
     def followed_by(
         self, numbers: Longs, head: Longs, columns: Sequence[Texts | NDArray[np.float64]]
     ) -> FoundRecords:
-        """Return these records and others, of which `head` has kind, offset and label.
-
-        `columns` are the ids and the values of the model's fields.
-        """
+        """Return these and others: `head` has kind, offset, label; `columns` ids and fields."""
         n, pieces, place = len(numbers), [self.data], len(self.data)
         spans = no_spans(n, len(columns) - 1)
         spans[:, : kernels.ID] = head
         for k, column in enumerate(columns):
-            ends = np.arange(8, 8 * n + 1, 8)
+            at, ends = kernels.ID + 2 * k, np.arange(8, 8 * n + 1, 8)
             if isinstance(column, Texts):
                 data = np.empty(lay_out(column, np.ones(n, np.bool_), ends), np.uint8)
                 gather(column, ends, data)
             else:
                 data = np.ascontiguousarray(column).view(np.uint8)
             reach = np.where(ends < 0, -1 - ends, ends)
-            at = kernels.ID + 2 * k
             spans[1:, at], spans[0, at] = reach[:-1] + place, place
             spans[:, at + 1] = np.where(ends < 0, -1, reach + place)
             pieces.append(data)
@@ -514,9 +510,8 @@ class Segment:
         held, end = self.held, self.n_bytes + len(data)
         assert held is not None
         if end > len(held):  # the thread that writes may still read the one before
-            self.held = np.empty(2 * end, np.uint8)
-            self.held[: self.n_bytes] = held[: self.n_bytes]
-            held = self.held
+            held = np.concatenate((held[: self.n_bytes], np.empty(end + len(data), np.uint8)))
+            self.held = held
         held[self.n_bytes : end] = data
         self.note(n, len(data))
 
@@ -575,10 +570,9 @@ class Segment:
 
     def store(self, n_bytes: int) -> None:
         """Write the file up to a length, and sync it; on the writing thread."""
-        if self.path is None or self.n_written >= n_bytes:
+        if self.path is None or self.held is None or self.n_written >= n_bytes:
             return
         held, places = self.held, self.places.tolist()
-        assert held is not None
         make_private_folder(self.path.parent)
         # What stands behind the records of a file that a killed run left belongs to nothing.
         fd = open_private(self.path, os.O_WRONLY | (0 if self.n_written else os.O_TRUNC))
