@@ -35,7 +35,10 @@ _CHUNKS = 16
 _CHUNK_ROWS_MAX = 1 << 16  # so that searching one takes some milliseconds, and no longer
 _CHUNKS_BY_AGE = 24
 _UNSORTED_MAX = 4_096
-_FIELDS_MAX = 4  # of a chunk whose values are kept: 9 bytes a row and field
+SCANNED_MAX = 100_000  # rows of one search that are looked at for a condition on a field
+_FIELDS_MAX = 4  # of a chunk whose values are kept once read: 9 bytes a row and field
+NOTED_MAX = 16  # fields whose values are kept of the newest rows before anybody asks
+OF_FIELD = ":"  # what the names of the columns with these begin with
 _GAP_MAX = 4  # rows that lie between two which are read, at most, so that all between are
 _EXAMPLE_MAX = 2_000  # bytes of the fields of a row that are read to find a value in memory
 TYPES: dict[str, Any] = {
@@ -157,6 +160,7 @@ class Chunk:
     _sorted: NDArray[np.uint32] = field(init=False)
     _accounts: NDArray[np.uint32] = field(init=False)  # of the first rows; filled when asked for
     _fields: dict[str, FieldValues] = field(init=False, default_factory=dict)  # last asked for last
+    noted: dict[str, FieldValues] = field(init=False, default_factory=dict)  # as rows came
 
     def __post_init__(self) -> None:
         self.columns = {name: np.zeros(self.capacity, t) for name, t in TYPES.items()}
@@ -194,6 +198,10 @@ class Chunk:
             if name in {"truth", "corrected"}:
                 given = [-1 if label is None else label for label in given]
             self.columns[name][part] = given
+        for name, given in values.items():
+            if name.startswith(OF_FIELD):
+                own = self.noted.setdefault(name.removeprefix(OF_FIELD), FieldValues(self.capacity))
+                own.note(np.arange(part.start, part.stop), given)
         # A clock that was put back must not break the order.
         arrived = self.columns["arrived_ms"][max(0, self.n - 1) : part.stop]
         np.maximum.accumulate(arrived, out=arrived)
@@ -249,6 +257,8 @@ class Chunk:
 
     def field_values(self, name: str) -> FieldValues:
         """Return the values of a field; of a few fields they stay, those asked for last."""
+        if name in self.noted:
+            return self.noted[name]
         found = self._fields.pop(name, None) or FieldValues(self.capacity)
         self._fields[name] = found
         for least in list(self._fields)[:-_FIELDS_MAX]:
@@ -268,7 +278,9 @@ class Chunk:
         """
         own = self.columns["id_crc"][: self.n]
         if self.n - len(self._sorted) > _UNSORTED_MAX:
-            self._order = np.argsort(own, kind="stable")
+            # What is sorted already is one run of the sort, which merges runs.
+            order = np.concatenate((self._order, np.arange(len(self._sorted), self.n)))
+            self._order = order[np.argsort(own[order], kind="stable")]
             self._sorted = own[self._order]
         begins = np.searchsorted(self._sorted, crcs, side="left")
         ends = np.searchsorted(self._sorted, crcs, side="right")
@@ -323,6 +335,15 @@ def restored(
     arrived = chunk.columns["arrived_ms"][:n]
     np.maximum.accumulate(arrived, out=arrived)
     return chunk
+
+
+def forget_old_fields(chunks: Sequence[Chunk]) -> None:
+    """Let go of what was noted of fields, but in the newest rows, as many as a search looks at."""
+    n_newer = 0
+    for chunk in reversed(chunks):
+        if n_newer > SCANNED_MAX:
+            chunk.noted = {}
+        n_newer += chunk.n
 
 
 Keys: TypeAlias = NDArray[np.int64]

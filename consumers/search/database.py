@@ -13,7 +13,9 @@ instead.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+import operator
 import os
 import queue
 import sqlite3
@@ -23,14 +25,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
-import numpy as np
 import structlog
 
 from consumers.messages import Partition
 from consumers.private_files import open_private
 from consumers.search.chunks import (
     Chunk,
-    Keys,
     columns_of,
     create_tables,
     packed_columns,
@@ -52,14 +52,15 @@ SHOWN = (
     "label", "probability", "probabilities", "truth", "taught", "taught_part", "corrected",
 )  # fmt: skip
 _ROWS_A_STATEMENT = 250
-_CHOSEN = "key IN (SELECT value FROM json_each(?))"  # of a JSON list of keys
+CHOSEN = "key IN (SELECT value FROM json_each(?))"  # of a JSON list of keys
 _VERSION = 2
 _UNPACKED_VERSION = 1  # without `packed` and `changed`
 _APPLICATION = 0x6E625253  # tells our files from other SQLite files
 _CACHE_KIB = 16_000
 EXPORT_CACHE_KIB = 1_000  # a file is read once, from one end to the other
-# Prepared ones that a connection keeps. An insert of up to 250 rows differs by their number and its
-# chunk's: 256 of them took 10 MB, which a run had reached after half a million messages.
+# Prepared ones that a connection keeps. An insert of up to 250 rows differs by their number, its
+# chunk's, and which columns have one value: 256 of them took 10 MB, which a run had reached after
+# half a million messages.
 _STATEMENTS = 32
 _WAL_PAGES = 4_000  # of 4 KiB, until they go into the file
 _WAL_KEPT_BYTES = 32 << 20
@@ -149,11 +150,10 @@ def connect(
     if is_reader:
         db.execute("PRAGMA query_only = ON")
         return db
-    # What is deleted is overwritten, so that it is gone from the file and not just from its tables.
+    # What is deleted is overwritten: gone from the file, not just from its tables.
     db.execute("PRAGMA secure_delete = ON")
     db.execute("PRAGMA journal_mode = WAL")
-    # What a message teaches since it was corrected has to be known after a power cut as well: the
-    # next correction would take back what is not there.
+    # After a power cut, too, the next correction must take back what the message teaches now.
     db.execute("PRAGMA synchronous = FULL")
     db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
     db.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
@@ -415,8 +415,9 @@ def create(db: sqlite3.Connection, number: int) -> None:
         " content_rowid = 'key', columnsize = 0, prefix = '2',"
         f" tokenize = {TOKENIZER})"
     )
-    # Merge late: a chunk is made one piece when it is full.
-    db.execute(f"INSERT INTO words{number} (words{number}, rank) VALUES ('automerge', 16)")
+    # Merge late, many at once: a chunk is made one piece when it is full.
+    late = [("automerge", 0), ("crisismerge", 64)]
+    db.executemany(f"INSERT INTO words{number} (words{number}, rank) VALUES (?, ?)", late)
 
 
 def drop(db: sqlite3.Connection, number: int) -> None:
@@ -427,13 +428,28 @@ def drop(db: sqlite3.Connection, number: int) -> None:
         db.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
 
 
+@functools.lru_cache(maxsize=_STATEMENTS)
+def _insertion(number: int, n: int, is_same: tuple[bool, ...]) -> str:
+    """Return the statement that inserts `n` rows; a column of one value is one parameter.
+
+    To bind a parameter takes SQLite longer than to write it.
+    """
+    places = itertools.count(1)
+    first = [next(places) if same else None for same in is_same]
+    rows = [",".join([f"?{next(places) if k is None else k}" for k in first]) for _ in range(n)]
+    return f"INSERT INTO rows{number} VALUES ({'),('.join(rows)})"
+
+
 def insert(db: sqlite3.Connection, number: int, rows: Sequence[Values]) -> None:
     """Put rows, values of `COLUMNS` with ascending keys above all there are, into a chunk."""
-    one = f"({','.join('?' * len(COLUMNS))})"
     for begin in range(0, len(rows), _ROWS_A_STATEMENT):
-        some = rows[begin : begin + _ROWS_A_STATEMENT]
-        values = list(itertools.chain.from_iterable(some))
-        db.execute(f"INSERT INTO rows{number} VALUES {','.join([one] * len(some))}", values)
+        columns = list(zip(*rows[begin : begin + _ROWS_A_STATEMENT], strict=True))
+        n = len(columns[0])
+        is_same = tuple([c[0] == c[-1] and c.count(c[0]) == n for c in columns])
+        values = [column[0] for column in itertools.compress(columns, is_same)]
+        others = itertools.compress(columns, map(operator.not_, is_same))
+        values += itertools.chain.from_iterable(zip(*others, strict=True))
+        db.execute(_insertion(number, n, is_same), values)
     if rows:
         db.execute(
             f"INSERT INTO words{number} (rowid, text, signs)"
@@ -450,10 +466,10 @@ def delete(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> int:
     listed = (msgspec.json.encode(keys).decode(),)
     db.execute(
         f"INSERT INTO words{number} (words{number}, rowid, text, signs)"
-        f" SELECT 'delete', key, text, signs FROM rows{number} WHERE {_CHOSEN}",
+        f" SELECT 'delete', key, text, signs FROM rows{number} WHERE {CHOSEN}",
         listed,
     )
-    return db.execute(f"DELETE FROM rows{number} WHERE {_CHOSEN}", listed).rowcount
+    return db.execute(f"DELETE FROM rows{number} WHERE {CHOSEN}", listed).rowcount
 
 
 def make_one(db: sqlite3.Connection, number: int) -> None:
@@ -475,7 +491,7 @@ def teach(
 def ids_of(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[tuple[int, str]]:
     """Return key and id of those of some rows that there are, keys ascending."""
     (found,) = db.execute(
-        f"SELECT json_group_array(json_array(key, id)) FROM rows{number} WHERE {_CHOSEN}",
+        f"SELECT json_group_array(json_array(key, id)) FROM rows{number} WHERE {CHOSEN}",
         (msgspec.json.encode(keys).decode(),),
     ).fetchone()
     return sorted(msgspec.json.decode(found, type=list[tuple[int, str]]))
@@ -496,25 +512,6 @@ def numbers(db: sqlite3.Connection) -> set[int]:
         " WHERE type = 'table' AND name GLOB 'rows[0-9]*'"
     ).fetchone()
     return set(map(int, (found or "").split()))
-
-
-def matching_keys(db: sqlite3.Connection, number: int, match: str, lowest: int, n_max: int) -> Keys:
-    """Return the keys from `lowest` on of the newest rows that match, descending."""
-    (found,) = db.execute(
-        f"SELECT group_concat(rowid, ' ') FROM (SELECT rowid FROM words{number}"
-        f" WHERE words{number} MATCH ? AND rowid >= ? ORDER BY rowid DESC LIMIT ?)",
-        (match, lowest, n_max),
-    ).fetchone()
-    return np.fromstring(found or "", dtype=np.int64, sep=" ")
-
-
-def keys_where(db: sqlite3.Connection, number: int, condition: str, keys: Sequence[int]) -> Keys:
-    """Return those of some keys whose rows meet a condition, given as SQL; ascending."""
-    (found,) = db.execute(
-        f"SELECT group_concat(key, ' ') FROM rows{number} WHERE {_CHOSEN} AND {condition}",
-        (msgspec.json.encode(keys).decode(),),
-    ).fetchone()
-    return np.sort(np.fromstring(found or "", dtype=np.int64, sep=" "))
 
 
 def found_rows(
@@ -551,7 +548,7 @@ def rows_with_keys(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> 
     return _collected(
         db,
         number,
-        f"SELECT key AS at, text AS marked FROM rows{number} WHERE {_CHOSEN}",
+        f"SELECT key AS at, text AS marked FROM rows{number} WHERE {CHOSEN}",
         (msgspec.json.encode(keys).decode(),),
     )
 
@@ -566,7 +563,7 @@ def lines_of(
     named = ", ".join([f"{value} AS c{i}" for i, value in enumerate(values)])
     n, lines = db.execute(
         f"SELECT count(*), CAST(group_concat({line}, '') AS BLOB) FROM"
-        f" (SELECT {named} FROM rows{number} WHERE {_CHOSEN} ORDER BY key DESC)",
+        f" (SELECT {named} FROM rows{number} WHERE {CHOSEN} ORDER BY key DESC)",
         (msgspec.json.encode(keys).decode(),),
     ).fetchone()
     return n, lines or b""

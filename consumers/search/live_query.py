@@ -21,6 +21,7 @@ import numpy as np
 from consumers.errors import ConsumerError
 from consumers.search import database
 from consumers.search.chunks import Keys
+from consumers.search.matching import matching_keys
 from consumers.search.query_syntax import (
     CLOSE,
     OPEN,
@@ -74,7 +75,7 @@ class BatchIndex:
         match = self._expression(query, lang)
         if match is None:
             return []
-        found = database.matching_keys(self._db, 0, match, 0, self._n_rows)
+        found = matching_keys(self._db, 0, match, 0, self._n_rows)
         return sorted(found.tolist())
 
     def newest(

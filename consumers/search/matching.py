@@ -4,9 +4,12 @@ Words are looked up in a chunk's index. What is kept in memory of each row (lang
 confidence, time) is compared there. Fields of the model stand in the rows alone; so for a condition
 on one the rows that are left are looked at, newest first, and no more than `SCANNED_MAX` of them
 for one question: the answer says where it ended, and the next question can go on from there. What
-was read of a row stays in memory, for a few fields (`chunks.FieldValues`), so the next question
-reads no more than what came since.
+comes is noted in memory (`chunks.FieldValues`) for as many rows; what is read of older ones, or
+after a start, stays there for a few fields, so the next question reads no more than what came
+since. If time runs out amid the reading, the answer ends there as well.
 """
+
+# ruff: noqa: S608 -- what is put into statements here are numbers and names of our own tables
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from consumers.search import database
-from consumers.search.chunks import Chunk, Keys, RowFilter, read_fields
-from consumers.search.database import Contents
-from consumers.search.query_syntax import FieldCondition, Query, expression
+from consumers.search.chunks import SCANNED_MAX, Chunk, Keys, RowFilter, read_fields
+from consumers.search.database import CHOSEN, Contents
+from consumers.search.query_syntax import FieldCondition, Query, SlowQueryError, expression
 
-SCANNED_MAX = 100_000  # rows of one search that are looked at for a condition on a field
 _AT_ONCE = 5_000
 _COLUMN_OF = {"lang": "lang_code", "label": "label", "confidence": "probability"}
 
@@ -36,7 +39,7 @@ class Scan:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it ended because enough rows were read."""
+        """Whether it ended because enough rows were read, or no time was left."""
         return self.n_left <= 0
 
     @property
@@ -89,26 +92,31 @@ class Matcher:
         self, db: sqlite3.Connection, newest_first: Iterator[tuple[Chunk, int]], scan: Scan
     ) -> Iterator[tuple[Chunk, Keys]]:
         """Yield keys that match, ascending, of chunk after chunk, as far as a scan goes."""
-        for chunk, lowest in newest_first:
-            if chunk.first_key >= scan.below:
-                continue
-            keys = self._before_fields(db, chunk, lowest)
-            keys = keys[keys < scan.below]
-            while len(keys) and not scan.is_over:
-                n = min(_AT_ONCE, scan.n_left) if self.of_fields else len(keys)
-                keys, some = keys[:-n], keys[-n:]
-                scan.below = int(some[0])
-                scan.n_left -= len(some) if self.of_fields else 0
-                some = self._with_fields(db, chunk, some)[-scan.n_missing :]
-                scan.n_missing -= len(some)
-                yield chunk, some
-            if scan.is_over:
-                return
+        try:
+            for chunk, lowest in newest_first:
+                if chunk.first_key >= scan.below:
+                    continue
+                keys = self._before_fields(db, chunk, lowest)
+                keys = keys[keys < scan.below]
+                while len(keys) and not scan.is_over:
+                    n = min(_AT_ONCE, scan.n_left) if self.of_fields else len(keys)
+                    keys, some = keys[:-n], keys[-n:]
+                    scan.below = int(some[0])
+                    scan.n_left -= len(some) if self.of_fields else 0
+                    some = self._with_fields(db, chunk, some)[-scan.n_missing :]
+                    scan.n_missing -= len(some)
+                    yield chunk, some
+                if scan.is_over:
+                    return
+        except SlowQueryError:
+            if not self.of_fields or scan.below == database.KEY_LAST:
+                raise
+            scan.n_left = 0  # what was read stays in memory: the next question gets farther
 
     def _before_fields(self, db: sqlite3.Connection, chunk: Chunk, lowest: int) -> Keys:
         if self.query.terms:
             match = expression(self.query, self.rows.lang_code)
-            found = database.matching_keys(db, chunk.number, match, lowest, chunk.capacity)
+            found = matching_keys(db, chunk.number, match, lowest, chunk.capacity)
             keys = np.sort(found)
         else:
             keys = np.arange(lowest, chunk.first_key + chunk.n_committed)
@@ -140,5 +148,24 @@ class Matcher:
             return met
         condition = " AND ".join([f"({each.sql()})" for each in self.of_fields])
         asked = keys[is_unclear].tolist()
-        answered = database.keys_where(db, chunk.number, condition, asked)
+        answered = keys_where(db, chunk.number, condition, asked)
         return np.sort(np.concatenate([met, answered]))
+
+
+def matching_keys(db: sqlite3.Connection, number: int, match: str, lowest: int, n_max: int) -> Keys:
+    """Return the keys from `lowest` on of the newest rows that match, descending."""
+    (found,) = db.execute(
+        f"SELECT group_concat(rowid, ' ') FROM (SELECT rowid FROM words{number}"
+        f" WHERE words{number} MATCH ? AND rowid >= ? ORDER BY rowid DESC LIMIT ?)",
+        (match, lowest, n_max),
+    ).fetchone()
+    return np.fromstring(found or "", dtype=np.int64, sep=" ")
+
+
+def keys_where(db: sqlite3.Connection, number: int, condition: str, keys: Sequence[int]) -> Keys:
+    """Return those of some keys whose rows meet a condition, given as SQL; ascending."""
+    (found,) = db.execute(
+        f"SELECT group_concat(key, ' ') FROM rows{number} WHERE {CHOSEN} AND {condition}",
+        (msgspec.json.encode(keys).decode(),),
+    ).fetchone()
+    return np.sort(np.fromstring(found or "", dtype=np.int64, sep=" "))

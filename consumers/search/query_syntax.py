@@ -86,6 +86,7 @@ SIGN = re.compile(
     f"{_BEFORE}[#＃](?P<TAG>{_LETTERS}+)|{_BEFORE}[@＠](?P<NAME>{_LETTERS}+)"
     f"|(?P<EMOJI>[{_EMOJI}][{_EMOJI}{_JOINERS}]*)|(?P<CJK>[{_CJK}]+)"
 )
+_ASCII_SIGN = re.compile(r"(?<![\w&])(?:#(\w+)|@(\w+))")  # all that an ASCII text can have of them
 CJK_RUN = re.compile(f"[{_CJK}]+")
 _JOINER = re.compile(f"[{_JOINERS}]")
 
@@ -98,6 +99,9 @@ class TokenKind(Enum):
     NAME = "\ue001"
     EMOJI = "emoji"
     CJK = "cjk"
+
+
+_TAG, _NAME = TokenKind.TAG.value, TokenKind.NAME.value
 
 
 def phrase(kind: TokenKind, value: str) -> str:
@@ -138,8 +142,12 @@ def signs_of(text: str) -> str:
     >>> signs_of("#Obama and @the_other")
     '\ue000Obama \ue001the\ue002other'
     """
-    if text.isascii() and "#" not in text and "@" not in text:  # which nearly all are
-        return ""
+    if text.isascii():  # which nearly all are
+        if "#" not in text and "@" not in text:
+            return ""
+        values = _ASCII_SIGN.findall(text)
+        signs = [f"{_TAG}{tag}" if tag else f"{_NAME}{name}" for tag, name in values]
+        return " ".join(signs).replace("_", _UNDERSCORE)
     found: list[str] = []
     for match in SIGN.finditer(text):
         kind = TokenKind[str(match.lastgroup)]
@@ -171,6 +179,10 @@ _UNFIT = re.compile('["\x00-\x1f\x7f\ud800-\udfff]')
 
 class QueryError(ConsumerError):
     """What was typed cannot be searched for; the message says why in a sentence."""
+
+
+class SlowQueryError(QueryError):
+    """A search took longer than it may."""
 
 
 class StoreNotOpenError(QueryError):

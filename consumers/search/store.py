@@ -25,10 +25,11 @@ from consumers.messages import Messages, Partition
 from consumers.search import database
 from consumers.search.chunks import Chunk, Keys, Parts, Retention, RowFilter, located
 from consumers.search.history import STEPS_S, CountsOverTime, MessageCounter, read
-from consumers.search.matching import Matcher, Scan
+from consumers.search.matching import Matcher, Scan, matching_keys
 from consumers.search.query_syntax import (
     Query,
     QueryError,
+    SlowQueryError,
     StoreNotOpenError,
     expression,
     parse,
@@ -331,7 +332,7 @@ class RecentStore:
             for chunk, lowest in newest_first:
                 if missing <= 0:
                     break
-                keys = database.matching_keys(db, chunk.number, match, lowest, missing)
+                keys = matching_keys(db, chunk.number, match, lowest, missing)
                 keys = np.sort(keys[chunk.alive[keys - chunk.first_key]])
                 found.append(keys)
                 missing -= len(keys)
@@ -575,7 +576,7 @@ class RecentStore:
         cutoff_ms = self._cutoff_ms()
         for chunk in chunks:
             if self._clock() >= until_s:
-                raise QueryError(
+                raise SlowQueryError(
                     f"The search took longer than {LIMIT_S:g} s; ask for something rarer, or leave"
                     " out beginnings of words."
                 )

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from consumers.messages import Partition, account_of, part_name
 from consumers.search import database, history
-from consumers.search.chunks import Chunk, Retention, note_changed, pack
+from consumers.search.chunks import Chunk, Retention, forget_old_fields, note_changed, pack
 from consumers.search.rows import Change, RowMapper, crc_of, placed
 from consumers.search.sampler import Correct, Forget, Item, Labelled, Offer, Remove
 
@@ -468,7 +468,7 @@ class Transactions:
             for k, correct in said.items():
                 columns["taught"][k] = columns["corrected"][k] = self._code_of(correct.label)
                 columns["taught_part"][k] = correct.part
-            values = list(zip(*columns.values(), strict=True))
+            values = list(zip(*[columns[name] for name in database.COLUMNS], strict=True))
             chunk.add(columns)
             self._waiting += values
             done.values += values
@@ -494,6 +494,7 @@ class Transactions:
         database.create(self._db, number)
         self._db.execute("INSERT INTO chunk VALUES (?, ?, ?, 0, 0)", (number, first_key, first_key))
         self._chunks.append(chunk)
+        forget_old_fields(self._chunks)
         return chunk
 
     def _drop(self, chunk: Chunk) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from consumers.config.settings import Settings
 from consumers.features import kinds_of
 from consumers.search import QueryError, RecentStore, chunks, matching, parse
+from consumers.search import rows as rows_module
 from consumers.search.chunks import RowFilter
 from consumers.search.live_query import ArrivedRows
 from consumers.search.query_syntax import FieldCondition, Query
@@ -40,11 +41,11 @@ NAMED = [name for name in FIELDS if name != "text"]
 
 
 @contextlib.contextmanager
-def running(messages_max: int = 1_000_000) -> Iterator[RecentStore]:
+def running(messages_max: int = 1_000_000, clock: Clock | None = None) -> Iterator[RecentStore]:
     """Run a store of messages with categories, flags and numbers."""
     store = RecentStore(
         SETTINGS.model_copy(update={"messages_max": messages_max}), None, CLASSES, FIELDS,
-        UNSURE_BELOW, wall_clock=Clock(1_700_000_000.0), clock=Clock(100.0),
+        UNSURE_BELOW, wall_clock=Clock(1_700_000_000.0), clock=clock or Clock(100.0),
     )  # fmt: skip
     store.start()
     try:
@@ -304,13 +305,18 @@ QUESTIONS = (
 )  # fmt: skip
 
 
-@given(rows=st.lists(VALUES, min_size=1, max_size=12), more=st.lists(VALUES, max_size=6))
+@given(
+    rows=st.lists(VALUES, min_size=1, max_size=12),
+    more=st.lists(VALUES, max_size=6),
+    n_noted=st.sampled_from([0, 2, 16]),
+)
 @settings(max_examples=40, deadline=None)
 def test_what_memory_keeps_of_fields_is_what_the_rows_say(
-    rows: list[dict[str, Any]], more: list[dict[str, Any]]
+    rows: list[dict[str, Any]], more: list[dict[str, Any]], n_noted: int
 ) -> None:
     """Each question is answered by what each row's values say, again and as rows come and go."""
-    with running() as store:
+    with pytest.MonkeyPatch.context() as patch, running() as store:
+        patch.setattr(rows_module, "NOTED_MAX", n_noted)
         for told, first, removed in ((rows, 0, None), (more, len(rows), "m0"), ([], 0, "m1")):
             tell(store, told, first)
             if removed is not None:
@@ -327,8 +333,9 @@ def test_what_memory_keeps_of_fields_is_what_the_rows_say(
                 assert [each.row.key for each in store.search(query, limit=1_000).rows] == expected
 
 
-def test_a_row_is_read_once_for_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next question about a field reads what came since, however the value is compared."""
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return how many rows were read for a question, for one after the other."""
     asked: list[int] = []
 
     def read_fields(db: Any, chunk: Any, columns: Any, keys: Any) -> None:
@@ -336,6 +343,12 @@ def test_a_row_is_read_once_for_a_field(monkeypatch: pytest.MonkeyPatch) -> None
         chunks.read_fields(db, chunk, columns, keys)
 
     monkeypatch.setattr(matching, "read_fields", read_fields)
+    return asked
+
+
+def test_a_row_is_read_once_for_a_field(asked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next question about a field reads what came since, however the value is compared."""
+    monkeypatch.setattr(rows_module, "NOTED_MAX", 0)
     with running() as store:
         tell(store, [{"income": i} for i in range(30)])
         assert len(found(store, "income:>10")) == 19
@@ -343,6 +356,42 @@ def test_a_row_is_read_once_for_a_field(monkeypatch: pytest.MonkeyPatch) -> None
         tell(store, [{"income": i} for i in range(5)], first=30)
         assert found(store, "income:3") == ["m33", "m3"]
         assert asked == [30, 5]
+
+
+def test_of_the_newest_messages_nothing_is_read(
+    asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came since the start is known, of as many rows as one question looks at, about."""
+    monkeypatch.setattr(chunks, "SCANNED_MAX", 100)
+    with running(messages_max=1_000) as store:  # so a chunk has 62
+        tell(store, [{"income": i} for i in range(186)])
+        assert len(found(store, "income:>100")) == 85
+        assert not asked
+        tell(store, [{"income": 1}], first=186)
+        assert len(found(store, "income:>0", limit=186)) == 186
+        assert asked == [62]
+
+
+def test_a_slow_question_about_a_field_answers_what_it_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It says that there may be more; asked again it gets farther, as what was read is known."""
+    monkeypatch.setattr(rows_module, "NOTED_MAX", 0)
+    clock, asked = Clock(100.0), list[int]()
+    with running(messages_max=1_000, clock=clock) as store:
+        tell(store, [{"income": i} for i in range(186)])
+
+        def read_fields(db: Any, chunk: Any, columns: Any, keys: Any) -> None:
+            asked.append(len(keys))
+            chunks.read_fields(db, chunk, columns, keys)
+            clock.now_s += 2.0
+
+        monkeypatch.setattr(matching, "read_fields", read_fields)
+        query = store.parse("income:>=0")
+        for n in (62, 124):
+            counted = store.counted(query)
+            assert (counted.n, counted.newest_only) == (n, True)
+        assert (store.counted(query).n, asked) == (186, [62, 62, 62])
 
 
 def test_the_values_of_few_fields_stay_in_memory() -> None:
