@@ -54,16 +54,20 @@ function onEvent(kind, data) {
 
 const stream = makeStream(onEvent, onState);
 
+/** Ask for what a route shows, first of all: the answer takes time. */
+function watch({ q, lang }) {
+  if (hasRecent) stream.watch([{ q, lang }, ...savedSearches()]);
+}
+
 function show(isTyping = false) {
   const route = read();
+  watch(route);
   for (const view of VIEWS) {
     $(`view-${view}`).hidden = view !== route.view;
     attr($(`tab-${view}`), "aria-current", view === route.view ? "page" : null);
   }
-  const query = { q: route.q, lang: route.lang };
   if (route.view === "search") search.show(route, isTyping);
   else document.title = `${$(`tab-${route.view}`).textContent} · ${names.title}`;
-  if (hasRecent) stream.watch([query, ...savedSearches()]);
   showModel(route.view === "model");
   if (route.view === "try") showTryIt(route.text);
 }
@@ -89,6 +93,7 @@ function build({ version, names: given, source, classes, languages, corrections,
   setCorrections(corrections);
   say($("corrections-off"), corrections.enabled ? null : corrections.reason);
   const onQuery = (query, isTyping) => {
+    watch(query);
     write({ ...read(), ...query }, isTyping);
     show(isTyping);
   };
