@@ -67,6 +67,8 @@ class SourceAddress:
             if not slash:
                 raise ValueError("must end with /TOPIC: kafka://HOST:PORT/TOPIC")
             return cls(kind="kafka", servers=parse_servers(servers), topic=check_topic(topic))
+        if ":" not in text and Path(text).suffix:
+            raise ValueError(f"must say what it is: file:{text}, or recording:{text}")
         raise ValueError(f"must be {SOURCE_FORMS}")
 
     @classmethod

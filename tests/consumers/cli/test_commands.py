@@ -179,6 +179,7 @@ def test_an_unknown_source_is_a_wrong_configuration(command: Command) -> None:
         (("generator", "r.txt"), 2, "must end with .gz or .zst"),
         (("generator", "r.gz", "--for", "soon"), 2, "ms, s, m, h or d"),
         (("pigeon:loft", "r.gz"), 78, f"must be {SOURCE_FORMS}"),
+        (("own.jsonl", "r.gz"), 78, "must say what it is: file:own.jsonl, or recording:own.jsonl"),
     ],
 )
 def test_a_wrong_recording_is_refused_before_it_begins(
