@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from consumers.search.history import STEPS_S, Uncounted, write
@@ -62,6 +63,46 @@ def test_what_is_shown_can_be_downloaded(quetzals: Book, open_page: Callable[...
         with page.expect_download() as under_way:
             page.get_by_test_id(name).click()
         assert under_way.value.path().read_bytes().count(b"\n") == n_lines
+
+
+def test_a_chart_can_be_saved(book: Book, open_page: Callable[..., Opened]) -> None:
+    """As a picture, on the page's ground and with the classes' names, and its table as CSV."""
+    book.write(*["an fossa regrows"] * 40)
+    book.until_found("fossa", 40)
+    page, _ = open_page(f"{book.address}/?q=fossa")
+    expect(page.get_by_test_id("series-chart").locator("canvas")).to_be_visible()
+    with page.expect_download() as under_way:
+        page.get_by_test_id("save-picture").locator("visible=true").click()
+    assert under_way.value.suggested_filename.endswith(".png")
+    picture = Image.open(under_way.value.path())
+    width, height = picture.size
+    assert picture.getpixel((width - 1, 0)) == (255, 255, 255, 255)
+    assert np.ptp(np.asarray(picture.crop((0, 0, width, 28)))[:, :, 2]) > 100  # the names
+    assert height > 28 + 100
+    page.get_by_test_id("series-numbers").click()
+    with page.expect_download() as under_way:
+        page.get_by_test_id("save-table").click()
+    head, *rows = under_way.value.path().read_bytes().decode().split("\r\n")
+    assert head == '"Time","messages","negative","positive"'
+    assert sum(int(row.split('","')[1]) for row in rows) == 40
+
+
+def test_the_daemon_is_asked_first(quetzals: Book, open_page: Callable[..., Opened]) -> None:
+    """The answer is what takes time: it is asked for before anything on the page changes."""
+    page, _ = open_page(quetzals.address)
+    shown_before = page.get_by_test_id("search-heading").inner_text()
+    page.evaluate("""() => {
+        const heading = document.querySelector('[data-testid=search-heading]');
+        window.EventSource = class extends EventSource {
+            constructor(path) {
+                super(path);
+                window.asked_at = heading.innerText + location.search;
+            }
+        };
+    }""")
+    ask(page, "quetzal")
+    shown(page, 4)
+    assert page.evaluate("() => window.asked_at") == shown_before
 
 
 def test_a_word(book: Book, open_page: Callable[..., Opened]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Opened
-from tests.browser.file_daemon import Book
+from tests.browser.file_daemon import Book, open_book
 
 DIGIT = re.compile(r"\d")
 
@@ -54,6 +57,65 @@ def test_the_model(book: Book, open_page: Callable[..., Opened]) -> None:
     for trend in ("rising", "falling"):
         expect(page.get_by_test_id(trend)).not_to_be_empty()
     expect(page.get_by_test_id("model-problem")).to_be_hidden()
+
+
+def test_words_left_out_by_configuration(
+    book: Book, open_page: Callable[..., Opened], tmp_path: Path
+) -> None:
+    """`page.function_words` are in no ranking: not on the model's tab, not beside a comparison."""
+
+    def ranked(of: Book) -> list[str]:
+        of.daemon.until(lambda: all(of.json("/v1/model")["telling"].values()), "words are ranked")
+        return [one["feature"] for one in of.json("/v1/model")["telling"]["positive"]]
+
+    first, second = [word for word in ranked(book) if word.isalpha()][:2]
+    with open_book(tmp_path, page={"function_words": [first.upper()]}) as other:
+        assert second in ranked(other)
+        page, _ = open_page(f"{other.address}/?view=model")
+        words = page.locator("[data-testid=telling][data-class=positive] .word")
+        expect(words.get_by_text(second, exact=True)).to_be_visible()
+        expect(words.get_by_text(first, exact=True)).to_have_count(0)
+        path = "/v1/compare?q=label:positive&q=label:negative"
+        for of, is_there in ((book, True), (other, False)):
+            told = of.json(path)["compared"][0]["words"]
+            assert (first in [one["word"] for one in told]) is is_there
+        page.close()  # before the daemon ends, of which it would complain
+
+
+def test_the_view_as_commands(book: Book, open_page: Callable[..., Opened]) -> None:
+    """What asks the API for the view that is shown can be copied, and a shell gets its answer."""
+    page, _ = open_page(f"{book.address}/?q=it's+coffee&vs=tea&range=1000-2000")
+    expect(page.get_by_test_id("messages-empty")).to_be_visible()
+    for view, paths in (
+        ("search", ("/v1/summary", "/v1/search", "/v1/compare")), ("model", ("/v1/model",)),
+        ("try", ("/v1/predict",)),
+    ):  # fmt: skip
+        if view != "search":
+            page.get_by_test_id(f"tab-{view}").click()
+        if view == "try":
+            page.get_by_test_id("try-text").fill("it's fine")
+            expect(page).to_have_url(re.compile("fine"))
+        page.get_by_test_id("curl").click()
+        commands = page.get_by_test_id("curl-commands")
+        expect(commands).to_contain_text(paths[-1])
+        told = commands.inner_text().splitlines()
+        assert len(told) == len(paths)
+        for command, path in zip(told, paths, strict=True):
+            assert command.startswith(f"curl '{book.address}{path}")
+            answer = subprocess.run(
+                ["sh", "-c", f"{command} --silent --fail"], capture_output=True, check=True
+            )
+            assert json.loads(answer.stdout)
+
+
+def test_a_picture_of_a_line(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Each chart of the model's tab can be saved as a PNG, which is not empty."""
+    page, _ = open_page(f"{book.address}/?view=model")
+    expect(page.get_by_test_id("history-line").first).to_be_visible()
+    with page.expect_download() as under_way:
+        page.get_by_test_id("save-picture").locator("visible=true").first.click()
+    assert under_way.value.suggested_filename.endswith(".png")
+    assert under_way.value.path().read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_posterior_moves_while_one_types(book: Book, open_page: Callable[..., Opened]) -> None:

@@ -1,4 +1,4 @@
-/** The daemon: asking it, and its stream of events; and addresses of what is looked at, to be linked to, kept and gone back to. */
+/** Asking the daemon, its stream of events, and the addresses of views. */
 
 import { on } from "./dom.js";
 
@@ -7,7 +7,6 @@ const ANSWER_MAX_MS = 15_000;
 /** Return what went wrong: `status` is HTTP's, or 0 where nobody answered. */
 const problem = (status, sentence) => Object.assign(new Error(sentence), { status });
 
-/** Ask, and return the answer's JSON; throws such a problem. */
 export async function ask(path, { method, body, token } = {}) {
   const headers = { Accept: "application/json" };
   if (body) headers["Content-Type"] = "application/json";
@@ -65,7 +64,7 @@ const RETRY_MS = 2_000;
 const SILENCE_MAX_MS = 30_000; // the daemon tells its state far more often
 const UNSEEN_MAX_MS = 60_000; // connections to a host are few: hidden pages give theirs up
 
-/** Return one stream of events for all queries, which comes back by itself, and rests while nobody sees the page; `onState` is told "live", or "offline" and the error that is known. */
+/** Return one stream of events for all queries, which comes back by itself and rests while nobody sees the page; `onState` is told "live", or "offline" and the error. */
 export function makeStream(onEvent, onState) {
   let path = null;
   let source = null;
@@ -97,7 +96,6 @@ export function makeStream(onEvent, onState) {
       onState("live");
       heard();
     });
-    // How browsers come back differs; this is one way for all.
     on(source, "error", async ({ target }) => {
       const isRefused = target.readyState === EventSource.CLOSED;
       lost();
@@ -121,7 +119,6 @@ export function makeStream(onEvent, onState) {
   on(window, "pagehide", close);
 
   return {
-    /** Watch these queries from now on; the same ones again change nothing. */
     watch(queries) {
       const pairs = queries.flatMap((query) => Object.entries(asked(query)));
       const wanted = `/v1/events?${new URLSearchParams(pairs)}`;

@@ -1,6 +1,6 @@
-/** Charts over time, drawn by uPlot: axes with units, a crosshair that keys move too, and the theme's colours. */
+/** Charts over time, drawn by uPlot, with a crosshair that keys move too; pictures and tables as files. */
 
-import { attr, el, on, svg } from "./dom.js";
+import { attr, el, on, part, svg } from "./dom.js";
 import { clock, dayAndMonth, hourAndMinute } from "./format.js";
 
 const { uPlot } = globalThis; // vendor/uPlot.iife.min.js runs before any module
@@ -9,7 +9,6 @@ const DRAG_PX_MIN = 6; // less is a click
 
 export const DASHES = [[], [8, 3], [2, 3], [10, 3, 2, 3]];
 
-/** Return a short line as it stands for one of a chart. */
 export const swatch = (dash) =>
   svg("svg.swatch", { viewBox: "0 0 22 8", "aria-hidden": "true" }, svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, "stroke-dasharray": dash.join(" ") }));
 
@@ -37,10 +36,47 @@ export function ink(colour, opacity = 1) {
 /** Return the band between two columns side by side, the upper ends and the lower ones. */
 export const bandOf = (column, colour) => ({ series: [column, column + 1], fill: () => ink(colour, 0.2) });
 
+/** Return what a line is drawn by: its column, and the upper and the lower ends of its interval. */
+export function linesOf(label, colour, own) {
+  const line = { width: 2, scale: "y", points: { show: false }, ...own };
+  const end = { ...line, width: 0 };
+  return [{ ...line, stroke: () => ink(colour), label, colour }, end, end];
+}
+
 function repaint() {
   inks.clear();
   for (const chart of charts) chart.redraw(false);
 }
+
+/** Return a chart as a picture: what it shows, the names of its lines, the lines. */
+function pictureOf({ ctx: { canvas }, series, root }) {
+  const unit = devicePixelRatio;
+  const paper = el("canvas", { width: canvas.width, height: canvas.height + 28 * unit });
+  const pen = paper.getContext("2d");
+  pen.fillStyle = ink("var(--surface)");
+  pen.fillRect(0, 0, paper.width, paper.height);
+  pen.font = `${13 * unit}px ${getComputedStyle(root).fontFamily}`;
+  let x = 8 * unit;
+  for (const { label, colour } of [{ label: `${document.title} · ${root.parentNode.ariaLabel.split(/[.:]/)[0]}`, colour: "var(--ink)" }, ...series]) {
+    if (!colour) continue;
+    pen.fillStyle = ink(colour);
+    pen.fillText(label, x, 18 * unit);
+    x += pen.measureText(label).width + 16 * unit;
+  }
+  pen.drawImage(canvas, 0, 28 * unit);
+  return paper.toDataURL();
+}
+
+const csvOf = ({ rows }) =>
+  [...rows].map(({ cells }) => [...cells].map(({ textContent: said }) => `"${said.replaceAll('"', '""')}"`).join()).join("\r\n");
+
+/** Save the chart or table beside a button. */
+on(document, "click", ({ target }) => {
+  const { save } = target.dataset;
+  const place = save && target.closest(".line-chart, .figure");
+  const href = save === "csv" ? `data:text/csv;charset=utf-8,${encodeURIComponent(csvOf(part(place, "scroll table")))}` : save && pictureOf([...charts].find(({ root }) => place.contains(root)));
+  if (href) el("a", { href, download: `${document.title}.${save}` }).click();
+});
 
 new MutationObserver(repaint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 on(matchMedia("(forced-colors: active)"), "change", repaint);
@@ -57,7 +93,6 @@ function timeTicks(chart, ticks, axis, space, stepMs) {
 
 const lines = () => ink("var(--rule)");
 
-/** Return what all axes have in common, and their own options. */
 const axis = (own) => ({
   stroke: () => ink("var(--muted)"),
   grid: { stroke: lines, width: 1 },

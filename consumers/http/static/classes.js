@@ -1,4 +1,4 @@
-/** What things are called here, and how classes look: a colour, a mark and a pattern each, so that colour is never the only sign. */
+/** What things are called, and how classes look: by colour, mark and pattern, as colour alone would not do. */
 
 import { $, attr, el, svg, text } from "./dom.js";
 
@@ -19,7 +19,6 @@ const drawn = (id) => [...$(id).children].map((path) => [path.dataset.name, path
 const MARKS = new Map(drawn("marks"));
 const PATTERNS = new Map(drawn("patterns"));
 
-// The others take their turns.
 const KNOWN = {
   __proto__: null, // a class may be called "constructor"
   negative: ["negative", "down", "lines"],
@@ -34,7 +33,6 @@ const looks = new Map();
 const listeners = [];
 const turn = (names, i) => [...names.keys()][i % names.size];
 
-/** Have `listener()` called when classes join. */
 export const onClasses = (listener) => listeners.push(listener);
 
 /** Learn which classes there are, in the model's order: those that joined come behind the others. */
@@ -74,7 +72,6 @@ export const mark = (label) =>
 
 export const nameOf = (label) => looks.get(label)?.name ?? label;
 
-/** Return the classes in the order in which they are shown. */
 export function inOrder(labels) {
   const first = names.classes.map(({ label }) => label).filter((label) => labels.includes(label));
   return [...first, ...labels.filter((label) => !first.includes(label))];

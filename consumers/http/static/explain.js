@@ -5,8 +5,8 @@ import { copy, el, part } from "./dom.js";
 import { count, likelihood, signed } from "./format.js";
 
 const MARK_MAX = 42; // per cent of colour behind a word: it stays readable
-const MARK_MIN = 3; // less cannot be seen
-const NAMED_MAX = 3; // words of the sentence
+const MARK_MIN = 3;
+const NAMED_MAX = 3;
 const CLASSES_MAX = 3; // of more, the two that are weighed against each other
 
 // What the tokenizer reads as one token, nearly.
@@ -14,7 +14,6 @@ const LINK = String.raw`https?://\S+|www\.\S+`;
 const WORD = String.raw`\p{Script=Han}|[#@]?[\p{L}\p{N}\p{M}_]+(?:['’][\p{L}\p{N}\p{M}_]+)*`;
 const IS_WORD = new RegExp(`^(?:${WORD})$`, "u");
 
-/** Return the tokens that a piece of a text may be for the model. */
 function forms(piece) {
   if (piece.startsWith("@")) return [piece.toLowerCase(), "<user>"];
   if (/^(https?:|www\.)/i.test(piece)) return ["<link>"];
@@ -55,7 +54,7 @@ function sentence(label, other, features) {
   return [...list, ` ${verb} most for ${nameOf(label)}`, ...(cons.length ? [", ", cons[0], ` for ${nameOf(other)}.`] : ["."])];
 }
 
-/** Return what makes a text pieces in which each word has the colour of the class that it speaks for, by strength. */
+/** Return what gives each word of a text the colour of the class that it speaks for, by strength. */
 export function colouring({ label, other, features }) {
   const scores = new Map();
   for (const { feature, score } of features.filter(isWords)) {
@@ -79,7 +78,6 @@ export function colouring({ label, other, features }) {
     });
 }
 
-/** Return the reasons: a sentence, and numbers that unfold. */
 export function explanationTable({ label, other, intercept, features }, isOpen = false) {
   const labels = classNames();
   const shown = labels.length <= CLASSES_MAX ? labels : [label, other];

@@ -1,13 +1,14 @@
 /** Begins the page, shows the view of the address, and keeps it live. */
 
-import { ask, makeStream, read, VIEWS, write } from "./api.js";
+import { ask, asked, makeStream, queryOf, read, VIEWS, write } from "./api.js";
 import { classNames, goOn, inOrder, nameOf, names, onClasses, setClasses, setNames } from "./classes.js";
 import { announce, attr, $, on, say, text } from "./dom.js";
+import { loadSaved, savedEvent, savedSearches, showSaved } from "./figures.js";
 import { count } from "./format.js";
 import { makeModel } from "./model.js";
 import { setCorrections } from "./row.js";
-import { loadSaved, savedEvent, savedSearches, showSaved } from "./saved.js";
 import { makeSearch } from "./search.js";
+import { comparisonOf, spanOf } from "./series.js";
 import { makeTryIt } from "./try_it.js";
 
 const TICK_MS = 1_000;
@@ -72,7 +73,6 @@ function show(isTyping = false) {
   if (route.view === "try") showTryIt(route.text);
 }
 
-/** Follow links between views without loading the page anew. */
 function follow(event) {
   const link = event.target.closest("a[data-view]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
@@ -113,7 +113,6 @@ function build({ version, names: given, source, classes, languages, corrections,
   document.body.dataset.recent = hasRecent;
 }
 
-/** Go to the search box by "/", unless somebody is typing. */
 function goToSearch(event) {
   const isTyping = event.target.closest("input, textarea, select, dialog");
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping || !hasRecent) return;
@@ -121,6 +120,25 @@ function goToSearch(event) {
   if (read().view !== "search") $("tab-search").click();
   $("q").focus();
   $("q").select();
+}
+
+/** Return a shell's commands that ask for what a view shows. */
+function commands({ view, q, lang, range, vs, change, text: said }) {
+  const command = (path) => `curl '${location.origin}${path}'`;
+  if (view === "model") return command("/v1/model");
+  if (view === "try") return `${command("/v1/predict")} --json '${JSON.stringify({ text: said, explain: true }).replaceAll("'", "\\u0027")}'`;
+  const { from, to } = range ? spanOf(range, Date.now()) : {};
+  const times = { from: from && String(from), to: to && String(to) };
+  const paths = [`/v1/summary${queryOf({ ...asked({ q, lang }), ...times })}`, `/v1/search${queryOf(asked({ q, lang }))}`];
+  if (change || vs.length) paths.push(comparisonOf({ q, lang, vs, change }));
+  return paths.map(command).join("\n");
+}
+
+/** Show the commands, and copy them where the browser lets us. */
+function copyCommands() {
+  const place = $("curl-commands");
+  say(place, commands(read()));
+  navigator.clipboard?.writeText(place.textContent).then(() => announce("Copied."), () => {});
 }
 
 async function learnOfDaemon() {
@@ -145,6 +163,7 @@ async function begin() {
   if (isEarly) $("q").dispatchEvent(new Event("input"));
   on($("retry"), "click", stream.retry);
   on(document, "click", follow);
+  on($("curl"), "click", copyCommands);
   on(document, "keydown", goToSearch);
   on(window, "popstate", () => show());
   on(window, "storage", () => {

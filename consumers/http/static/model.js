@@ -1,7 +1,7 @@
-/** The view of the model: lines over time, calibration, classes, confusion, words. It asks only while somebody looks. */
+/** The view of the model. It asks only while somebody looks. */
 
 import { ask } from "./api.js";
-import { bandOf, ink, makeChart, within } from "./chart.js";
+import { bandOf, linesOf, makeChart, within } from "./chart.js";
 import { bar, inOrder, look, named, setClasses } from "./classes.js";
 import { $, attr, el, on, part, say, svg, text } from "./dom.js";
 import { clock, count, decimal, fine, moment, percent, short, signed } from "./format.js";
@@ -14,8 +14,6 @@ const endsOf = ({ accuracy, n }) => within(accuracy * n, n);
 function makeLine(place, name, format) {
   const [node, note] = [part(place, "plot"), part(place, "note")];
   node.hidden = false;
-  const own = { scale: "y", points: { show: false } };
-  const end = { ...own, width: 0 };
   const intervalOf = (point) => (name === "accuracy" && point.n ? endsOf(point) : { high: null, low: null });
   let points = [];
   let range = "";
@@ -30,7 +28,7 @@ function makeLine(place, name, format) {
   }
 
   const drawn = makeChart(node, {
-    series: [{ ...own, width: 1.6, stroke: () => ink("var(--ink)") }, end, end],
+    series: linesOf(part(place, "name").textContent, "var(--ink)", { width: 1.6 }),
     bands: [bandOf(2, "var(--ink)")],
     scales: {},
     axes: [{ scale: "y", size: 50, space: 28, values: (chart, ticks) => ticks.map((tick) => format(tick)) }],
@@ -49,7 +47,6 @@ function makeLine(place, name, format) {
   };
 }
 
-/** Draw a figure over time; the share of right predictions with its interval. */
 export function drawLine(place, history, format) {
   const name = place.dataset.line;
   const points = history.filter((point) => Number.isFinite(point[name]));
@@ -92,7 +89,6 @@ export const classRows = (classes) =>
     el("tr", head(named(label)), el("td.number", count(n)), el("td.number", fine(prior))),
   );
 
-/** What was judged as what: rows are the truth. */
 export function confusionRows({ classes, counts }) {
   if (!counts.flat().some(Boolean)) return [el("caption", "No labelled messages yet.")];
   const rows = counts.map((row, i) => {

@@ -1,4 +1,4 @@
-/** One message: who, when, what, how it was judged, on a click why; its label is taught here, and it is deleted. */
+/** One message: how it was judged, on a click why; here it is taught and deleted. */
 
 import { ask, messagePath } from "./api.js";
 import { classNames, inOrder, look, mark, named, nameOf } from "./classes.js";
@@ -45,7 +45,6 @@ async function send(state, path, options) {
   }
 }
 
-/** Make a row teach a label; return what keeps that true to its message. */
 function makeTeaching(row, message) {
   const state = part(row, "teach-state");
   const select = part(row, "teach-select");
@@ -193,7 +192,6 @@ export function makeRow(message, onToggle, onGone) {
     part(node, "badges").replaceChildren(...(corrected ? [mark(corrected), `corrected: ${nameOf(corrected)}`] : []));
     if (teaching) teaching(next);
   };
-  /** Show what depends on which classes there are. */
   node.refresh = () => {
     const same = current;
     current = null;

@@ -3,10 +3,9 @@
 import { ask, asked, queryOf } from "./api.js";
 import { capital, names, onClasses } from "./classes.js";
 import { announce, attr, $, coalesced, debounced, el, on, say, text } from "./dom.js";
-import { inWords, makeFigures, sharesOf } from "./figures.js";
+import { inWords, makeFigures, sharesOf, showSaveButton, toggleSaved } from "./figures.js";
 import { count, language } from "./format.js";
 import { makeList } from "./list.js";
-import { showSaveButton, toggleSaved } from "./saved.js";
 import { makeComparison } from "./series.js";
 
 const TYPING_MS = 250;
@@ -19,7 +18,7 @@ function asYouType(typed) {
   return [...last[1]].length === 1 ? typed.slice(0, last.index).trim() : `${typed.trim()}*`;
 }
 
-/** Return the view; `onQuery({q, lang}, isTyping)` hears what the reader asks, `onRoute(part)` what else of the route. */
+/** Return the view; `onQuery` hears what the reader asks, `onRoute(part)` what else of the route. */
 export function makeSearch(onQuery, onSaved, onRoute, hasHistory) {
   const box = $("q");
   const lang = $("lang");
@@ -28,7 +27,7 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory) {
   const list = makeList((id) => {
     announce(`The ${names.message} is deleted.`);
     change({ id, removed: true });
-    $("follow").focus(); // what had the focus is gone
+    $("follow").focus();
   });
   onClasses(list.refresh);
   let query = {};
@@ -75,7 +74,7 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory) {
       list.replace(page.messages, !below);
       $("older").hidden = !page.more;
       $("stream").scrollIntoView();
-      $("follow").focus(); // the button may be gone
+      $("follow").focus();
     } catch (error) {
       say($("search-problem"), error.message);
     }

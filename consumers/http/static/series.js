@@ -1,7 +1,7 @@
-/** Shares over time with their intervals: of a search, with the number of messages beneath, and of what is compared. */
+/** Shares over time with their intervals: of a search, and of what is compared. */
 
 import { address, ask, asked, queryOf } from "./api.js";
-import { bandOf, DASHES, ink, makeChart, swatch, within } from "./chart.js";
+import { bandOf, DASHES, ink, linesOf, makeChart, swatch, within } from "./chart.js";
 import { classNames, inOrder, leading, look, mark, nameOf, names, onClasses } from "./classes.js";
 import { $, attr, coalesced, el, keyed, on, say, text } from "./dom.js";
 import { clock, count, moment, percent, short, span, withError } from "./format.js";
@@ -38,13 +38,12 @@ function coarser({ step_s: stepS, points }, spanMs) {
 }
 
 /** Return from when to when a chosen time goes, null for all there is. */
-function spanOf(range, nowMs) {
+export function spanOf(range, nowMs) {
   if (range === "all") return { from: null, to: nowMs };
   const [from, to] = range.split("-").map(Number);
   return SPANS_MS[range] ? { from: nowMs - SPANS_MS[range], to: nowMs } : { from, to };
 }
 
-/** Return the counts of all messages of a time, null if they are not known. */
 async function countsOf({ from, to }) {
   const between = (begin) => ask(`/v1/history${queryOf({ from: String(begin), to: String(to) })}`);
   if (from !== null) return between(Math.floor(from));
@@ -54,7 +53,7 @@ async function countsOf({ from, to }) {
 
 const firstOf = ({ points }) => points.find(total)?.time_ms ?? Infinity;
 
-/** Return what a chart of a chosen time shows: the stored messages, or where they do not reach back, the history. */
+/** Return what the chart of a chosen time shows: stored messages, or, before these, the history. */
 async function readSpan(query, stored, isCounted, range) {
   const { from, to } = spanOf(range, Date.now());
   const bounds = { ...asked(query), from: String(Math.floor(from ?? 0)), to: String(Math.ceil(to)) };
@@ -88,7 +87,7 @@ function columnsOf(points, stepMs, labels) {
   return [xs, column(total), ...shares];
 }
 
-/** Return the chart; `onRoute(part)` hears which time the reader asks for, or what changed in it. Without history there is but the store. */
+/** Return the chart; `onRoute(part)` hears which time the reader asks for, or what changed in it. */
 export function makeSeries(onRoute, hasHistory) {
   const onRange = (range) => onRoute({ range });
   const node = $("series-chart");
@@ -98,11 +97,11 @@ export function makeSeries(onRoute, hasHistory) {
   let drawnLabels = "";
   let shown = null; // {points, stepMs, isOpen, labels, from, to}
   let at = null; // the step at the crosshair
-  let splitMs = 0; // where the reader asks what changed
+  let splitMs = 0;
   let summary = null;
   let query = null;
   let range = "";
-  let chosen = null; // what came of the chosen time
+  let chosen = null;
   let askedMs = 0;
   let isAsking = false;
 
@@ -121,7 +120,6 @@ export function makeSeries(onRoute, hasHistory) {
     return node;
   }
 
-  /** Show the values of the step at the crosshair, or of the newest. */
   function read() {
     const { points, labels, stepMs } = shown;
     const beginMs = at === null ? points.at(-1).time_ms : points[0].time_ms + at * stepMs;
@@ -149,12 +147,7 @@ export function makeSeries(onRoute, hasHistory) {
     drawn?.destroy();
     const { stepped, bars } = uPlot.paths;
     const paths = stepped({ align: 1, alignGaps: 1 });
-    const own = { scale: "share", points: { show: false }, paths };
-    const shares = labels.flatMap((label) => {
-      const { colour } = look(label);
-      const end = { ...own, width: 0 };
-      return [{ ...own, width: 2, stroke: () => ink(colour), dash: dashOf(label) }, end, end];
-    });
+    const shares = labels.flatMap((label) => linesOf(nameOf(label), look(label).colour, { scale: "share", paths, dash: dashOf(label) }));
     const volume = {
       scale: "n",
       points: { show: false },
@@ -244,7 +237,6 @@ export function makeSeries(onRoute, hasHistory) {
     if (isDrawn) plot();
   }
 
-  /** Ask for the chosen time, unless that is still fresh. */
   async function refresh() {
     if (!range || !summary || isAsking) return;
     const { from, to } = spanOf(range, Date.now());
@@ -281,7 +273,6 @@ export function makeSeries(onRoute, hasHistory) {
     onRange(zoomed(Math.max(0, end - 2 * half), end));
   }
 
-  /** Offer to say what changed at the step of the crosshair. */
   function mark() {
     splitMs = at > 0 ? shown.points[0].time_ms + at * shown.stepMs : 0;
     say($("series-split"), splitMs && `What changed at ${moment(splitMs, shown.stepMs)}?`);
@@ -303,7 +294,6 @@ export function makeSeries(onRoute, hasHistory) {
       if (range) refresh();
       else draw();
     },
-    /** Show this time of this query from now on. */
     show(nextQuery, nextRange) {
       const isNew = query?.q !== nextQuery.q || query?.lang !== nextQuery.lang;
       if (!isNew && range === nextRange) return;
@@ -320,13 +310,19 @@ export function makeSeries(onRoute, hasHistory) {
 const COLOURS = ["var(--k5)", "var(--k0)", "var(--k2)", "var(--k3)"];
 const REFRESH_MS = 10_000;
 
+export function comparisonOf({ q, lang, vs, change }) {
+  const [from, middle, to] = change.split("-");
+  const queries = (change ? [q] : [q, ...vs]).map((one) => asked({ q: one }).q);
+  return `/v1/compare${queryOf({ q: queries, lang, ...(change && { from: [from, middle], to: [middle, to] }) })}`;
+}
+
 /** Return the comparison; `onRoute(part)` hears what the reader compares. */
 export function makeComparison(onRoute) {
   const node = $("compare-chart");
   const choice = $("compare-class");
   const box = $("compare-q");
   let route = {};
-  let sides = null; // as the daemon has compared them
+  let sides = null;
   let drawn = null;
   let columns = [[]];
   let askedMs = 0;
@@ -338,10 +334,8 @@ export function makeComparison(onRoute) {
 
   function build() {
     drawn?.destroy();
-    const own = { scale: "y", spanGaps: true, points: { show: false } };
-    const end = { ...own, width: 0 };
     drawn = makeChart(node, {
-      series: sides.flatMap((_, i) => [{ ...own, width: 2, stroke: () => ink(COLOURS[i]), dash: DASHES[i] }, end, end]),
+      series: sides.flatMap((_, i) => linesOf(nameAt(i), COLOURS[i], { spanGaps: true, dash: DASHES[i] })),
       bands: sides.map((_, i) => bandOf(3 * i + 2, COLOURS[i])),
       scales: { y: { range: [0, 1] } },
       axes: [{ scale: "y", size: 42, values: (chart, ticks) => ticks.map((tick) => percent(tick)) }],
@@ -353,8 +347,10 @@ export function makeComparison(onRoute) {
   function read(index) {
     const at = index ?? columns[0].length - 1;
     if (at < 0) return;
-    const shares = sides.map((_, i) => columns[3 * i + 1][at] ?? -1);
-    const told = shares.map((share, i) => share >= 0 && `${nameAt(i)} ${percent(share)}`).filter(Boolean);
+    const told = sides.flatMap((_, i) => {
+      const [share, high, low] = columns.slice(3 * i + 1).map((column) => column[at]);
+      return share === null ? [] : `${nameAt(i)} ${withError({ share, low, high })}`;
+    });
     const words = `${moment(columns[0][at])}: ${told.join(", ")}`;
     text($("compare-when"), words);
     attr(node, "aria-valuenow", at);
@@ -410,12 +406,8 @@ export function makeComparison(onRoute) {
     if (!isAny() || (!isNew && Date.now() - askedMs < REFRESH_MS)) return;
     askedMs = Date.now();
     const asking = route;
-    const { q, lang, vs, change } = route;
-    const [from, middle, to] = change.split("-");
-    const queries = (change ? [q] : [q, ...vs]).map((one) => asked({ q: one }).q);
-    const times = change && { from: [from, middle], to: [middle, to] };
     try {
-      const { compared } = await ask(`/v1/compare${queryOf({ q: queries, lang, ...times })}`);
+      const { compared } = await ask(comparisonOf(route));
       if (asking !== route) return;
       sides = compared;
       $("compare-drawn").hidden = false;
@@ -449,7 +441,6 @@ export function makeComparison(onRoute) {
 
   return {
     refresh,
-    /** Show what a route compares. */
     show(next) {
       const keyOf = ({ q, lang, vs, change }) => JSON.stringify([q, lang, vs, change]);
       if (keyOf(next) === keyOf(route)) return;

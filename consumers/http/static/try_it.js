@@ -9,7 +9,6 @@ import { probability, withinWords } from "./format.js";
 
 const TYPING_MS = 100;
 
-/** Return the message that a text is; throws where it is none. */
 function messageOf(said) {
   const message = JSON.parse(said);
   if (message?.constructor !== Object) throw new SyntaxError("not an object");
