@@ -124,8 +124,8 @@ def until_all(readers: Iterable[Reader], condition: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     while not condition():
         troubles = [each.source.trouble() for each in readers]
-        got = [each.n_values for each in readers]
-        assert time.monotonic() < deadline_s, f"still not so: {got} values, troubles {troubles}"
+        got = [(each.n_values, each.source.lag()) for each in readers]
+        assert time.monotonic() < deadline_s, f"still not so: {got}, troubles {troubles}"
         for each in readers:
             each.step()
 
