@@ -6,6 +6,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 import pytest
@@ -119,15 +120,19 @@ class Reader:
 
 
 def until_all(readers: Iterable[Reader], condition: Callable[[], bool]) -> None:
-    """Poll all readers in turn until the condition holds; fail when it does not in a minute."""
+    """Poll all readers until the condition holds; fail when it does not in a minute.
+
+    They are polled at the same time, as daemons are: while one joins a group, the others must
+    answer its broker, or each breaks off the other's joining.
+    """
     readers = list(readers)
     deadline_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        troubles = [each.source.trouble() for each in readers]
-        got = [(each.n_values, each.source.lag()) for each in readers]
-        assert time.monotonic() < deadline_s, f"still not so: {got}, troubles {troubles}"
-        for each in readers:
-            each.step()
+    with ThreadPoolExecutor(len(readers)) as threads:
+        while not condition():
+            troubles = [each.source.trouble() for each in readers]
+            got = [(each.n_values, each.source.lag()) for each in readers]
+            assert time.monotonic() < deadline_s, f"still not so: {got}, troubles {troubles}"
+            list(threads.map(Reader.step, readers))
 
 
 def until_told(sink: Sink, why: str) -> str:
