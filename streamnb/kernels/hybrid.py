@@ -428,7 +428,7 @@ def hybrid(
         if amounts[i] > 0.0:
             if mode == PARTS or x < 0.0:
                 own = scratch.own_weights
-                x = score(part, part_weights, own, kinds, rows, i, scales[i], True, scratch)
+                x = score(part, part_weights, own, kinds, rows, i, scales[i], to_learn, scratch)
             weight = min(amounts[i] / scales[i], 1.0)
             if x > 0.0:
                 learn_weights(

@@ -333,9 +333,10 @@ def collect(n_tokens: int, reader: TokenizerTables, scratch: Scratch, extras: bo
     `scratch.seen` is a table of positions + 1, all zero before and after. N-grams beyond the
     scratch's room are left out.
     """
-    n = 0
     if n_tokens == 0:  # of a missing text, nothing in the scratch is its own
-        return n
+        return 0
+    # What takes a literal is compiled for it, and for a number once more.
+    n = int(np.int64(0))
     options = reader.options
     fps = scratch.fingerprints
     shortest, longest = options[OPT_NGRAM_MIN], options[OPT_NGRAM_MAX]
