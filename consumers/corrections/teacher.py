@@ -64,6 +64,9 @@ class Judge(Protocol):
     def judge(self, rows: Sequence[MessageRow]) -> Sequence[Lesson]:
         """Return what is said of each message."""
 
+    def read(self, row: MessageRow) -> bytes:
+        """Return what of a message is judged: where that is the same, so is what is said."""
+
     def cancel(self) -> None:
         """End what is asked now, from any thread."""
 
@@ -109,6 +112,10 @@ class ServiceJudge:
             raise RequestError(f"it has {len(found)} predictions for {len(rows)} texts")
         return [_lesson(each) for each in found]
 
+    def read(self, row: MessageRow) -> bytes:
+        """Return the text that is sent; see `Judge`."""
+        return row.text.encode("utf-8", "replace")
+
 
 def _lesson(said: _Prediction) -> Lesson:
     sure = said.probability
@@ -143,6 +150,10 @@ class ModelJudge:
         found = (self._model.predict_proba_one(row.example) for row in rows)
         best = (max(each.items(), key=lambda item: item[1]) for each in found)
         return [Lesson(str(label), sure) for label, sure in best]
+
+    def read(self, row: MessageRow) -> bytes:
+        """Return the fields that the model learns, whole; see `Judge`."""
+        return msgspec.json.encode(row.example, order="sorted")
 
     def cancel(self) -> None:
         """Do nothing: it answers at once."""
@@ -244,8 +255,9 @@ class Teacher:
                 failure = str(error)
             else:
                 lessons += zip(to_ask, found, strict=True)
+        for row, lesson in lessons:
+            self._keep(row, lesson)
         for i, (row, lesson) in enumerate(lessons):
-            self._keep(row.text, lesson)
             try:
                 self._teach(row, lesson)
             except CorrectionError as error:
@@ -278,17 +290,22 @@ class Teacher:
         earned = (now_s - self._budgeted_at_s) * self._settings.budget_per_s
         self._budget, self._budgeted_at_s = min(self._budget_max, self._budget + earned), now_s
         room = min(int(self._budget), _TEXTS_MAX)
-        to_ask: list[MessageRow] = []
+        to_ask: dict[bytes, MessageRow] = {}
         known: list[tuple[MessageRow, Lesson]] = []
+        later: list[MessageRow] = []
         with self._changed:
             while self._waiting and len(to_ask) < room:
                 row = self._waiting.pop()
-                lesson = self._cache.get(_key(row.text))
-                if lesson is None:
-                    to_ask.append(row)
-                else:
+                key = self._key(row)
+                lesson = self._cache.get(key)
+                if lesson is not None:
                     known.append((row, lesson))
-        return to_ask, known
+                elif key in to_ask:
+                    later.append(row)  # with the answer for the other one
+                else:
+                    to_ask[key] = row
+            self._waiting.extend(reversed(later))
+        return list(to_ask.values()), known
 
     def _teach(self, row: MessageRow, lesson: Lesson) -> None:
         """Hand in a label, if it is one and sure."""
@@ -302,9 +319,12 @@ class Teacher:
             receipt = self._service.suggest(row.id, label, at, "teacher")
             self._count("gone" if receipt is None else "labelled")
 
-    def _keep(self, text: str, lesson: Lesson) -> None:
+    def _key(self, row: MessageRow) -> bytes:
+        return blake2b(self._judge.read(row), digest_size=16).digest()
+
+    def _keep(self, row: MessageRow, lesson: Lesson) -> None:
         """Keep what was said of a text; what was not needed for longest leaves."""
-        key = _key(text)
+        key = self._key(row)
         self._cache[key] = lesson
         self._cache.move_to_end(key)
         if len(self._cache) > self._settings.cache_size:
@@ -327,7 +347,3 @@ class Teacher:
         if self._trouble is not None:
             log.info("teacher_trouble_over", teacher=self._judge.name)
         self._trouble, self._pause_s = None, 0.0
-
-
-def _key(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()

@@ -169,6 +169,17 @@ def test_a_text_is_asked_once(desks: Callable[..., Desk]) -> None:
     assert len(desk.labels()) == 7
 
 
+def test_a_text_is_asked_once_among_those_that_wait(desks: Callable[..., Desk]) -> None:
+    """Messages of one text that come at once are asked about once."""
+    with LiveServer(all_of(SURE)) as server:
+        desk = desks(url=f"http://{server.host}/")
+        desk.say("a", "b", "a", "a")
+        assert desk.teacher.turn() == 0.0
+        assert desk.teacher.n_waiting == 2
+        desk.teacher.turn()
+    assert desk.counts == {"asked": 2, "cached": 2, "labelled": 4}
+
+
 def test_the_budget_bounds_what_is_asked(desks: Callable[..., Desk]) -> None:
     """So many a second are asked, the newest first; what waits is bounded, and the rest counted."""
     with LiveServer(all_of(SURE)) as server:
@@ -315,6 +326,18 @@ def test_a_saved_model_teaches(tmp_path: Path, desks: Callable[..., Desk]) -> No
     desk.teacher.turn()
     assert desk.labels() == {"m0": "positive", "m1": "negative"}
     assert desk.counts == {"asked": 3, "labelled": 2, "unsure": 1}
+
+
+def test_a_saved_model_is_asked_by_all_that_it_reads(
+    tmp_path: Path, desks: Callable[..., Desk]
+) -> None:
+    """The same beginning of a text is not the same message: what is shown is cut off."""
+    desk = desks(model=str(saved(tmp_path / "teacher.nb")))
+    same = "and so on " * 400
+    for text in ("sun sun sun", "rain rain rain"):
+        desk.say(same + text)
+        desk.teacher.turn()
+    assert desk.labels() == {"m0": "positive", "m1": "negative"}
 
 
 def test_a_model_that_cannot_teach_is_refused(tmp_path: Path) -> None:
