@@ -258,6 +258,8 @@ class Teacher:
         for row, lesson in lessons:
             self._keep(row, lesson)
         for i, (row, lesson) in enumerate(lessons):
+            if self._is_stopping:  # the log is about to be closed
+                break
             try:
                 self._teach(row, lesson)
             except CorrectionError as error:

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 import streamnb as nb
 from consumers.config.settings import Settings, to_yaml
 from consumers.corrections.journal import FILE_NAME, Journal
+from consumers.corrections.model import LogPosition
 from consumers.corrections.service import CorrectionService, ExampleReader
 from consumers.corrections.teacher import WAITING_MAX, ModelJudge, Teacher
 from consumers.errors import ConfigError
@@ -178,6 +179,25 @@ def test_a_text_is_asked_once_among_those_that_wait(desks: Callable[..., Desk]) 
         assert desk.teacher.n_waiting == 2
         desk.teacher.turn()
     assert desk.counts == {"asked": 2, "cached": 2, "labelled": 4}
+
+
+def test_a_stop_leaves_the_log_alone(
+    desks: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is stopped amid handing labels in hands in no more: the log closes next."""
+    with LiveServer(all_of(SURE)) as server:
+        desk = desks(url=f"http://{server.host}/")
+        desk.say("a", "b", "c")
+        write = desk.journal.append
+
+        def stopped(key: bytes, line: bytes) -> LogPosition:
+            desk.teacher.stop()
+            return write(key, line)
+
+        monkeypatch.setattr(desk.journal, "append", stopped)
+        desk.teacher.turn()
+    assert list(desk.labels()) == ["m2"]
+    assert desk.teacher.trouble() is None
 
 
 def test_the_budget_bounds_what_is_asked(desks: Callable[..., Desk]) -> None:
