@@ -220,13 +220,21 @@ class CorrectionService:
         """
         self._check_label(label)
         with self._lock(id):
-            try:
-                found = self._find(id)
-            except UnknownMessage:
-                return None
-            if found.taught is not None or (found.partition, found.offset) != at:
-                return None
-            return self._replace(id, label, found, by)
+            found = self._untaught(id, at)
+            return None if found is None else self._replace(id, label, found, by)
+
+    def is_untaught(self, id: str, at: Place) -> bool:  # noqa: A002 -- as messages call it
+        """Return whether the message of a place is kept, and teaches nothing yet."""
+        with self._lock(id):
+            return self._untaught(id, at) is not None
+
+    def _untaught(self, id: str, at: Place) -> FoundMessage | None:  # noqa: A002
+        try:
+            found = self._find(id)
+        except UnknownMessage:
+            return None
+        is_meant = found.taught is None and (found.partition, found.offset) == at
+        return found if is_meant else None
 
     def teach(self, example: Mapping[str, Any], label: str) -> Receipt:
         """Teach an example that comes with the request, under an id of its own."""

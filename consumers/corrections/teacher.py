@@ -244,17 +244,20 @@ class Teacher:
             return _PAUSE_S
         to_ask, lessons = self._next()
         self._count("cached", len(lessons))
-        failure = None
-        if to_ask:
-            self._budget -= len(to_ask)
-            self._count("asked", len(to_ask))
-            try:
-                found = self._judge.judge(to_ask)
-            except RequestError as error:
-                self._count("failed", len(to_ask))
-                failure = str(error)
-            else:
-                lessons += zip(to_ask, found, strict=True)
+        failure, n_taken = None, len(to_ask)
+        try:
+            # A text that was deleted while it waited leaves for nowhere.
+            at = ((row, (row.partition, row.offset)) for row in to_ask)
+            to_ask = [row for row, place in at if self._service.is_untaught(row.id, place)]
+            self._count("gone", n_taken - len(to_ask))
+            if to_ask:
+                n_taken = len(to_ask)
+                self._budget -= n_taken
+                self._count("asked", n_taken)
+                lessons += zip(to_ask, self._judge.judge(to_ask), strict=True)
+        except (RequestError, CorrectionError) as error:
+            self._count("failed", n_taken)
+            failure = str(error)
         for row, lesson in lessons:
             self._keep(row, lesson)
         for i, (row, lesson) in enumerate(lessons):

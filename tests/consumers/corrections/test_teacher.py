@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 import streamnb as nb
 from consumers.config.settings import Settings, to_yaml
 from consumers.corrections.journal import FILE_NAME, Journal
-from consumers.corrections.model import LogPosition
+from consumers.corrections.model import LogPosition, NotWritten
 from consumers.corrections.service import CorrectionService, ExampleReader
 from consumers.corrections.teacher import WAITING_MAX, ModelJudge, Teacher
 from consumers.errors import ConfigError
@@ -158,6 +158,28 @@ def test_what_a_teacher_must_not_label(desks: Callable[..., Desk]) -> None:
     assert found.taught == "negative"
 
 
+def test_what_is_gone_is_not_sent(desks: Callable[..., Desk]) -> None:
+    """Nobody is told the text of a message that was deleted while it waited; it costs no budget."""
+    sent: list[str] = []
+
+    def judge(texts: list[str]) -> Any:
+        sent.extend(texts)
+        return {"predictions": [SURE] * len(texts)}
+
+    with LiveServer(answering(judge)) as server:
+        desk = desks(url=f"http://{server.host}/", budget_per_s=2)
+        desk.say("deleted", "labelled")
+        desk.service.delete("m0")
+        desk.service.label("m1", "negative")
+        desk.stream.settle()
+        desk.teacher.turn()
+        assert not sent
+        desk.say("a", "b")
+        desk.teacher.turn()
+    assert sorted(sent) == ["a", "b"]
+    assert desk.counts == {"gone": 2, "asked": 2, "labelled": 2}
+
+
 def test_a_text_is_asked_once(desks: Callable[..., Desk]) -> None:
     """A text that comes again costs no budget, as long as it is among those that are kept."""
     with LiveServer(all_of(SURE)) as server:
@@ -286,18 +308,30 @@ def test_a_full_disk_is_a_failure_too(
     desks: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the log does not take is counted, and what was said is not asked for again."""
+
+    def full(*_: bytes) -> LogPosition:
+        raise NotWritten("no room")
+
     with LiveServer(all_of(SURE)) as server:
         desk = desks(url=f"http://{server.host}/")
         desk.say("a", "b")
         with monkeypatch.context() as patch:
-            patch.setattr("consumers.corrections.service.UNREAD_MAX", 0)
+            patch.setattr(desk.journal, "append", full)
             assert desk.teacher.turn() == 1.0
-        assert "wait to be read back" in (desk.teacher.trouble() or "")
+        assert "no room" in (desk.teacher.trouble() or "")
         assert desk.counts == {"asked": 2, "failed": 2}
+        desk.say("b", "a")
+        desk.teacher.turn()
+        assert desk.counts == {"asked": 2, "failed": 2, "cached": 2, "labelled": 2}
+        with monkeypatch.context() as patch:  # nobody is asked what could not be handed in
+            patch.setattr("consumers.corrections.service.UNREAD_MAX", 0)
+            desk.say("d")
+            assert desk.teacher.turn() == 2.0
+        assert desk.counts == {"asked": 2, "failed": 3, "cached": 2, "labelled": 2}
         desk.reason = "still being read"
         desk.say("c")
         assert desk.teacher.turn() == 1.0  # nobody is asked while labels cannot be taken
-        assert desk.counts == {"asked": 2, "failed": 2}
+        assert desk.counts["asked"] == 2
         assert desk.teacher.n_waiting == 1
 
 
