@@ -93,9 +93,12 @@ class WebService:
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
     def _connection_to(self, host: str, parts: Any) -> HTTPConnection:
+        # Without a port the last group of an IPv6 address would be taken for one.
         if parts.scheme == "https":
-            return HTTPSConnection(host, parts.port, timeout=self._timeout_s, context=self._context)
-        return HTTPConnection(host, parts.port, timeout=self._timeout_s)
+            port = parts.port or HTTPSConnection.default_port
+            return HTTPSConnection(host, port, timeout=self._timeout_s, context=self._context)
+        port = parts.port or HTTPConnection.default_port
+        return HTTPConnection(host, port, timeout=self._timeout_s)
 
     def _read(self, answer: HTTPResponse) -> bytes:
         body = b""

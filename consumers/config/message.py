@@ -234,7 +234,7 @@ def _service_url(url: str | None, like: str) -> str | None:
         raise wrong("must be an address alone; user, password and token have settings of their own")
     if not is_whole or not url.isascii():
         raise wrong(f"must be an address such as {like}")
-    return url.rstrip("/")
+    return url
 
 
 def _url_like(like: str) -> AfterValidator:
@@ -244,7 +244,11 @@ def _url_like(like: str) -> AfterValidator:
 class RegistrySettings(Section):
     """The schema registry that has the schemas of `message.format`."""
 
-    url: Annotated[str | None, _url_like("https://registry.example.org:8081")] = None
+    url: Annotated[
+        str | None,
+        _url_like("https://registry.example.org:8081"),
+        AfterValidator(lambda url: url and url.rstrip("/")),  # paths follow
+    ] = None
     user: str | None = None
     password: SecretStr | None = None  # only by ${NAME} from the environment
     password_file: SecretPath | None = None

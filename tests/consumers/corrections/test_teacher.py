@@ -20,6 +20,7 @@ from consumers.corrections.service import CorrectionService, ExampleReader
 from consumers.corrections.teacher import WAITING_MAX, ModelJudge, Teacher
 from consumers.errors import ConfigError
 from consumers.features import kinds_of
+from consumers.web_request import RequestError, WebService
 from tests.consumers.raw_batches import CLASSES
 from tests.consumers.search.live_stream import Said, Stream
 from tests.consumers.sources.live_server import PATIENCE_S, LiveServer, Peer, Script
@@ -437,3 +438,22 @@ def test_settings_keep_the_token_and_the_kind() -> None:
     assert TOKEN not in to_yaml(given) + repr(given)
     assert given.labels.kind == "emoticons"
     assert Settings().labels.teacher.is_on is False
+
+
+def test_addresses_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slash at the end is part of the path, and no group of an IPv6 address is a port."""
+    url = "http://[2001:db8::1]/predict/"
+    given = Settings.model_validate({"labels": {"teacher": {"url": url}}})
+    assert given.labels.teacher.url == url
+    called: list[Any] = []
+
+    def refused(address: Any, *_: Any) -> None:
+        called.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("socket.create_connection", refused)
+    service = WebService({}, 1.0, 1, None, setting="labels.teacher")
+    for each in (url, "https://[2001:db8::1]/", "http://[2001:db8::1]:8200/"):
+        with pytest.raises(RequestError):
+            service.ask(each)
+    assert called == [("2001:db8::1", port) for port in (80, 443, 8200)]
