@@ -122,11 +122,14 @@ function goToSearch(event) {
   $("q").select();
 }
 
+// What ends the quotes, and what a terminal takes for keys that are pressed, as DEL; JSON has escaped those below.
+const UNSAFE = /['\x7f-\x9f]/g;
+
 /** Return a shell's commands that ask for what a view shows. */
 function commands({ view, q, lang, range, vs, change, text: said }) {
   const command = (path) => `curl '${location.origin}${path}'`;
   if (view === "model") return command("/v1/model");
-  if (view === "try") return `${command("/v1/predict")} --json '${JSON.stringify({ text: said, explain: true }).replaceAll("'", "\\u0027")}'`;
+  if (view === "try") return `${command("/v1/predict")} --json '${JSON.stringify({ text: said, explain: true }).replace(UNSAFE, (one) => `\\u00${one.charCodeAt().toString(16)}`)}'`;
   const { from, to } = range ? spanOf(range, Date.now()) : {};
   const times = { from: from && String(from), to: to && String(to) };
   const paths = [`/v1/summary${queryOf({ ...asked({ q, lang }), ...times })}`, `/v1/search${queryOf(asked({ q, lang }))}`];
