@@ -21,17 +21,16 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, NamedTuple, Protocol, Self
+from typing import Annotated, NamedTuple, Protocol, Self, TypeAlias
 
 import msgspec
 import structlog
 
 from consumers.config.message import TeacherSettings
 from consumers.config.settings import Settings
-from consumers.corrections.model import CorrectionError
 from consumers.corrections.service import CorrectionService
 from consumers.decode.example_input import kinds_in
-from consumers.errors import ConfigError, QuestionError
+from consumers.errors import ConfigError, ConsumerError, QuestionError
 from consumers.features import learned_kinds, learned_rule
 from consumers.monitoring.metrics import TEACHER
 from consumers.search.rows import MessageRow, NewRows
@@ -71,10 +70,13 @@ class Judge(Protocol):
         """End what is asked now, from any thread."""
 
 
+_Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
 class _Prediction(msgspec.Struct):
     label: str | None
-    probability: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    probabilities: dict[str, float | None] = {}
+    probability: _Share | None = None
+    probabilities: dict[str, _Share | None] = {}
 
 
 class _Answer(msgspec.Struct):
@@ -255,7 +257,7 @@ class Teacher:
                 self._budget -= n_taken
                 self._count("asked", n_taken)
                 lessons += zip(to_ask, self._judge.judge(to_ask), strict=True)
-        except (RequestError, CorrectionError) as error:
+        except (RequestError, ConsumerError) as error:
             self._count("failed", n_taken)
             failure = str(error)
         for row, lesson in lessons:
@@ -265,7 +267,7 @@ class Teacher:
                 break
             try:
                 self._teach(row, lesson)
-            except CorrectionError as error:
+            except ConsumerError as error:
                 self._count("failed", len(lessons) - i)
                 failure = str(error)
                 break

@@ -20,6 +20,7 @@ from consumers.corrections.service import CorrectionService, ExampleReader
 from consumers.corrections.teacher import WAITING_MAX, ModelJudge, Teacher
 from consumers.errors import ConfigError
 from consumers.features import kinds_of
+from consumers.search import StoreNotOpenError
 from consumers.web_request import RequestError, WebService
 from tests.consumers.raw_batches import CLASSES
 from tests.consumers.search.live_stream import Said, Stream
@@ -270,6 +271,10 @@ def dripping(peer: Peer) -> None:
         (broken("<h1>hello</h1>"), "no JSON with predictions"),
         (broken('{"predictions":[{"label":7}]}'), "no JSON with predictions"),
         (broken('{"predictions":[{"label":"a","probability":95}]}'), "no JSON with predictions"),
+        (
+            broken('{"predictions":[{"label":"a","probabilities":{"a":95}}]}'),
+            "no JSON with predictions",
+        ),
         (broken('{"predictions":[]}'), "0 predictions for 1 texts"),
         (broken("[" * 100_000), "no JSON with predictions"),
         (broken(" " * (1 << 20) + "{}"), "longer than 1048576 bytes"),
@@ -278,7 +283,7 @@ def dripping(peer: Peer) -> None:
         (lambda _: None, "RemoteDisconnected|Connection reset"),
         (dripping, r"not whole in time \(labels.teacher.timeout_s: 0.3\)"),
     ],
-    ids=map(str, range(12)),
+    ids=map(str, range(13)),
 )  # fmt: skip
 def test_a_failure_costs_what_was_asked(
     script: Script, why: str, desks: Callable[..., Desk]
@@ -334,6 +339,23 @@ def test_a_full_disk_is_a_failure_too(
         assert desk.teacher.turn() == 1.0  # nobody is asked while labels cannot be taken
         assert desk.counts["asked"] == 2
         assert desk.teacher.n_waiting == 1
+
+
+def test_a_store_in_trouble_is_a_failure_too(
+    desks: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the store cannot tell of is given up and counted, and the sentence says why."""
+
+    def away(*_: str) -> None:
+        raise StoreNotOpenError("it is being opened")
+
+    with LiveServer(all_of(SURE)) as server:
+        desk = desks(url=f"http://{server.host}/")
+        desk.say("a")
+        monkeypatch.setattr(desk.stream.recent, "get", away)
+        assert desk.teacher.turn() == 1.0
+    assert desk.counts == {"failed": 1}
+    assert "it is being opened" in (desk.teacher.trouble() or "")
 
 
 def test_the_thread_labels_and_ends_in_time(desks: Callable[..., Desk]) -> None:
