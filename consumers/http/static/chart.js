@@ -67,8 +67,10 @@ function pictureOf({ ctx: { canvas }, series, root }) {
   return paper.toDataURL();
 }
 
-const csvOf = ({ rows }) =>
-  [...rows].map(({ cells }) => [...cells].map(({ textContent: said }) => `"${said.replaceAll('"', '""')}"`).join()).join("\r\n");
+const FORMULA = /^[-=+@\t\r\n\uff1d\uff0b\uff0d\uff20']/; // as in the export: a class may have any name
+const quoted = (said) => `"${said.replace(FORMULA, "'$&").replaceAll('"', '""')}"`;
+
+const csvOf = ({ rows }) => [...rows].map(({ cells }) => [...cells].map(({ textContent: said }) => quoted(said)).join()).join("\r\n");
 
 /** Save the chart or table beside a button. */
 on(document, "click", ({ target }) => {
