@@ -158,7 +158,7 @@ class Clock:
         landmarks: float | NDArray[np.float64] = landmark
         if _latest(before_lives) >= landmark + _FAR or _latest(own_lives) >= landmark + _LEAP:
             landmarks, moves = _moves(own_lives, before_lives, landmark)
-            landmark = landmarks[-1]
+            landmark = float(landmarks[-1])
             landmarks = landmarks[:-1]
         with np.errstate(under="ignore"):
             scales = _growth(before_lives[:n], landmarks)
