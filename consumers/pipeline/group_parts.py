@@ -158,8 +158,8 @@ class GroupParts:
 
     def take_news(
         self, own: Collection[Partition], positions: Mapping[Partition, int]
-    ) -> dict[Partition, LoadedPart]:
-        """Return parts that others brought further than the model has them, or as far.
+    ) -> dict[Partition, tuple[LoadedPart, bool]]:
+        """Return parts that others brought further than the model has them, or, if true, as far.
 
         Those that are read here are in `own` up to the last of their batches: then only what is as
         far as the model has them, and the furthest file. It counts the same. Any other part than
@@ -177,7 +177,7 @@ class GroupParts:
                 if news.file <= known.at(place):
                     continue
                 if is_as_far if is_here else not known.is_taken_over:
-                    found[partition] = news
+                    found[partition] = news, is_as_far
                     known.given = news.position
                 else:
                     known.seen = None  # its turn comes behind what is on its way here

@@ -206,8 +206,9 @@ class Pipeline:
         """Do what is due between two batches: publish, check other threads, checkpoint."""
         self.health.beat(n_messages)
         if self.group is not None:
-            for partition, part in self.group.take_news(self._own, self.positions).items():
-                self._set_part(partition, part, is_as_far=partition in self._own)
+            news = self.group.take_news(self._own, self.positions)
+            for partition, (part, is_as_far) in news.items():
+                self._set_part(partition, part, is_as_far=is_as_far)
         self.learner.publish_if_due()
         self.watch()
         if self.predictor.failure is not None:

@@ -107,11 +107,11 @@ def zombie_accepted(_world: World) -> Iterator[Patch]:
                 self._note(partition, loaded.file[:2], loaded.written_s)
                 known.seen, known.news = loaded.file, loaded
 
-    def take_news(self: GroupParts, *_: object) -> dict[Partition, LoadedPart]:
+    def take_news(self: GroupParts, *_: object) -> dict[Partition, tuple[LoadedPart, bool]]:
         found = {}
         for partition, known in self._known.items():
             if known.news is not None:
-                found[partition], known.news = known.news, None
+                found[partition], known.news = (known.news, False), None
         return found
 
     yield GroupParts, "look", look

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -74,11 +74,19 @@ class Member(Run):
 
     def look(self) -> None:
         """Put what the other member learned into the model."""
+        self.put(self.news())
+
+    def news(self) -> Mapping[Partition, tuple[LoadedPart, bool]]:
+        """Return what the other member learned."""
         self.group.take_news(self.own, {LOG: self.position})
         self.group.look()
-        for partition, part in self.group.take_news(self.own, {LOG: self.position}).items():
+        return self.group.take_news(self.own, {LOG: self.position})
+
+    def put(self, news: Mapping[Partition, tuple[LoadedPart, bool]]) -> None:
+        """Put news into the model."""
+        for partition, (part, is_as_far) in news.items():
             self._hold(part)
-            if partition not in self.own:
+            if not is_as_far:
                 self.memory.restart(partition)
 
     def _hold(self, part: LoadedPart) -> None:
@@ -231,6 +239,24 @@ def test_who_reads_a_log_takes_the_furthest_file_of_its_own_place(tmp_path: Path
     assert second.learner.model.n_examples == len(log) - 3
     for member in (first, second, third):
         member.memory.close()
+
+
+def test_a_log_that_is_given_while_its_file_is_put_in_keeps_its_memory(tmp_path: Path) -> None:
+    """The reading thread finds no file that is further, and its own memory as far; so it stays."""
+    log = [*created(6), Said("delete", "m3")]
+    first = Member(tmp_path, "first")
+    first.take_over()
+    first.read(log, 6)
+    first.save()
+    first.memory.close()
+    again = Member(tmp_path, "first")
+    news = again.news()
+    assert news.keys() == {LOG}
+    again.take_over()
+    again.put(news)
+    again.read(log, 7)
+    assert again.learner.model.n_examples == 5
+    again.memory.close()
 
 
 def handed_over(folder: Path, log: Sequence[Said], at: int, settings: Settings) -> Member:

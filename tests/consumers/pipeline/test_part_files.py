@@ -480,7 +480,7 @@ def test_news_are_what_others_brought_further(tmp_path: Path) -> None:
     group.start()
     group.close()
     news = group.take_news(set(), {LOG: 1, OTHER: 5})
-    assert {each: part.position for each, part in news.items()} == {LOG: 2}
+    assert {each: part.position for each, (part, _) in news.items()} == {LOG: 2}
     assert group.take_news(set(), {}) == {}
     status = group.status()
     assert (status.n_own, status.n_others) == (0, 2)
