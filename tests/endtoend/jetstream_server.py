@@ -105,19 +105,27 @@ class JetstreamServer:
         source.close()
         return found[:n]
 
-    def _start(self, program: str, ready: str, *arguments: str) -> None:
+    def _start(self, program: str, ready: str, option: str, address: str, *arguments: str) -> None:
         log_path = self._folder / f"{program}.log"
         log = log_path.open("wb")
         data = ["--data-dir", str(self._folder / program)]
-        command = [str(self._programs / program), "serve", *data, *arguments]
+        more = [option, address, *arguments]
+        command = [str(self._programs / program), "serve", *data, *more]
         process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
         self._running.append((process, log))
         deadline_s = time.monotonic() + PATIENCE_S
-        while ready not in log_path.read_text():
+        while not (ready in log_path.read_text() and _listens(address)):
             assert process.poll() is None, log_path.read_text()[-500:]
             assert time.monotonic() < deadline_s, log_path.read_text()[-500:]
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.05)
+
+
+def _listens(address: str) -> bool:
+    """Return whether somebody listens there: a server may say that it runs before it does."""
+    host, _, port = address.partition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
 
 
 def _free_ports() -> tuple[int, int]:
