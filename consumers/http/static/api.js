@@ -49,7 +49,7 @@ export function address({ view, q, lang, range, vs, change, text }) {
   return `/${queryOf({ view, text })}`;
 }
 
-/** Write a route into the address. What is typed step by step is one entry of the history. */
+/** Write a route into the address. What is typed is one entry of the history. */
 export function write(route, isTyping) {
   const url = address(route);
   const isOver = history.state?.isTyping || url === location.pathname + location.search;
@@ -64,7 +64,7 @@ const RETRY_MS = 2_000;
 const SILENCE_MAX_MS = 30_000; // the daemon tells its state far more often
 const UNSEEN_MAX_MS = 60_000; // connections to a host are few: hidden pages give theirs up
 
-/** Return one stream of events for all queries, which comes back by itself and rests while nobody sees the page; `onState` is told "live", or "offline" and the error. */
+/** Return one stream of events for all queries; it comes back by itself, and rests while nobody sees the page. `onState` hears "live", or "offline" and the error. */
 export function makeStream(onEvent, onState) {
   let path = null;
   let source = null;

@@ -1,4 +1,4 @@
-/** Charts over time, drawn by uPlot, with a crosshair that keys move too; pictures and tables as files. */
+/** Charts over time by uPlot, with a crosshair that keys move too; pictures and tables as files. */
 
 import { attr, el, on, part, svg } from "./dom.js";
 import { clock, dayAndMonth, hourAndMinute } from "./format.js";
@@ -36,7 +36,7 @@ export function ink(colour, opacity = 1) {
 /** Return the band between two columns side by side, the upper ends and the lower ones. */
 export const bandOf = (column, colour) => ({ series: [column, column + 1], fill: () => ink(colour, 0.2) });
 
-/** Return what a line is drawn by: its column, and the upper and the lower ends of its interval. */
+/** Return what a line is drawn by: its column, and the ends of its interval. */
 export function linesOf(label, colour, own) {
   const line = { width: 2, scale: "y", points: { show: false }, ...own };
   const end = { ...line, width: 0 };
@@ -67,7 +67,7 @@ function pictureOf({ ctx: { canvas }, series, root }) {
   return paper.toDataURL();
 }
 
-const FORMULA = /^[-=+@\t\r\n\uff1d\uff0b\uff0d\uff20']/; // as in the export: a class may have any name
+const FORMULA = /^[-=+@\t\r\n＝＋－＠']/; // as in the export
 const quoted = (said) => `"${said.replace(FORMULA, "'$&").replaceAll('"', '""')}"`;
 
 const csvOf = ({ rows }) => [...rows].map(({ cells }) => [...cells].map(({ textContent: said }) => quoted(said)).join()).join("\r\n");
@@ -83,7 +83,7 @@ on(document, "click", ({ target }) => {
 new MutationObserver(repaint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 on(matchMedia("(forced-colors: active)"), "change", repaint);
 
-/** Write the ticks of a time axis: the day stands where it begins, if there are several. */
+/** Write the ticks of a time axis: a day stands where it begins, if there are several. */
 function timeTicks(chart, ticks, axis, space, stepMs) {
   if (stepMs >= DAY_MS) return ticks.map(dayAndMonth);
   const write = stepMs < 60_000 ? clock : hourAndMinute;

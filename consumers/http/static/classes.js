@@ -1,4 +1,4 @@
-/** What things are called, and how classes look: by colour, mark and pattern, as colour alone would not do. */
+/** What things are called, and how classes look: by colour, mark and pattern. */
 
 import { $, attr, el, svg, text } from "./dom.js";
 
@@ -35,7 +35,7 @@ const turn = (names, i) => [...names.keys()][i % names.size];
 
 export const onClasses = (listener) => listeners.push(listener);
 
-/** Learn which classes there are, in the model's order: those that joined come behind the others. */
+/** Learn which classes there are, in the model's order: those that joined come last. */
 export function setClasses(labels) {
   const news = labels.filter((label) => !looks.has(label));
   const tiles = news.map((label) => {

@@ -1,4 +1,4 @@
-/** Making and updating elements. Text only ever becomes text nodes; updates touch only what changed. */
+/** Making and updating elements. Text becomes text nodes; updates touch what changed. */
 
 export const $ = (id) => document.getElementById(id);
 export const part = (node, name) => node.querySelector(`.${name}`);
@@ -46,7 +46,7 @@ export const announce = (words) => text($("announcer"), words);
 
 const nodesOf = new WeakMap();
 
-/** Make `parent` hold one element an item, in order. Those that were there stay, and are not moved. */
+/** Make `parent` hold one element an item, in order. Those there stay, unmoved. */
 export function keyed(parent, items, keyOf, create) {
   if (!nodesOf.has(parent)) parent.replaceChildren();
   const before = nodesOf.get(parent) ?? new Map();

@@ -36,7 +36,7 @@ function plainly(feature) {
   return words.replace(/^¬/, "not ").replaceAll("¬", "");
 }
 
-/** Return the pieces of a sentence that names what speaks most for the label, and for the other. */
+/** Return the pieces of a sentence on what speaks most for the label, and for the other. */
 function sentence(label, other, features) {
   const scores = new Map();
   for (const one of features) {

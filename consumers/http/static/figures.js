@@ -1,4 +1,4 @@
-/** The figures of a search: shares by class, as bars and as a ring, and counts; and of saved searches, as cards. */
+/** The figures of a search: shares by class and counts; and of saved searches, as cards. */
 
 import { address } from "./api.js";
 import { bar, inOrder, leading, look, named, nameOf, names } from "./classes.js";
@@ -10,7 +10,7 @@ const OUTER = 46;
 const INNER = 31;
 const WHISKER = 49.2;
 
-/** Return rows of bars, one a class; `row`, `figure` and `raw` are hooks for tests. */
+/** Return rows of bars, one a class; the rest are hooks for tests. */
 export function makeBars(row, figure, raw = "raw") {
   function makeBar(label) {
     const own = { "data-class": label };
@@ -99,7 +99,7 @@ function countNote({ n, n_max: most, newest_only: isCut, n_unsure: unsure }) {
 
 function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
   if (share >= 0.995) return null;
-  // Share and rates are of different stretches of time; they are shown together only where they agree.
+  // Share and rates are of different times; they are shown together only where they agree.
   const rates = stored / offered < 0.995 ? `, ${count(stored)} of ${count(offered)} ${names.messages} per second` : "";
   return `Sample: ${percent(share, +(share < 0.095))} of the stream is kept${rates}.`;
 }

@@ -53,7 +53,7 @@ const day = time({ dateStyle: "medium" });
 export const hourAndMinute = time({ timeStyle: "short" });
 export const dayAndMonth = time({ day: "numeric", month: "short" });
 
-/** Return when a step of a length begins: the time of today, or the day as well, or the day alone. */
+/** Return when a step of a length begins: the time, the day as well, or the day alone. */
 export function moment(timeMs, stepMs = 0) {
   if (stepMs >= 86_400_000) return day(timeMs);
   return (day(timeMs) === day(Date.now()) ? clock : date)(timeMs);

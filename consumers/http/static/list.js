@@ -1,4 +1,4 @@
-/** The list of messages, newest first. New ones wait to be asked for, unless the reader follows. */
+/** The list of messages, newest first. New ones wait, unless the reader follows. */
 
 import { attr, $, coalesced, keyed, on, text } from "./dom.js";
 import { count } from "./format.js";

@@ -122,7 +122,7 @@ function goToSearch(event) {
   $("q").select();
 }
 
-// What ends the quotes, and what a terminal takes for keys that are pressed, as DEL; JSON has escaped those below.
+// A terminal takes some for keys, as DEL; JSON escapes those below.
 const UNSAFE = /['\x7f-\x9f]/g;
 
 /** Return a shell's commands that ask for what a view shows. */

@@ -18,7 +18,7 @@ function asYouType(typed) {
   return [...last[1]].length === 1 ? typed.slice(0, last.index).trim() : `${typed.trim()}*`;
 }
 
-/** Return the view; `onQuery` hears what the reader asks, `onRoute(part)` what else of the route. */
+/** Return the view; `onQuery` hears what is asked, `onRoute(part)` what else of the route. */
 export function makeSearch(onQuery, onSaved, onRoute, hasHistory) {
   const box = $("q");
   const lang = $("lang");

@@ -87,7 +87,7 @@ function columnsOf(points, stepMs, labels) {
   return [xs, column(total), ...shares];
 }
 
-/** Return the chart; `onRoute(part)` hears which time the reader asks for, or what changed in it. */
+/** Return the chart; `onRoute(part)` hears which time is asked for, or what changed in it. */
 export function makeSeries(onRoute, hasHistory) {
   const onRange = (range) => onRoute({ range });
   const node = $("series-chart");

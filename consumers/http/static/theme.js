@@ -1,4 +1,4 @@
-/** Light or dark. No module: it runs before anything is painted, so that dark has no flash of light. */
+/** Light or dark. No module: it runs before anything is painted. */
 {
   const KEY = "streamnb.theme";
   const { dataset } = document.documentElement;
