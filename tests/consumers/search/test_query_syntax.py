@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from consumers.messages import Partition
 from consumers.search import MessageRow, Query, QueryError, parse
 from consumers.search.live_query import BatchIndex
-from consumers.search.query_syntax import LENGTH_MAX, TERMS_MAX
+from consumers.search.query_syntax import LENGTH_MAX, TERMS_MAX, signs_of
 
 # Few words, near each other in every way that must not be mixed up.
 WORDS = ["obama", "Obamas", "ob", "o", "café", "CAFE", "über", "AND", "near", "text", "1984"]
@@ -234,3 +234,9 @@ def test_a_language_is_asked_for_whole() -> None:
         assert index.matches(parse("-night"), lang) == expected
     assert index.matches(parse("")) == list(range(6))
     index.close()
+
+
+@given(st.text("ab_#@&1- \n.'"))
+def test_the_short_way_through_ascii_finds_the_same_signs(text: str) -> None:
+    """A letter that stands apart makes a text take the long way, and adds nothing."""
+    assert signs_of(text) == signs_of(f"{text} é")
