@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,7 +153,7 @@ class FieldsState(GroupState):
     `table`: field ↔ place; the counts may lag behind it, as reading may be ahead of learning.
     """
 
-    kind: ClassVar[Kind]  # what the values of a field may be
+    kind: Kind  # what the values of a field may be
 
     def __init__(self, spec: Any, name: str) -> None:
         self.spec = spec

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.columns import NUMBERS, accepts
+from streamnb.columns import accepts
 from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.fields import FieldBatch, FieldsState, check_fields
@@ -17,7 +17,13 @@ from streamnb.features.protocol import Floats, GroupPart, at_row, not_learned, p
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Moments
 from streamnb.kernels.layout import RowUpdates
-from streamnb.likelihoods.gaussian import Gaussian, GaussianEstimator, Posterior
+from streamnb.likelihoods import (
+    NUMBER_FAMILIES,
+    Gaussian,
+    NumberLikelihood,
+    number_likelihood_from_dict,
+)
+from streamnb.likelihoods.base import NumberEstimator
 
 # Once decay has brought a sum of weights down to this, it is set to nothing: before the squares
 # beside it leave the range of float64.
@@ -28,10 +34,10 @@ class NumbersState(FieldsState):
     """The state of `Numbers`."""
 
     counts: Moments  # n, mean and M2 by class and field
-    kind = NUMBERS
     sums_exactly = False  # Chan's sums round; how depends on the order
 
-    def __init__(self, spec: Any, name: str, n_classes: int) -> None:
+    def __init__(self, spec: Numbers, name: str, n_classes: int) -> None:
+        self.kind = spec.likelihood.kind
         super().__init__(spec, name)
         nothing = statistics.empty(Moments, classes=n_classes, fields=len(self.table))
         self._fit(n_classes, nothing)
@@ -47,8 +53,8 @@ class NumbersState(FieldsState):
         self.counts = statistics.resized(held, classes=n_classes, fields=len(self.table))
         self.estimator = estimator
 
-    def _estimator(self, n_classes: int) -> GaussianEstimator:
-        likelihood: Gaussian = self.spec.likelihood
+    def _estimator(self, n_classes: int) -> NumberEstimator:
+        likelihood: NumberLikelihood = self.spec.likelihood
         return likelihood.estimator(len(self.table), n_classes, is_open=self.is_open)
 
     def _fit_to_table(self) -> None:
@@ -57,7 +63,7 @@ class NumbersState(FieldsState):
 
     def accepts(self, values: Any) -> bool:
         """Tell whether these values are ints or floats."""
-        return self.is_open and accepts(NUMBERS, values)
+        return self.is_open and accepts(self.kind, values)
 
     def run(self, batch: FieldBatch, updates: RowUpdates, out: Floats, *, learn: bool) -> None:
         """Predict each row, then learn it if it has a label; see `kernels.gaussian`."""
@@ -75,14 +81,13 @@ class NumbersState(FieldsState):
         Shape (n_fields, n_classes): under `n`, `mean` and `M2`; n is the sum of weights. Zeros
         where n is 0.
         """
-        self._fit_to_table()
-        n, mean, _, m2, _ = (array[1:].T.copy() for array in self.counts)
+        n, mean, _, m2, _ = (array[1:].T.copy() for array in self.fitted())
         return {"n": n, "mean": mean, "M2": m2}
 
-    def posterior(self, scale: float) -> Posterior:
-        """Return what is known of all fields' means and variances."""
+    def fitted(self) -> Moments:
+        """Return the moments of all fields of the table, for the estimator."""
         self._fit_to_table()
-        return self.estimator.posterior(self.counts, scale)
+        return self.counts
 
     def to_unlearn(
         self,
@@ -174,8 +179,8 @@ class Numbers:
 
     Parameters
     ----------
-    likelihood : Gaussian
-        With its prior.
+    likelihood : NumberLikelihood
+        With its prior; so far `Gaussian` is the only one.
     fields : sequence of str, optional
         The fields. By default the group is open: it takes up any field that no other group names,
         when an int or float first comes under its name.
@@ -186,13 +191,14 @@ class Numbers:
     ('age', 'height')
     """
 
-    likelihood: Gaussian = field(default_factory=Gaussian)
+    likelihood: NumberLikelihood = field(default_factory=Gaussian)
     fields: Any = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.likelihood, Gaussian):
+        if type(self.likelihood) not in NUMBER_FAMILIES.values():
+            names = " or ".join(f"a {family.__name__}" for family in NUMBER_FAMILIES.values())
             raise InputError(
-                f"Numbers.likelihood must be a Gaussian. Got {self.likelihood!r} instead."
+                f"Numbers.likelihood must be {names}. Got {self.likelihood!r} instead."
             )
         object.__setattr__(self, "fields", check_fields(self.fields))
 
@@ -207,4 +213,4 @@ class Numbers:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return the specification that `to_dict` described."""
-        return cls(Gaussian.from_dict(values["likelihood"]), values["fields"])
+        return cls(number_likelihood_from_dict(values["likelihood"]), values["fields"])

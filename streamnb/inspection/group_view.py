@@ -91,8 +91,8 @@ class GroupView(ABC):
     """The questions that a group answers beyond prediction.
 
     `scale` says how far decay has scaled the counts by now, and so multiplies priors; it is 1
-    without decay. A subclass names what it is the view of (`of=`): a group's state, or a likelihood
-    of words.
+    without decay. A subclass names what it is the view of (`of=`): a group's state, or a
+    likelihood.
     """
 
     length_drawn: int | None = None  # words of each text sampled; None draws the length too

@@ -1,4 +1,4 @@
-"""The view of numbers.
+"""The view of numbers, and of their Gaussian.
 
 If an answer needs one Gaussian for each class, it is the one with the location and variance of
 `Posterior`: maximum likelihood itself, or m and b/a of a normal–inverse-gamma posterior, whose
@@ -7,7 +7,7 @@ predictive is Student's t.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +26,34 @@ from streamnb.inspection.group_view import (
     names_from,
 )
 from streamnb.labels import unlabelled_rows
-from streamnb.likelihoods.gaussian import Posterior
+from streamnb.likelihoods.gaussian import Gaussian, GaussianEstimator, Posterior
 
 
-class NumbersView(GroupView, of=NumbersState):
-    """The view of a group of numbers; see `GroupView`."""
+class NumbersView(GroupView):
+    """What a group of numbers answers under any likelihood; see `GroupView`."""
 
     state: NumbersState
+
+    def contributions(self, fields: FieldRows, row: int) -> list[Effect]:
+        """Return what each number of one example adds; see `GroupView`."""
+        values = fields.matrix[row]
+        there = np.flatnonzero(~np.isnan(values))
+        alone = np.full((len(there), len(values)), np.nan)
+        alone[np.arange(len(there)), there] = values[there]
+        updates = unlabelled_rows(len(there), self.scale)
+        rows = FieldRows(fields.names, alone)
+        batch = self.state.encode(rows, 0, len(there), updates.labels, learn=False)
+        out = np.zeros((len(there), len(self.state.counts.n) - 1))
+        self.state.run(batch, updates, out, learn=False)
+        return [
+            Effect(fields.names[t], out[i], f"{fields.names[t]}={values[t]:g}")
+            for i, t in enumerate(there)
+            if out[i].any()
+        ]
+
+
+class GaussianView(NumbersView, of=Gaussian):
+    """The view of a group of numbers under a Gaussian."""
 
     def parameters(self) -> ParameterCount:
         """Count means and variances, with one variance a class or one for all; all are free."""
@@ -51,7 +72,7 @@ class NumbersView(GroupView, of=NumbersState):
                 " t, and the likelihood of what was learned does not follow from n, mean and M2."
                 " Give the examples themselves to log_likelihood."
             )
-        p = self._posterior
+        p = self.posterior
         there = (p.n > 0.0) & (p.variance > 0.0)
         n, v = p.n[there], p.variance[there]
         squares = p.m2[there] + n * (p.mean[there] - p.location[there]) ** 2
@@ -59,7 +80,7 @@ class NumbersView(GroupView, of=NumbersState):
 
     def sample(self, labels: NDArray[np.int32], rng: np.random.Generator) -> dict[str, list[Any]]:
         """Draw from each class's predictive; None if the class knows nothing of a field."""
-        p = self._posterior
+        p = self.posterior
         known = p.speaks & (p.n > 0.0) if not self._is_bayes else p.speaks
         drawn: dict[str, list[Any]] = {}
         for j, name in enumerate(self.state.fields):
@@ -89,7 +110,7 @@ class NumbersView(GroupView, of=NumbersState):
                 f"{where}: with a variance for each class the log-odds are quadratic in the"
                 " numbers. Take variance='shared' for a linear form."
             )
-        p = self._posterior
+        p = self.posterior
         known = np.flatnonzero(p.speaks.any(axis=0))
         v, location = p.variance[:, known], p.location[:, known]
         if (v == 0.0).any():
@@ -103,30 +124,13 @@ class NumbersView(GroupView, of=NumbersState):
             [self.state.fields[j] for j in known.tolist()], (location / v).T.copy(), constants
         )
 
-    def contributions(self, fields: FieldRows, row: int) -> list[Effect]:
-        """Return what each number of one example adds; see `GroupView`."""
-        values = fields.matrix[row]
-        there = np.flatnonzero(~np.isnan(values))
-        alone = np.full((len(there), len(values)), np.nan)
-        alone[np.arange(len(there)), there] = values[there]
-        updates = unlabelled_rows(len(there), self.scale)
-        rows = FieldRows(fields.names, alone)
-        batch = self.state.encode(rows, 0, len(there), updates.labels, learn=False)
-        out = np.zeros((len(there), len(self.state.counts.n) - 1))
-        self.state.run(batch, updates, out, learn=False)
-        return [
-            Effect(fields.names[t], out[i], f"{fields.names[t]}={values[t]:g}")
-            for i, t in enumerate(there)
-            if out[i].any()
-        ]
-
     def log_odds(self) -> FeatureLogs:
         """Return each field's mean log-likelihood ratio, class c's own examples against the others.
 
         By location and variance: the mean over c's own examples of log p(x | c), less the mean of
         log p(x | k) over the other classes that have seen the field. 0 if there is none.
         """
-        p = self._posterior
+        p = self.posterior
         known = np.flatnonzero(p.speaks.any(axis=0)).tolist()
         ratios = np.array([self._ratios(p, j) for j in known]).reshape(len(known), len(p.n))
         names = [self.state.fields[j] for j in known]
@@ -138,7 +142,7 @@ class NumbersView(GroupView, of=NumbersState):
         σ² ~ IG(a, b), μ ~ N(m, σ²/κ'). Without a prior from the reference posterior, σ² ~
         M2/χ²(n − 1) and μ ~ N(mean, σ²/n), which needs two examples a class.
         """
-        p = self._posterior
+        p = self.posterior
         total = np.zeros((n, len(p.n)))
         for name, value in zip(fields.names, fields.matrix[row], strict=True):
             j = self.state.table.places.get(name, -1)
@@ -153,7 +157,7 @@ class NumbersView(GroupView, of=NumbersState):
 
     def export(self) -> tuple[dict[str, Any], Table]:
         """Return what the export holds: n, mean and M2, and the density's parameters."""
-        p = self._posterior
+        p = self.posterior
         known = np.flatnonzero(p.speaks.any(axis=0))
         table: Table = {"field": [self.state.fields[j] for j in known.tolist()]}
         table |= {
@@ -172,8 +176,10 @@ class NumbersView(GroupView, of=NumbersState):
     # ---- inside --------------------------------------------------------------------------------
 
     @property
-    def _posterior(self) -> Posterior:
-        return self.state.posterior(self.scale)
+    def posterior(self) -> Posterior:
+        """What is known of all fields' means and variances."""
+        estimator = cast("GaussianEstimator", self.state.estimator)
+        return estimator.posterior(self.state.fitted(), self.scale)
 
     @property
     def _is_bayes(self) -> bool:

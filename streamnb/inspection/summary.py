@@ -22,11 +22,11 @@ from streamnb.features import statistics
 from streamnb.features.categorical import CategoriesState
 from streamnb.features.counted_words import CountedState
 from streamnb.features.fields import FieldsState
+from streamnb.features.numeric import NumbersState
 from streamnb.features.protocol import Floats, GroupState
 from streamnb.inspection.categorical import CategoriesView, FlagsView
 from streamnb.inspection.explain import rank
 from streamnb.inspection.group_view import quantity, view_of, views_of
-from streamnb.inspection.numeric import NumbersView
 from streamnb.kernels.gaussian import Moments
 from streamnb.labels import Label
 from streamnb.predict import log_class_priors
@@ -179,10 +179,11 @@ def number_rows(state: ModelState) -> list[NumberRow]:
     """Return all fields of numbers, by group in the order of their names."""
     rows: list[NumberRow] = []
     for group, view in views_of(state).items():
-        if isinstance(view, NumbersView):
-            p, fields = view.state.posterior(view.scale), view.state.fields
+        if isinstance(view.state, NumbersState):
+            held, fields = view.state.moments(), view.state.fields
+            n, mean, m2 = held["n"] / view.scale, held["mean"], held["M2"] / view.scale
             rows += [
-                NumberRow(group, fields[j], p.n[:, j], p.mean[:, j], p.m2[:, j])
+                NumberRow(group, fields[j], n[j], mean[j], m2[j])
                 for j in view.state.table.order.tolist()
             ]
     return rows

@@ -1,4 +1,4 @@
-"""What a group of words asks of its likelihood."""
+"""What a group of words, and one of numbers, asks of its likelihood."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.kernels.layout import Counts, Rows, RowUpdates, RunOptions
+from streamnb.columns import Kind
+from streamnb.kernels.gaussian import Moments
+from streamnb.kernels.layout import I64, Counts, Rows, RowUpdates, RunOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +89,42 @@ class WordLikelihood(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the prior for the model's header."""
+
+
+class NumberEstimator(Protocol):
+    """Predicts from moments, and teaches them. Whatever it caches is a pure function of them."""
+
+    def run(
+        self,
+        held: Moments,
+        x: NDArray[np.float64],
+        places: I64,
+        updates: RowUpdates,
+        out: NDArray[np.float64],
+        *,
+        learn: bool,
+    ) -> None:
+        """Add each row's log-likelihood to `out` (n, n_classes), then learn it if it has a label.
+
+        `x` has shape (n, len(places)), nan where a number is missing; `places` are the fields'
+        columns in `held`, -1 for one that is not there.
+        """
+
+
+class NumberLikelihood(Protocol):
+    """A likelihood of numbers, with its prior: a value. What it keeps of a field are moments."""
+
+    name: ClassVar[str]
+    kind: ClassVar[Kind]  # which values a field may have
+
+    def estimator(self, n_fields: int, n_classes: int, *, is_open: bool) -> NumberEstimator:
+        """Return a new estimator; `is_open` says that fields come as they please.
+
+        Raises
+        ------
+        InputError
+            Where the prior does not fit them.
+        """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the likelihood and its prior for the model's header."""

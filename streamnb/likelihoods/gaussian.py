@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.columns import LARGEST
+from streamnb.columns import LARGEST, NUMBERS, Kind
 from streamnb.errors import InputError
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Estimates, GaussianOptions, Moments, Prior
@@ -256,6 +256,7 @@ class Gaussian:
     """
 
     name: ClassVar[str] = "gaussian"
+    kind: ClassVar[Kind] = NUMBERS
     prior: NumberPrior = field(default_factory=VarianceFloor)
     variance: Literal["own", "shared"] = "own"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,14 @@ from streamnb import (
     merge,
     subtract,
 )
+from streamnb.columns import NUMBERS, Kind
 from streamnb.errors import InputError
+from streamnb.inspection.group_view import view_of
+from streamnb.inspection.numeric import GaussianView
+from streamnb.kernels import gaussian as kernel
+from streamnb.kernels.layout import RowUpdates
+from streamnb.likelihoods import NUMBER_FAMILIES
+from streamnb.likelihoods.gaussian import Posterior
 
 FIELDS = ("c", "a", "b")
 Example = tuple[dict[str, Any], str]
@@ -67,6 +75,13 @@ def learned(group: Numbers, stream: Sequence[Example], **options: Any) -> NaiveB
     if stream:
         model.learn_many(*columns_of(stream))
     return model
+
+
+def posterior(model: NaiveBayes) -> Posterior:
+    """Return what a model of numbers alone knows of their means and variances."""
+    view = view_of(model.state.groups["x"], model.state.clock.scale)
+    assert isinstance(view, GaussianView)
+    return view.posterior
 
 
 def close(one: NaiveBayes, other: NaiveBayes) -> bool:
@@ -203,8 +218,7 @@ def test_decay_is_the_plain_formula(stream: list[Example]) -> None:
     plain = made(group)
     if stream:
         plain.learn_many(*columns_of(stream), weights=[2.0 ** (-age / 2) for age in ages])
-        found = decaying.state.groups["x"].posterior(decaying.state.clock.scale)  # type: ignore[attr-defined]
-        wanted = plain.state.groups["x"].posterior(1.0)  # type: ignore[attr-defined]
+        found, wanted = posterior(decaying), posterior(plain)
         for mine, theirs in zip(found, wanted, strict=True):
             assert np.allclose(mine, theirs, rtol=1e-9, atol=1e-9)
 
@@ -338,3 +352,75 @@ def test_a_prior_that_names_its_classes_admits_no_other() -> None:
     with pytest.raises(InputError, match=r"NormalInverseGamma\.mean has numbers for 2 classes"):
         model.learn_one({"a": 1.0}, "maybe")
     assert NaiveBayes.to_bytes(model) == before
+
+
+# ---- another likelihood -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Waiting times: p(x | c) = λ·e^(−λx), with λ as one over the mean of the class."""
+
+    name: ClassVar[str] = "exponential"
+    kind: ClassVar[Kind] = NUMBERS
+
+    def estimator(self, n_fields: int, n_classes: int, *, is_open: bool) -> ExponentialEstimator:  # noqa: ARG002
+        """Return a new estimator."""
+        return ExponentialEstimator()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the likelihood for the model's header."""
+        return {"name": self.name}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Exponential:  # noqa: ARG003
+        """Return the likelihood that `to_dict` described."""
+        return cls()
+
+
+class ExponentialEstimator:
+    """Predicts from the moments by NumPy alone."""
+
+    def run(
+        self,
+        held: kernel.Moments,
+        x: NDArray[np.float64],
+        places: NDArray[np.int64],
+        updates: RowUpdates,
+        out: NDArray[np.float64],
+        *,
+        learn: bool,
+    ) -> None:
+        """Add each row's log-likelihood, then learn the row."""
+        for row in range(len(x)):
+            there = (places >= 0) & ~np.isnan(x[row])
+            n, mean = held.n[1:, places[there]], held.mean[1:, places[there]]
+            mean = np.where(n > 0.0, mean, 1.0)  # a class that has seen nothing yet
+            out[row] -= (np.log(mean) + x[row, there] / mean).sum(axis=1)
+            if learn:
+                kernel.learn(held, x[row : row + 1], places, updates.rows(row, row + 1))
+
+
+def test_another_likelihood_needs_its_formula_and_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It learns, predicts by the closed form, unlearns, merges and is saved like the Gaussian."""
+    monkeypatch.setitem(NUMBER_FAMILIES, "exponential", Exponential)
+    short, long = [1.0, 2.0, 3.0], [10.0, 30.0]
+    model = made(Numbers(Exponential(), ["a"]))
+    model.learn_many({"a": short + long}, ["short"] * 3 + ["long"] * 2)
+    joint = {
+        y: math.log((len(v) + 1) / 7) - math.log(np.mean(v)) - 4.0 / float(np.mean(v))
+        for y, v in (("short", short), ("long", long))
+    }
+    total = math.log(sum(map(math.exp, joint.values())))
+    found = model.predict_log_proba_one({"a": 4.0})
+    assert found == pytest.approx({y: value - total for y, value in joint.items()}, abs=1e-12)
+
+    loaded = NaiveBayes.from_bytes(model.to_bytes())
+    assert loaded.predict_log_proba_one({"a": 4.0}) == found
+    model.learn_one({"a": 50.0}, "long")
+    model.unlearn_one({"a": 50.0}, "long")
+    assert close(model, loaded)
+    other = made(Numbers(Exponential(), ["a"]))
+    other.learn_one({"a": 50.0}, "long")
+    model.learn_one({"a": 50.0}, "long")
+    assert close(merge(loaded, other), model)

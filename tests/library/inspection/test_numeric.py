@@ -11,7 +11,7 @@ from scipy import stats
 
 from streamnb import Gaussian, NaiveBayes, NormalInverseGamma, Numbers, VarianceFloor
 from streamnb.errors import InputError
-from streamnb.inspection.numeric import NumbersView
+from streamnb.inspection.numeric import GaussianView
 
 LIKELIHOODS = {
     "own": Gaussian(),
@@ -37,9 +37,9 @@ def learned(likelihood: Gaussian, n: int = 90, fields: Any = None) -> NaiveBayes
     return model
 
 
-def view_of(model: NaiveBayes) -> NumbersView:
+def view_of(model: NaiveBayes) -> GaussianView:
     """Return the view of the only group."""
-    return NumbersView(model.state.groups["x"], model.state.clock.scale)
+    return GaussianView(model.state.groups["x"], model.state.clock.scale)
 
 
 def likelihoods(model: NaiveBayes, x: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
