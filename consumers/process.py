@@ -1,4 +1,4 @@
-"""What a run changes and reads of its process: signals, standard streams, pauses, memory, imports.
+"""What a run changes and reads of its process: signals, streams, pauses, memory, imports, caches.
 
 A signal's number is written to a pipe by the interpreter's own handler, whatever the main thread
 does, and a thread reads it. That thread never logs itself: a log that nobody reads would block it,
@@ -17,9 +17,14 @@ import select
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, ParamSpec, TextIO, TypeVar, cast
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 # How long a thread may hold the interpreter's lock while others wait for it. A single prediction
 # takes the lock about ten times (on its way to the predictor's thread and back, and after each
@@ -247,3 +252,50 @@ def _limit_files(process: Path, cgroups: Path) -> Iterator[Path]:
             yield folder / name
             if folder == root:
                 break
+
+
+# ---- caches --------------------------------------------------------------------------------------
+
+_caches: list[tuple[str, weakref.ref[Any], Callable[[Any], tuple[int, int]]]] = []
+
+
+def watch_cache(name: str, fill: Callable[[], tuple[int, int]]) -> None:
+    """Have the metrics show a cache or list for as long as the owner of a method lives.
+
+    The method returns how many entries there are and may be; equal names are added up.
+    """
+    _watch(name, weakref.WeakMethod(fill), lambda method: method())
+
+
+def cached(name: str, maxsize: int) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+    """Return `functools.lru_cache(maxsize)`, watched under a name."""
+
+    def wrap(function: Callable[_P, _T]) -> Callable[_P, _T]:
+        made = lru_cache(maxsize)(function)
+        _watch(name, weakref.ref(made), lambda each: (each.cache_info().currsize, maxsize))
+        return cast("Callable[_P, _T]", made)
+
+    return wrap
+
+
+def _watch(name: str, owner: weakref.ref[Any], fill: Callable[[Any], tuple[int, int]]) -> None:
+    _caches[:] = [each for each in _caches if each[1]() is not None]
+    _caches.append((name, owner, fill))
+
+
+def cache_fills() -> dict[str, tuple[int, int]]:
+    """Return the entries of each cache, and its bound.
+
+    Examples
+    --------
+    >>> halves = cached("halves", 100)(lambda x: x / 2)
+    >>> halves(3), cache_fills()["halves"]
+    (1.5, (1, 100))
+    """
+    fills: dict[str, tuple[int, int]] = {}
+    for name, owner, fill in tuple(_caches):
+        found = owner()
+        if found is not None:
+            (n, limit), (n_before, limit_before) = fill(found), fills.get(name, (0, 0))
+            fills[name] = n_before + n, limit_before + limit
+    return fills

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -25,6 +25,7 @@ from consumers.config.message import MESSAGE_PARTS
 from consumers.config.model import Kind
 from consumers.config.settings import MessageSettings
 from consumers.messages import ACCOUNT_MARK, WEIGHT, Messages, Partition, Reason, take_texts
+from consumers.process import cached
 from streamnb import TextColumn
 from streamnb.columns import LARGEST, missing_text, text_column
 from streamnb.features.category_values import value_text
@@ -402,7 +403,7 @@ class Condition:
         self.reason, self.path = reason, path
         self.accepts = accepts
         self.absent = absent
-        self._accepts_short = lru_cache(maxsize=4096)(self._accepts_json)
+        self._accepts_short = cached("conditions", 4096)(self._accepts_json)
 
     def met(self, value: Any, *, is_delete: bool) -> bool:
         """Return whether a message with a value, None if absent, meets the condition."""
@@ -526,7 +527,7 @@ def to_unix_ms(value: Any) -> int | None:
     return None
 
 
-@lru_cache(maxsize=4096)
+@cached("times", 4096)
 def _from_text(text: str) -> int | None:
     """Read a string. Messages of a stream share their seconds, so a small cache helps."""
     # First, as Python reads some digits as date and hour. Eight digits are a date, 20090407.
@@ -566,7 +567,7 @@ def _twitter(text: str) -> int | None:
     return midnight_ms + 1000 * (60 * (60 * hour + minute) + second)
 
 
-@lru_cache(maxsize=256)
+@cached("days", 256)
 def _midnight(month: str, day: str, zone: str, year: str) -> int:
     """Return when a day begins: the slow part, cached as the next message is of the same day."""
     if zone in _ZONES_H:

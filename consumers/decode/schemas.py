@@ -39,6 +39,7 @@ from consumers.decode.registry import RegisteredSchema, SchemaError, SchemaRegis
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, RegistryError
 from consumers.messages import RawColumns, Reason
+from consumers.process import watch_cache
 
 _FRAME = 5  # bytes before the payload
 _ID_WEIGHTS = np.array([1 << 24, 1 << 16, 1 << 8, 1], np.int64)
@@ -62,8 +63,7 @@ class Payloads(Protocol):
     def as_json(self, raw: RawColumns, errors: dict[int, DecodeError], /) -> RawColumns:
         """Return the batch with JSON values; add what cannot be read to `errors`, by its place.
 
-        What stands in `errors` is passed over, and so are null values. A `RegistryError` says that
-        the batch is to be tried again.
+        What stands in `errors` is passed over, as null values are. A `RegistryError` means: again.
         """
 
 
@@ -116,14 +116,14 @@ class TextPayloads:
         at = _readable(raw, errors)
         made: list[bytes | None] = [None] * len(raw)
         for i, value in zip(at.tolist(), raw.values(at), strict=True):
-            key = raw.key(i)
             try:
                 text = (value or b"").decode(self._encoding)
             except UnicodeDecodeError as error:
                 errors[i] = DecodeError(Reason.NOT_UTF8, f"not UTF-8 at byte {error.start}")
                 continue
-            name = None if key is None else key.decode("utf-8", "backslashreplace")
-            made[i] = _to_json({"text": text} if name is None else {"text": text, "key": name})
+            key = raw.key(i)
+            own = {} if key is None else {"key": key.decode("utf-8", "backslashreplace")}
+            made[i] = _to_json({"text": text} | own)
         return _with_values(raw, made)
 
 
@@ -145,6 +145,7 @@ class FramedPayloads:
         self._kind, self._settings, self._clock = kind, settings, clock
         self._registry = SchemaRegistry(settings)
         self._known: OrderedDict[int, Read | _Unusable] = OrderedDict()
+        watch_cache("schemas", self._fill)
         self._waiting_since_s: float | None = None  # the batch has an id that is unknown yet
 
     def as_json(self, raw: RawColumns, errors: dict[int, DecodeError]) -> RawColumns:
@@ -223,6 +224,9 @@ class FramedPayloads:
             raise RegistryError(text, self._settings.retry_pause_max_s) from None
         except Exception as error:  # noqa: BLE001 -- the library raises whatever a schema leads to
             raise SchemaError(f"{type(error).__name__}: {error}") from None
+
+    def _fill(self) -> tuple[int, int]:
+        return len(self._known), self._settings.schemas_max
 
     def _keep(self, name: int, made: Read | _Unusable) -> Read | _Unusable:
         self._known[name] = made
@@ -548,7 +552,7 @@ class _ProtobufValues:
             return one
         entry = field.message_type
         if entry is not None and entry.GetOptions().map_entry:
-            value = self._of_one(entry.fields_by_name["value"]) or _same
+            value = self._of_one(entry.fields_by_name["value"]) or (lambda each: each)
             return lambda entries: {_key(key): value(each) for key, each in entries.items()}
         return list if one is None else lambda values: [one(each) for each in values]
 
@@ -580,10 +584,6 @@ def _decimal(message: Any) -> Decimal:
     if len(message.value) > _DECIMAL_BYTES_MAX or abs(message.scale) > _DECIMAL_BYTES_MAX:
         raise ValueError(f"a decimal of {len(message.value)} bytes, scale {message.scale}")
     return Decimal(f"{int.from_bytes(message.value, 'big', signed=True)}E{-message.scale}")
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _text(value: Any) -> str:

@@ -18,7 +18,6 @@ addresses, and wherever a token is set, the token is required.
 
 from __future__ import annotations
 
-import functools
 import hmac
 import http
 import ipaddress
@@ -43,6 +42,7 @@ from consumers.decode.labels import NoLabels
 from consumers.features import columns_of, kinds_of
 from consumers.http.schemas import ID_CHARS_MAX, QUERY_CHARS_MAX, ApiProblem
 from consumers.messages import Partition, RawColumns
+from consumers.process import cached
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 NO_STORE = {"Cache-Control": "no-store"}
@@ -405,7 +405,7 @@ class AllowedHosts:
         self._exact = frozenset({_LOCALHOST, settings.host.lower(), *names})
         self._suffixes = tuple(name[1:] for name in names if name.startswith("*."))
         # A client sends the same Host with each request.
-        self._known = functools.lru_cache(maxsize=256)(self._is_allowed)
+        self._known = cached("hosts", 256)(self._is_allowed)
 
     def check(self, scope: Scope) -> None:
         """Raise 400 unless a request has exactly one Host, 403 unless that is allowed."""

@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -21,6 +21,7 @@ import numpy as np
 
 from consumers.http.requests import RETRY_SOON, ProblemError
 from consumers.http.schemas import ApiPrediction, ByClass, PredictAnswer
+from consumers.process import cached
 from consumers.sinks.records import decided_by
 from streamnb import Predictor, Snapshot
 from streamnb.errors import InputError, PredictorError
@@ -117,7 +118,7 @@ def predict_columns(
     return PredictAnswer(classes, snapshot.version, snapshot.n_examples, predictions)
 
 
-@lru_cache(maxsize=4)
+@cached("answer_types", 4)
 def _by_class(classes: tuple[str, ...]) -> Callable[..., ByClass]:
     """Return what makes a mapping by class of one value for each.
 

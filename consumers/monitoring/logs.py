@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 import structlog
 
+from consumers.process import watch_cache
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.trace import Tracer
@@ -130,6 +132,7 @@ class HeldLines:
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
         self._lines: deque[str] = deque(maxlen=HELD_LINES_MAX)
+        watch_cache("log_lines", self._fill)
         self._n_dropped = 0
 
     def write(self, text: str) -> int:
@@ -140,6 +143,9 @@ class HeldLines:
 
     def flush(self) -> None:
         """Do nothing: lines leave by `release`."""
+
+    def _fill(self) -> tuple[int, int]:
+        return len(self._lines), HELD_LINES_MAX
 
     def isatty(self) -> bool:
         """Return whether the lines will be read at a terminal."""

@@ -28,7 +28,7 @@ from prometheus_client.registry import Collector
 
 from consumers.messages import Reason
 from consumers.monitoring.status import Status
-from consumers.process import memory_limit_bytes, thread_seconds
+from consumers.process import cache_fills, memory_limit_bytes, thread_seconds
 from streamnb import __version__
 
 # The creation time of each counter would be a second series that nobody here reads.
@@ -531,6 +531,7 @@ def watch_process(registry: CollectorRegistry) -> None:
     """
     ProcessCollector(registry=registry)
     registry.register(ThreadTimes())
+    registry.register(CacheFills())
     gauge = partial(Gauge, namespace="streamnb", registry=registry)
     limit = gauge(
         "memory_limit_bytes",
@@ -559,3 +560,20 @@ class ThreadTimes(Collector):
                 if seconds is not None:
                     family.add_metric([name], seconds)
         yield family
+
+
+class CacheFills(Collector):
+    """How full each small cache and list is; queues have metrics of their own."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield entries and bounds, with a sample for each cache that there is now."""
+        entries = GaugeMetricFamily(
+            "streamnb_cache_entries", "Entries of a cache or list.", labels=["cache"]
+        )
+        limits = GaugeMetricFamily(
+            "streamnb_cache_limit_entries", "How many it may have.", labels=["cache"]
+        )
+        for name, (n, limit) in cache_fills().items():
+            entries.add_metric([name], n)
+            limits.add_metric([name], limit)
+        yield from (entries, limits)

@@ -16,7 +16,6 @@ removed row goes when the words of that row do.
 
 from __future__ import annotations
 
-import functools
 import sqlite3
 import struct
 import zlib
@@ -28,6 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.process import cached, watch_cache
 from consumers.search.query_syntax import FieldCondition, ascii_lower, is_plain_name
 
 _BYTES_MAX = 4 << 30
@@ -138,7 +138,7 @@ def _mark(text: str) -> int:
     return hash(ascii_lower(text))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Chunk:
     """One chunk; its number names its tables. The row of key k is at index k − `first_key`."""
 
@@ -163,11 +163,15 @@ class Chunk:
     noted: dict[str, FieldValues] = field(init=False, default_factory=dict)  # as rows came
 
     def __post_init__(self) -> None:
+        watch_cache("searched_fields", self._fill)
         self.columns = {name: np.zeros(self.capacity, t) for name, t in TYPES.items()}
         self.alive = np.zeros(self.capacity, np.bool_)
         self._order = np.zeros(0, np.int64)
         self._sorted = np.zeros(0, np.uint32)
         self._accounts = np.zeros(0, np.uint32)
+
+    def _fill(self) -> tuple[int, int]:
+        return len(self._fields), _FIELDS_MAX
 
     @property
     def n_alive(self) -> int:
@@ -543,7 +547,7 @@ def read_fields(
         own.note(at, [getattr(row, attribute, ...) for row in rows])
 
 
-@functools.lru_cache(maxsize=64)
+@cached("example_decoders", 64)
 def _example_decoder(names: tuple[str, ...]) -> tuple[msgspec.json.Decoder[Any], dict[str, str]]:
     """Return what reads some fields of rows' examples, and by which attribute each is got then."""
     attributes = {name: f"f{i}" for i, name in enumerate(names)}

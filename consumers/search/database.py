@@ -13,7 +13,6 @@ instead.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import operator
 import os
@@ -29,6 +28,7 @@ import structlog
 
 from consumers.messages import Partition
 from consumers.private_files import open_private
+from consumers.process import cached
 from consumers.search.chunks import (
     Chunk,
     columns_of,
@@ -428,7 +428,7 @@ def drop(db: sqlite3.Connection, number: int) -> None:
         db.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
 
 
-@functools.lru_cache(maxsize=_STATEMENTS)
+@cached("statements", _STATEMENTS)
 def _insertion(number: int, n: int, is_same: tuple[bool, ...]) -> str:
     """Return the statement that inserts `n` rows; a column of one value is one parameter.
 

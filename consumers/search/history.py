@@ -23,10 +23,14 @@ from typing import TypeAlias
 
 import msgspec
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from consumers.messages import NO_LABEL, Messages, Partition
 from consumers.monitoring.prequential import predicted_classes
+from consumers.process import watch_cache
+
+log = structlog.get_logger(__name__)
 
 STEPS_S = {"minute": 60, "hour": 3_600, "day": 86_400}
 POINTS_MAX = 3_000  # of one answer
@@ -76,6 +80,8 @@ class MessageCounter:
         self._highest: dict[Stretch, int] = {}
         self._early: list[_EarlyBatch] | None = []
         self._n_early = 0
+        self._n_uncounted = 0
+        watch_cache("early_messages", self._fill)
 
     def add(
         self,
@@ -101,15 +107,27 @@ class MessageCounter:
             elif self._n_early < _EARLY_MAX:
                 self._early.append(batch)
                 self._n_early += len(rows)
+            else:
+                self._n_uncounted += len(rows)
+
+    def _fill(self) -> tuple[int, int]:
+        return self._n_early, _EARLY_MAX
 
     def begin(self, counted: Mapping[Stretch, int]) -> None:
         """Count behind what a file has counted; the file is told how far others went as well."""
         with self._lock:
             for stretch, offset in counted.items():
                 self._highest[stretch] = max(offset, self._highest.get(stretch, -1))
-            early, self._early = self._early or (), None
+            early, self._early, self._n_early = self._early or (), None, 0
             for batch in early:
                 self._count(batch)
+            if self._n_uncounted:
+                log.warning(
+                    "history_incomplete",
+                    detail=f"{self._n_uncounted} messages came before recent.db was open, beyond "
+                    f"the {_EARLY_MAX} that may wait; the page's history lacks them",
+                )
+                self._n_uncounted = 0
             self._new.highest = dict(self._highest)
 
     def take(self) -> Uncounted:

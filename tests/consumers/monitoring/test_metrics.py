@@ -86,7 +86,7 @@ def test_every_metric_has_our_name_and_a_sentence(
     units = (
         "_seconds", "_bytes", "_ratio", "_nats", "_messages", "_batches", "_words",
         "_version", "_up", "_alive", "_ready", "_info", "_features", "_waiting", "_connections",
-        "_open", "_queries", "_parts", "_classes",
+        "_open", "_queries", "_parts", "_classes", "_entries",
     )  # fmt: skip
     for family in registry.collect():
         if family.name.startswith("process_"):

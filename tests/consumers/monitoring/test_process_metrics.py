@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from consumers.monitoring.metrics import COUNTERS, GAUGES, watch_process
-from consumers.process import memory_limit_bytes
+from consumers.process import cache_fills, cached, memory_limit_bytes, watch_cache
 from consumers.search.rows import RecentState
 from streamnb import __version__
 
@@ -117,3 +119,62 @@ def test_the_store_says_all_that_its_metrics_show() -> None:
     """Each metric of recent messages is a field of the store's state."""
     fields = {field.name for field in msgspec.structs.fields(RecentState)}
     assert {field for _, field, _ in (*GAUGES, *COUNTERS)} <= fields
+
+
+class Shelf:
+    """A list with a bound."""
+
+    def __init__(self, name: str, n: int) -> None:
+        self.n = n
+        watch_cache(name, self.fill)
+
+    def fill(self) -> tuple[int, int]:
+        """Return its entries, and its bound."""
+        return self.n, 10
+
+
+def test_caches_are_shown_with_their_bounds_while_they_live() -> None:
+    """Those of one name are added up; one that nobody holds any more has no sample."""
+    registry = CollectorRegistry()
+    watch_process(registry)
+
+    def shown(kind: str, cache: str) -> float | None:
+        return registry.get_sample_value(f"streamnb_{kind}", {"cache": cache})
+
+    one, other = Shelf("shelves", 3), Shelf("shelves", 4)
+    assert (shown("cache_entries", "shelves"), shown("cache_limit_entries", "shelves")) == (7, 20)
+    other.n = 9
+    assert shown("cache_entries", "shelves") == 12
+    del one, other
+    gc.collect()
+    assert shown("cache_entries", "shelves") is None
+
+
+def test_a_cached_function_is_shown() -> None:
+    """It remembers its answers as `functools.lru_cache` does, and says how many."""
+    asked = []
+
+    @cached("answers", 2)
+    def answer(x: int) -> int:
+        asked.append(x)
+        return x * x
+
+    assert [answer(x) for x in (1, 2, 2, 3, 1)] == [1, 4, 4, 9, 1]
+    assert asked == [1, 2, 3, 1]
+    assert cache_fills()["answers"] == (2, 2)
+
+
+def test_each_queue_and_cache_has_a_bound_and_a_metric() -> None:
+    """In the table of the architecture no cell is empty, and each metric named is one."""
+    docs = Path(__file__).resolve().parents[3] / "docs"
+    guide, metrics = [
+        (docs / name).read_text(encoding="utf-8") for name in ("architecture.md", "metrics.md")
+    ]
+    table = guide.partition("## Queues and caches")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line[:1] == "|"][2:]
+    assert len(rows) >= 20
+    for row in rows:
+        assert len(row) == 4, row
+        named = re.findall(r"`((?:streamnb|process)_\w+)", row[3])
+        assert named or row[3] == "as above", row
+        assert all(f"| `{name}`" in metrics for name in named), row

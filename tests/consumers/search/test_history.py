@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from consumers.config.sections import HistorySettings
 from consumers.search import RecentStore
@@ -265,3 +266,18 @@ def test_classes_may_join(tmp_path: Path) -> None:
     with running(path, history=ON) as store:
         assert totals(store) == [2, 1]
         assert clock_of(store)() == 100.0
+
+
+def test_messages_beyond_those_that_may_wait_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the file is open so many wait to be counted; how many more came stands in the log."""
+    monkeypatch.setattr("consumers.search.history._EARLY_MAX", 3)
+    counter = MessageCounter({60: 10})
+    for first in (0, 2, 4):
+        told = tweets([{"text": "a"}] * 2, first)
+        counter.add(told, np.arange(2), np.log(np.full((2, 2), 0.5)), BEGAN_S * 1_000)
+    with capture_logs() as logs:
+        counter.begin({})
+    assert counter.take().by_minute[MINUTE_S].sum() == 4
+    (told_of,) = logs
+    assert told_of["event"] == "history_incomplete"
+    assert told_of["detail"].startswith("2 messages came before recent.db was open")
