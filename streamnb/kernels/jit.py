@@ -24,6 +24,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache, update_wrapper
@@ -188,6 +189,9 @@ def inner(function: Callable[P, R]) -> Callable[P, R]:
     return function if DISABLED else cast(Callable[P, R], _compile(function, keep=False))
 
 
+_making = threading.Lock()
+
+
 class EntryPoint(Generic[P, R]):
     """A kernel that Python calls: compiled for one signature, and called without asking for types.
 
@@ -200,9 +204,21 @@ class EntryPoint(Generic[P, R]):
 
     checking: ClassVar[bool] = False
 
-    def __init__(self, dispatcher: Any, signature: Any) -> None:
-        self.dispatcher = dispatcher
-        self.signature = signature
+    def __init__(self, function: Callable[P, R], *, releases_gil: bool) -> None:
+        self._function: Any = function
+        self._releases_gil = releases_gil
+        self._dispatcher: Any = None
+
+    @property
+    def dispatcher(self) -> Any:
+        """What numba compiles it by, made when first asked for: few of all kernels are used."""
+        if self._dispatcher is None:
+            with _making:
+                if self._dispatcher is None:
+                    self._dispatcher = _compile(
+                        self._function, keep=True, releases_gil=self._releases_gil
+                    )
+        return self._dispatcher
 
     if TYPE_CHECKING:
 
@@ -218,17 +234,17 @@ class EntryPoint(Generic[P, R]):
     @property
     def sources(self) -> Path:
         """The folder of the file it is written in."""
-        return Path(self.dispatcher.py_func.__code__.co_filename).parent
+        return Path(self._function.__code__.co_filename).parent
 
     @property
     def name(self) -> str:
         """Its module and its function's name."""
-        return f"{self.dispatcher.__module__}.{self.dispatcher.__name__}"
+        return f"{self._function.__module__}.{self._function.__name__}"
 
     @property
     def is_compiled(self) -> bool:
         """Whether its machine code is in memory."""
-        return bool(self.dispatcher.signatures)
+        return self._dispatcher is not None and bool(self._dispatcher.signatures)
 
     @property
     def is_kept(self) -> bool:
@@ -243,7 +259,7 @@ class EntryPoint(Generic[P, R]):
         with global_compiler_lock:
             if not self.is_compiled:
                 with _load_alone(self.dispatcher.targetctx) if self.is_kept else nullcontext():
-                    self.dispatcher.compile(self.signature)
+                    self.dispatcher.compile(signature_of(self._function))
                 self.dispatcher.disable_compile()
             (compiled,) = self.dispatcher.overloads.values()
             call = self.dispatcher if self.checking else compiled.entry_point
@@ -298,9 +314,7 @@ def _entry_point(function: Callable[P, R], *, releases_gil: bool) -> Callable[P,
         # uint64 scalars warn on wrap-around without the compiler; hashes wrap around by design.
         return np.errstate(over="ignore", divide="ignore", invalid="ignore")(function)
     own_class = type(function.__name__, (EntryPoint,), {})
-    entry_point: EntryPoint[P, R] = own_class(
-        _compile(function, keep=True, releases_gil=releases_gil), signature_of(function)
-    )
+    entry_point: EntryPoint[P, R] = own_class(function, releases_gil=releases_gil)
     entry_points.append(entry_point)
     return update_wrapper(entry_point, function)
 
