@@ -203,6 +203,7 @@ class Reporter:
             self._statistics.predicted_counts(),
             rate_per_s=status.rate_per_s,
             lag=status.lag_total,
+            n_alarms=None if status.drift is None else status.drift.n_alarms,
         )
         self._view.update(status)
 

@@ -44,6 +44,7 @@ from consumers.search.live_query import NotWatchedError, Subscription, WatchRequ
 from consumers.search.query_syntax import Query, QueryError
 from consumers.search.rows import MessageRow, Span, csv_form, jsonl_form
 from consumers.search.store import RecentStore
+from consumers.sinks.records import decided_by
 from streamnb import Snapshot
 from streamnb.errors import InputError
 
@@ -334,8 +335,9 @@ def _message_answer(
     row: MessageRow, shown: schemas.Message, snapshot: Snapshot
 ) -> schemas.MessageAnswer:
     """Return a message with what a snapshot predicts for it now, and why."""
-    shares = snapshot.predict_proba_one(row.example)
+    logs = np.array(list(snapshot.predict_log_proba_one(row.example).values()))
     classes = [str(label) for label in snapshot.classes]
+    (decided,) = decided_by(snapshot.rule, classes, logs[np.newaxis])
     try:
         why = explain(snapshot, row.example)
     except InputError:
@@ -350,8 +352,9 @@ def _message_answer(
         interval=how_sure,
         snapshot_version=snapshot.version,
         now=schemas.Now(
-            classes[int(np.argmax(list(shares.values())))],
-            dict(zip(classes, shares.values(), strict=True)),
+            classes[int(np.argmax(logs))],
+            dict(zip(classes, np.exp(logs).tolist(), strict=True)),
+            decided.get("prediction_set"),
         ),
     )
 

@@ -187,10 +187,11 @@ class SearchAnswer(Struct):
 
 
 class Now(Struct):
-    """What the current snapshot says."""
+    """What the current snapshot says; `prediction_set` is null without model.coverage."""
 
     label: Label
     probabilities: ByClass
+    prediction_set: list[Label] | None
 
 
 class MessageAnswer(Message):

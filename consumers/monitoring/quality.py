@@ -265,6 +265,8 @@ class Point:
         Messages unread; None where nobody can know.
     n : int
         Examples in the window, so that an interval of the accuracy can be said.
+    n_alarms : int or None
+        Alarms of drift so far; None without `drift.enabled`.
     """
 
     time_ms: int
@@ -274,6 +276,7 @@ class Point:
     rate_per_s: float
     lag: int | None
     n: int
+    n_alarms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -531,11 +534,12 @@ class Quality:
         *,
         rate_per_s: float = 0.0,
         lag: int | None = None,
+        n_alarms: int | None = None,
     ) -> None:
         """Gather again what is due, at `now_s` by the clock that was passed in.
 
         The words are those of the published `snapshot`; `predicted` is for each class how many of
-        the newest messages were predicted to be of it; `rate_per_s` and `lag` go into the history.
+        the newest messages were predicted to be of it; the others go into the history.
         """
         if self._window_budget.is_due(now_s):
             began_s = self._clock()
@@ -552,7 +556,7 @@ class Quality:
                 now_s,
                 Point(
                     self._time_ms(), window.accuracy, window.log_loss, window.calibration_error,
-                    rate_per_s, lag, window.n,
+                    rate_per_s, lag, window.n, n_alarms,
                 ),
             )  # fmt: skip
         self._report = replace(

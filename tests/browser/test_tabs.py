@@ -10,10 +10,34 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
+from tests.browser.axe import violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book, open_book
 
 DIGIT = re.compile(r"\d")
+# Of the first chart: pixels of the colour of an alarm, and how many lie below each other in it.
+RED_PIXELS = """() => {
+    const canvas = document.querySelector('[data-testid=history-line] canvas');
+    const probe = document.body.appendChild(document.createElement('i'));
+    probe.style.color = 'var(--negative)';
+    const pen = document.createElement('canvas').getContext('2d');
+    pen.fillStyle = getComputedStyle(probe).color;
+    pen.fillRect(0, 0, 1, 1);
+    probe.remove();
+    const wanted = pen.getImageData(0, 0, 1, 1).data.slice(0, 3).join();
+    const { width, height } = canvas;
+    const { data } = canvas.getContext('2d').getImageData(0, 0, width, height);
+    let red = 0, rows = 0;
+    for (let y = 0; y < height; y++) {
+        const before = red;
+        for (let x = 0; x < width; x++) {
+            const i = 4 * (y * width + x);
+            red += data.slice(i, i + 3).join() === wanted && data[i + 3] === 255;
+        }
+        rows += red > before;
+    }
+    return [red, rows, height];
+}"""
 
 
 def share(page: Page, label: str) -> float:
@@ -177,3 +201,43 @@ def test_nothing_known(book: Book, open_page: Callable[..., Opened]) -> None:
     page.get_by_test_id("try-mode-json").check()
     page.get_by_test_id("try-json").fill('{"text": "qwzrk"}')
     expect(label).to_contain_text("Nothing in this is known to the model")
+
+
+def test_sets_and_drift(open_page: Callable[..., Opened], tmp_path: Path) -> None:
+    """Which classes can be meant is said beside each answer; a line marks where drift was seen."""
+    with open_book(tmp_path, drift={"enabled": True}, model={"coverage": 0.9}) as book:
+        (name,) = book.write("what an awful boring day, said the takin", label=None)
+        book.until_found("takin", 1)
+        page, _ = open_page(f"{book.address}/?q=takin")
+        page.get_by_test_id("message-why").click()
+        said = book.json(f"/v1/messages/{name}")["now"]["prediction_set"]
+        words = f"Can be meant: {', '.join(said)}."
+        expect(page.get_by_test_id("prediction-set")).to_have_text(words)
+        page.get_by_test_id("tab-try").click()
+        page.get_by_test_id("try-text").fill("qwzrk awful horrible")
+        expect(page.get_by_test_id("try-label").get_by_test_id("prediction-set")).to_have_text(
+            "Can be meant: negative."
+        )
+        told = book.json("/v1/model")
+        # Points of history come each ten seconds: these are as they would be after an alarm.
+        told["history"] = [
+            {**told["history"][0], "time_ms": 10_000 * i, "n_alarms": n}
+            | {"accuracy": 0.8, "log_loss": 0.5, "n": 100}
+            for i, n in enumerate((None, 4, 5, 5))
+        ]
+        moved = {"word": "awful", "label": "positive", "z": 9.0, "before": 0.1, "after": 0.9}
+        told["drift"] |= {"n_alarms": 1, "alarm_at": 3_000, "words": [moved]}
+        page.route("**/v1/model", lambda route: route.fulfill(json=told))
+        page.get_by_test_id("tab-model").click()
+        expect(page.get_by_test_id("drift")).to_contain_text("awful (positive)")
+        line = page.get_by_test_id("history-line").first
+        line.focus()
+        for key, is_there in (("Home", False), ("ArrowRight", False), ("ArrowRight", True)):
+            page.keyboard.press(key)
+            ending = re.compile(", drift$" if is_there else r"\)$")
+            expect(line).to_have_attribute("aria-valuetext", ending)
+        red, rows, height = page.evaluate(RED_PIXELS)
+        assert rows > 0.5 * height
+        assert rows <= red <= 3 * rows
+        assert violations(page) == []
+        page.close()  # before the daemon ends, of which it would complain

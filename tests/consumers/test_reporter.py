@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from consumers.config.sections import CheckpointSettings
+from consumers.config.sections import CheckpointSettings, DriftSettings
 from consumers.messages import Partition, part_name
 from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.prequential import WARM_EXAMPLES, DriftWatch
 from consumers.monitoring.quality import Quality
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health, Status
@@ -100,6 +101,17 @@ class Run:
 def run(tmp_path: Path) -> Run:
     """Return a reporter among real rooms."""
     return Run(tmp_path)
+
+
+def test_history_knows_of_alarms_that_were_raised(run: Run) -> None:
+    """A chart can mark where drift was noticed: each point has the number of alarms so far."""
+    run.statistics.drift = drift = DriftWatch(DriftSettings(enabled=True))
+    for losses in ([0.1] * 2 * WARM_EXAMPLES, [5.0] * 40):
+        drift.update(np.array(losses))
+        run.clock.now_s += 10.0
+        run.update()
+    assert [each.n_alarms for each in run.view.shown[-1].quality.history] == [0]
+    assert [each.n_alarms for each in run.reporter.status().quality.history] == [0, 1]
 
 
 def test_it_reports_a_few_times_a_second(run: Run) -> None:

@@ -77,6 +77,9 @@ export function inOrder(labels) {
   return [...first, ...labels.filter((label) => !first.includes(label))];
 }
 
+export const meant = (set) =>
+  set && el("span@prediction-set", `Can be meant: ${inOrder(set).map(nameOf).join(", ") || "no class"}.`);
+
 export const named = (label) => el("span.named", mark(label), nameOf(label));
 
 export function bar(label, share, from = 0) {

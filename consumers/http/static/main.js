@@ -6,7 +6,7 @@ import { announce, attr, $, on, say, text } from "./dom.js";
 import { loadSaved, savedEvent, savedSearches, showSaved } from "./figures.js";
 import { count } from "./format.js";
 import { makeModel } from "./model.js";
-import { setCorrections } from "./row.js";
+import { setCorrections } from "./list.js";
 import { makeSearch } from "./search.js";
 import { comparisonOf, spanOf } from "./series.js";
 import { makeTryIt } from "./try_it.js";

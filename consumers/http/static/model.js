@@ -1,8 +1,8 @@
 /** The view of the model. It asks only while somebody looks. */
 
 import { ask } from "./api.js";
-import { bandOf, linesOf, makeChart, within } from "./chart.js";
-import { bar, inOrder, look, named, setClasses } from "./classes.js";
+import { bandOf, ink, linesOf, makeChart, within } from "./chart.js";
+import { bar, inOrder, look, named, nameOf, setClasses } from "./classes.js";
 import { $, attr, el, on, part, say, svg, text } from "./dom.js";
 import { clock, count, decimal, fine, moment, percent, short, signed } from "./format.js";
 import * as format from "./format.js";
@@ -21,7 +21,7 @@ function makeLine(place, name, format) {
   function read(at) {
     const point = points[at] ?? points.at(-1);
     const { low, high } = intervalOf(point);
-    const words = `${moment(point.time_ms)}: ${format(point[name])}${low < high ? ` (${fine(low)}–${fine(high)})` : ""}`;
+    const words = `${moment(point.time_ms)}: ${format(point[name])}${low < high ? ` (${fine(low)}–${fine(high)})` : ""}${point.isAlarm ? ", drift" : ""}`;
     attr(node, "aria-valuenow", at ?? points.length - 1);
     attr(node, "aria-valuetext", words);
     text(note, at === null ? range : words);
@@ -33,6 +33,10 @@ function makeLine(place, name, format) {
     scales: {},
     axes: [{ scale: "y", size: 50, space: 28, values: (chart, ticks) => ticks.map((tick) => format(tick)) }],
     onPoint: (at) => points.length && read(at),
+    onDraw({ ctx, bbox, valToPos }) {
+      ctx.fillStyle = ink("var(--negative)");
+      for (const { time_ms: timeMs, isAlarm } of points) if (isAlarm) ctx.fillRect(valToPos(timeMs, "x", true), bbox.top, 2, bbox.height);
+    },
   });
 
   return (next) => {
@@ -131,7 +135,10 @@ function draw(model) {
     const value = valueAt(model, node.dataset.value);
     text(node, node.dataset.as ? format[node.dataset.as](value) : (value ?? "–"));
   }
-  for (const node of view.querySelectorAll("[data-line]")) drawLine(node, model.history, format[node.dataset.as]);
+  const history = model.history.map((point, i, all) => ({ ...point, isAlarm: point.n_alarms > (all[i - 1]?.n_alarms ?? point.n_alarms) }));
+  for (const node of view.querySelectorAll("[data-line]")) drawLine(node, history, format[node.dataset.as]);
+  $("drift").hidden = !model.drift?.n_alarms;
+  text($("drift-words"), model.drift?.words.map(({ word: said, label }) => `${said} (${nameOf(label)})`).join(", ") || "–");
   drawCalibration($("calibration"), model.calibration);
   setClasses(model.classes.map(({ label }) => label));
   put("confusion", confusionRows(model.confusion));

@@ -57,6 +57,7 @@ class Room:
             predicted,
             rate_per_s=status.rate_per_s,
             lag=status.lag_total,
+            n_alarms=None if status.drift is None else status.drift.n_alarms,
         )
 
     def value(self, name: str, **labels: str) -> float:
@@ -140,7 +141,7 @@ def test_what_is_said_is_whole(counts: list[int]) -> None:
 
 def point(time_ms: int) -> Point:
     """Return a point of a time."""
-    return Point(time_ms, 0.5, 0.7, 0.1, 10.0, None, 40)
+    return Point(time_ms, 0.5, 0.7, 0.1, 10.0, None, 40, None)
 
 
 @given(n=st.integers(0, 400), halves=st.integers(1, 6))
@@ -276,7 +277,7 @@ def test_history_has_a_point_each_ten_seconds() -> None:
     history = room.quality.report().history
     assert [each.time_ms for each in history] == [11_000, 21_000, 31_000]
     assert {(each.accuracy, each.n) for each in history} == {(0.8, np.sum(CONFUSION))}
-    assert {(each.rate_per_s, each.lag) for each in history} == {(100.0, 7)}
+    assert {(each.rate_per_s, each.lag, each.n_alarms) for each in history} == {(100.0, 7, None)}
 
 
 def test_telling_features_come_with_their_scores() -> None:
@@ -335,6 +336,7 @@ def test_the_report_becomes_json_under_the_names_of_the_api() -> None:
     assert set(read["calibration"][0]) == {"low", "high", "n", "mean_probability", "accuracy"}
     assert set(read["history"][0]) == {
         "time_ms", "accuracy", "log_loss", "calibration_error", "rate_per_s", "lag", "n",
+        "n_alarms",
     }  # fmt: skip
     assert [each["word"] for each in read["rising"]] == ["storm"]
     assert set(read["rising"][0]) == {"word", "before", "now", "ratio"}
