@@ -404,7 +404,10 @@ def _calibration(
     said = blocks.sums(bins, BINS, confidence)
     counts = blocks.sums(2 * bins + right, 2 * BINS).reshape(-1, BINS, 2)
     n, were = counts.sum(axis=2), counts[:, :, 1]
-    error = figure(np.abs(said - were).sum(axis=1) / n.sum(axis=1))
+    errors = np.abs(said - were).sum(axis=1) / n.sum(axis=1)
+    # Chance moves bins away from what they say, so replicates err more than all examples do.
+    errors[1:] = np.maximum(errors[1:] - errors[1:].mean() + errors[0], 0.0)
+    error = figure(errors)
     rows = [
         {
             "from": b / BINS, "to": (b + 1) / BINS, "examples": int(n[0, b]),

@@ -234,6 +234,17 @@ def test_an_interval_is_as_wide_as_theory_says(monkeypatch: pytest.MonkeyPatch) 
         assert (found["high"] - found["low"]) / alone == pytest.approx(times, rel=0.1)
 
 
+def test_the_calibration_error_lies_within_its_interval() -> None:
+    """Also of a model that is nearly calibrated, whose replicates all err more."""
+    for n in (200, 3_000):
+        generator = np.random.default_rng(n)
+        said = generator.random(n)
+        posteriors = np.log(np.stack((1 - said, said), axis=1)).astype(np.float32)
+        y = (generator.random(n) < said).astype(np.int64)
+        found = figures(JudgedExamples(("a", "b"), y, posteriors))["figures"]["ece"]
+        assert 0.0 <= found["low"] < found["value"] < found["high"] < 3 * found["value"]
+
+
 def test_a_single_example_and_a_single_class_have_figures() -> None:
     """Nothing divides by nothing: what there is no curve of has no area."""
     one = JudgedExamples(
