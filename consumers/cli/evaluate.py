@@ -234,7 +234,7 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
     from consumers.cli import compare as comparing
     from consumers.cli.evaluation import Method
     from consumers.cli.figures import figures, require_scikit_learn
-    from consumers.cli.output import evaluation_facts, peer_facts, print_comparison
+    from consumers.cli.output import evaluation_facts, models_facts, peer_facts, print_comparison
     from consumers.cli.report import check_report, comparison_sections, write_report
 
     _check_models(configs, peers)
@@ -264,7 +264,8 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
         "disagreements": done.n_disagreements, "shown": done.disagreements,
     }  # fmt: skip
     if report is not None:
-        title, facts = f"Which is better? {source}", [evaluation_facts(found), *peer_facts(found)]
+        facts = [evaluation_facts(found), *peer_facts(found), *models_facts(models)]
+        title = f"Which is better? {source}"
         write_report(report, title, facts, models, comparison_sections(found))
     if as_json:
         print_json(found)

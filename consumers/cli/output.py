@@ -135,6 +135,11 @@ def _heads(what: str, classes: Sequence[str]) -> list[str]:
     return [f"{what} {plain(name)}" for name in classes]
 
 
+def _reasons(rejected: Mapping[str, int]) -> str:
+    named = ", ".join(f"{reason} {number(count)}" for reason, count in rejected.items())
+    return f" ({named})" if named else ""
+
+
 def _parts(counts: Mapping[str, int]) -> str:
     return "".join(f", {name} {number(count)}" for name, count in counts.items())
 
@@ -204,11 +209,10 @@ def print_evaluation(console: Console, found: Mapping[str, Any]) -> None:
         table.add_row(name.replace("_", " "), *_figure(each))
     _show(console, table)
     names = ("precision", "recall", "specificity", "f1", "roc_auc", "pr_auc")
-    table = _table("class", "examples", *(name.replace("_", " ") for name in names))
+    table = _table("class", "n", *(name.replace("_", " ") for name in names))
     for label, row in found["by_class"].items():
-        table.add_row(
-            Text(plain(label)), number(row["support"]), *(_figure(row[name])[0] for name in names)
-        )
+        cells = ("\n".join(_figure(row[name])).replace("– ", "–\n") for name in names)
+        table.add_row(Text(plain(label)), number(row["support"]), *cells)
     _show(console, table)
     table = _table("truth, and what was said", *map(plain, found["classes"]))
     for label, row in zip(found["classes"], found["confusion"], strict=True):
@@ -229,7 +233,7 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
     """Print the figures of several models side by side, their pairs, and where they disagree."""
     facts = f"{plain(found['source'])}: {evaluation_facts(found)}"
     console.print(facts, highlight=False, markup=False, soft_wrap=True)
-    for fact in peer_facts(found):
+    for fact in (*peer_facts(found), *models_facts(found["models"])):
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
     models = found["models"]
     table = _table("figure", *map(plain, models))
@@ -269,8 +273,8 @@ def evaluation_facts(found: Mapping[str, Any]) -> str:
         f"{number(found['examples'])} of {number(found['messages'])} messages judged "
         f"({found['method']}{', calibrated' if found.get('calibrated') else ''}); "
         f"{number(found['unlabelled'])} without a label, {number(rejected)} "
-        f"rejected, {number(found['deletions'])} deletions not carried out"
-        + (f", {number(ignored)} ignored" if ignored else "")
+        f"rejected{_reasons(found['rejected'])}, {number(found['deletions'])} deletions not carried"
+        " out" + (f", {number(ignored)} ignored" if ignored else "")
     )
 
 
@@ -280,7 +284,13 @@ def training_facts(found: Mapping[str, Any]) -> list[str]:
     if training is None:
         return []
     total, joint_nll = (f"{training[name]:,.4g}" for name in ("log_likelihood", "joint_nll"))
-    return [f"what was learned: log-likelihood {total} nats, joint NLL {joint_nll} an example"]
+    both = f"log-likelihood {total} nats, joint NLL {joint_nll} an example"
+    return [f"what was learned: {both}, both without multinomial coefficients"]
+
+
+def models_facts(models: Mapping[str, Any]) -> list[str]:
+    """Return `training_facts` of each of several models that has them."""
+    return [f"{name}, {fact}" for name, found in models.items() for fact in training_facts(found)]
 
 
 def peer_facts(found: Mapping[str, Any]) -> list[str]:

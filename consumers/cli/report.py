@@ -217,7 +217,7 @@ def _figures(models: Mapping[str, Found]) -> str:
 
 
 def _by_class(name: str, found: Found) -> str:
-    """Return the figures of each class, and the confusion matrix."""
+    """Return the figures of each class, the confusion matrix, and accuracy by coverage."""
     kinds = ("precision", "recall", "specificity", "f1", "roc_auc", "pr_auc")
     rows = [
         [escape(label), f"{row['support']:,}", *(with_interval(row[kind]) for kind in kinds)]
@@ -244,6 +244,15 @@ def _by_class(name: str, found: Found) -> str:
         ' are of the row.</p><div class="wide" tabindex="0" role="region" aria-label="confusion'
         f' matrix{of}"><table class="matrix"><thead><tr><th scope="col">truth</th>{heads}</tr>'
         f"</thead><tbody>{matrix}</tbody></table></div>"
+        f"<h2>If only the surest answers are given{of}</h2>"
+        + table(
+            ["answered", "accuracy", "sure from"],
+            [
+                [f"{row['coverage']:.1%}", with_interval(row), f"{row['confidence']:.4f}"]
+                for row in found["coverage"]
+            ],
+            of=of,
+        )
     )
 
 

@@ -191,6 +191,8 @@ def test_the_command_writes_the_same_again(files: tuple[str, list[Path]], tmp_pa
         value = f"{each['figures']['accuracy']['value']:.4f}"
         assert value in shown
         assert value in text
+        assert f"joint NLL {each['training']['joint_nll']:,.4g}" in shown
+        assert f"joint NLL {each['training']['joint_nll']:,.4g}" in text
     assert f"disagree on {found['disagreements']} messages" in shown
     assert found["shown"][0]["message"] in shown
 

@@ -231,6 +231,9 @@ def test_what_cannot_be_judged_is_counted(tmp_path: Path) -> None:
     assert (judged.messages, len(judged.labels)) == (13, 9)
     assert (judged.unlabelled, judged.deletions) == (1, 1)
     assert judged.rejected == {"unknown_label": 1, "not_json": 1}
+    source = write(tmp_path / "shown.jsonl", stream(9) + odd)
+    shown = CliRunner().invoke(commands.app, ["evaluate", source], catch_exceptions=False).stdout
+    assert "2 rejected (not_json 1, unknown_label 1)" in shown
     wanted = r"no labelled message to judge, of 4 read, 1 without.* 1 not_json, 1 unknown_label rej"
     with pytest.raises(QuestionError, match=wanted):
         judge(settings_of(tmp_path, odd), Method())
@@ -287,6 +290,10 @@ def test_the_command_prints_the_same_json_again(tmp_path: Path) -> None:
         shown = CliRunner().invoke(commands.app, arguments, catch_exceptions=False).stdout
         assert f"{found['figures']['accuracy']['value']:.4f}" in shown
         assert "log loss" in shown
+        assert "without multinomial coefficients" in shown
+        parts = re.split(r"\s+", shown)
+        for row in (*found["coverage"], *(row["f1"] for row in found["by_class"].values())):
+            assert {f"{row[end]:.4f}" for end in ("value", "low", "high")} <= {*parts}
 
 
 @pytest.mark.parametrize(
@@ -362,7 +369,14 @@ def test_the_report_is_the_same_again_and_shows_what_the_json_has(tmp_path: Path
     text = written[0].decode()
     assert "<b>" not in text
     assert "&lt;b&gt;bad&lt;/b&gt; &amp; $x^2$" in text
-    for each in json.loads(done.stdout)["figures"].values():
+    found = json.loads(done.stdout)
+    for each in (
+        *found["figures"].values(),
+        *found["coverage"],
+        *found["by_class"]["odd"].values(),
+    ):
+        if isinstance(each, int):  # how many there are
+            continue
         assert f"{each['value']:.4f}<small>{each['low']:.4f} – {each['high']:.4f}" in text
     assert not re.search(r"(src|href)=\"[^#]|url\((?!#)|@import|<script", text)
     assert str(tmp_path) not in text.replace(source, "")
