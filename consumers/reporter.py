@@ -59,6 +59,7 @@ def build_status(
         window_accuracy=prequential.window_accuracy,
         window_log_loss=prequential.window_log_loss,
         stated_error=statistics.stated_error(),
+        stated=statistics.stated_reliability(),
         sets_covered=sets_covered,
         set_size=set_size,
         vocabulary_size=snapshot.vocabulary_size if snapshot else 0,

@@ -334,6 +334,7 @@ def _model(
         drift=status.drift,
         labelling=labelling,
         challengers=status.challengers,
+        stated=status.stated,
         **{name: getattr(status.quality, name) for name in QualityReport.__slots__},
     )
 

@@ -16,6 +16,7 @@ from consumers.monitoring.prequential import Bin, DriftReport
 from consumers.monitoring.quality import Confusion, Point, PrequentialFigures, Share, Telling, Trend
 from consumers.monitoring.status import ChallengersReport, ClassRow
 from consumers.search.label_queue import LabellingState
+from streamnb import ReliabilityBin
 
 TEXTS_MAX = 10_000
 EXPLAINED_MAX = 100
@@ -333,7 +334,11 @@ class CheckpointAge(Struct):
 
 
 class ModelAnswer(Struct):
-    """The model and how well it does."""
+    """The model and how well it does.
+
+    `calibration` is of the classes that were answered, `stated`, with model.calibration, of all
+    probabilities as the model itself states them; else it is null.
+    """
 
     state: str
     source: str
@@ -354,6 +359,7 @@ class ModelAnswer(Struct):
     prequential: PrequentialFigures
     confusion: Confusion
     calibration: tuple[Bin, ...]
+    stated: tuple[ReliabilityBin, ...] | None
     history: tuple[Point, ...]
     telling: Mapping[Label, tuple[Telling, ...]]
     rising: tuple[Trend, ...]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from consumers.messages import CheckpointEntry, KnownClasses, Messages
 from consumers.monitoring.prequential import DriftWatch, Prequential, predicted_classes
 from consumers.monitoring.status import Judged
-from streamnb import Answer, Confidence
+from streamnb import Answer, Confidence, ReliabilityBin
 
 _NEWEST_KEPT = 40
 _NEWEST_A_BATCH = 6
@@ -167,6 +167,11 @@ class RunStatistics:
         """Return how far the model's own probabilities are off; None without a calibrator."""
         calibrator = None if self.confidence is None else self.confidence.calibrator
         return None if calibrator is None else calibrator.calibration_error()
+
+    def stated_reliability(self) -> tuple[ReliabilityBin, ...] | None:
+        """Return what became of the model's own probabilities; None without a calibrator."""
+        calibrator = None if self.confidence is None else self.confidence.calibrator
+        return None if calibrator is None else tuple(calibrator.reliability())
 
     def prediction_sets(self) -> tuple[float | None, float | None]:
         """Return the share of sets that held the true class and their mean size, if there are."""

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from consumers.messages import Partition
 from consumers.monitoring.prequential import DriftReport
 from consumers.monitoring.quality import QualityReport, ShareReport
+from streamnb import ReliabilityBin
 
 # Before the loop turns, a checkpoint is read; compiling, which comes before that, says how it goes.
 START_LIMIT_S = 120.0
@@ -286,6 +287,7 @@ class Status:
     window_accuracy: float | None = None  # over the last `learning.window` examples
     window_log_loss: float | None = None
     stated_error: float | None = None  # mean distance of probability and share, before calibration
+    stated: tuple[ReliabilityBin, ...] | None = None  # what became of them, the lowest first
     sets_covered: float | None = None  # share of the prediction sets that held the true class
     set_size: float | None = None  # mean number of classes in them
     vocabulary_size: int = 0

@@ -98,12 +98,18 @@ def test_what_answers_are_worth_is_measured_where_it_is_learned(room: Figures) -
     """A late label counts by what was stated, and its figures are of what is answered."""
     for name in ("stated_calibration_error_ratio", "prediction_set_classes"):
         assert np.isnan(room.value(name))
+    assert build_status("s", room.statistics).stated is None
     confidence = room.statistics.confidence = Confidence(Calibrator(), ConformalSets(0.9))
     stated, truth = posteriors(*[0.99] * 200), np.array([1, 0] * 100)
     room.statistics.learned_late(stated, truth, confidence)
     assert confidence.calibrator is not None
     assert confidence.calibrator.n == 200
     assert room.value("stated_calibration_error_ratio") == pytest.approx(0.49, abs=0.001)
+    told = build_status("s", room.statistics).stated
+    assert told is not None
+    assert [(round(each.stated, 2), each.came_true, each.n) for each in told] == [
+        (0.01, 0.5, 200.0), (0.99, 0.5, 200.0),
+    ]  # fmt: skip
     log_loss = room.value("prequential_log_loss_nats_total") / 200
     assert log_loss < 1.0  # of 99 % sure and wrong each second time it would be 2.3
     assert confidence.conformal is not None
