@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -224,3 +225,16 @@ def test_the_library_beside_the_default_model_has_its_words() -> None:
     """The library alone learns what the daemon learns, so their ratio is what the daemon adds."""
     beside, own = ours.new_model(ours.DEFAULT), build_model(Settings().model)
     assert word_group(beside.state, "text").spec == word_group(own.state, "text").spec
+
+
+def test_a_choice_is_compared_tweet_by_tweet(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two points more accuracy on the same tweets, and the log-loss beside it, with intervals."""
+    first = np.log(np.tile([[0.75, 0.25]], (1_000, 1)))
+    second = first.copy()
+    second[::50] = second[::50, ::-1]  # right about one in fifty that is of the other class
+    truth = np.where(np.arange(1_000) % 50, 0, 1)
+    accuracy.show_beside(first, second, truth)
+    told = capsys.readouterr().out
+    less = 0.02 * np.log(3)
+    assert "accuracy +2.0000 ±0.8677" in told
+    assert f"log-loss {-less:+.4f} ±" in told
