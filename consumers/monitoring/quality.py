@@ -261,12 +261,10 @@ class Point:
         Of the prequential window.
     rate_per_s : float
         Messages a second.
-    lag : int or None
-        Messages unread; None where nobody can know.
+    lag, n_alarms : int or None
+        Messages unread, and alarms of drift so far; None where nobody can know.
     n : int
         Examples in the window, so that an interval of the accuracy can be said.
-    n_alarms : int or None
-        Alarms of drift so far; None without `drift.enabled`.
     """
 
     time_ms: int
@@ -538,8 +536,8 @@ class Quality:
     ) -> None:
         """Gather again what is due, at `now_s` by the clock that was passed in.
 
-        The words are those of the published `snapshot`; `predicted` is for each class how many of
-        the newest messages were predicted to be of it; the others go into the history.
+        The words are those of the `snapshot`; `predicted` is how many of the newest messages were
+        predicted to be of each class; the others go into the history.
         """
         if self._window_budget.is_due(now_s):
             began_s = self._clock()
@@ -552,13 +550,11 @@ class Quality:
         figures = self._figures()
         if self._history.is_due(now_s):
             window = figures.window
-            self._history.note(
-                now_s,
-                Point(
-                    self._time_ms(), window.accuracy, window.log_loss, window.calibration_error,
-                    rate_per_s, lag, window.n, n_alarms,
-                ),
+            point = Point(
+                self._time_ms(), window.accuracy, window.log_loss, window.calibration_error,
+                rate_per_s, lag, window.n, n_alarms,
             )  # fmt: skip
+            self._history.note(now_s, point)
         self._report = replace(
             self._report,
             prequential=figures,
