@@ -170,6 +170,8 @@ def _correction(
     name, value = given_in(asked, "id", "text", "message")
     if name == "id":
         return partial(correction_service.label, value, asked.label)
+    if asked.label is None:
+        raise ProblemError(422, "label is null, which is for a message of the store: give its id")
     example = example_decoder.examples(name, value).example(0)
     return partial(correction_service.teach, example, asked.label)
 
