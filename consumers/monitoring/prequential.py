@@ -246,6 +246,7 @@ class Prequential:
 BINS = 10
 SCORED_MAX = 12  # classes whose log-posteriors are kept: their curves can still be told apart
 CURVE_POINTS = 200
+Z = 1.96  # of 95%
 
 # One judgement in 8 bytes.
 JUDGEMENT = np.dtype(
@@ -360,6 +361,13 @@ class ScoreCurve:
     precision: NDArray[np.float64]
 
 
+def wilson(k: float, n: float) -> tuple[float, float]:
+    """Return the 95% interval of a share, k of n, by Wilson's formula: it holds for few, too."""
+    middle, z = (k + Z * Z / 2) / (n + Z * Z), Z / (n + Z * Z)
+    half = z * math.sqrt(k * (n - k) / n + Z * Z / 4)
+    return middle - half, middle + half
+
+
 def score_curve(scores: NDArray[np.float64], is_own: NDArray[np.bool_]) -> ScoreCurve | None:
     """Return the curve of scores, `CURVE_POINTS` at most; None without examples of either kind.
 
@@ -377,7 +385,7 @@ def score_curve(scores: NDArray[np.float64], is_own: NDArray[np.bool_]) -> Score
     below = (np.searchsorted(others, own) + np.searchsorted(others, own, "right")) / (2 * n_others)
     above = 1 - (np.searchsorted(own, others) + np.searchsorted(own, others, "right")) / (2 * n)
     auc = float(below.mean())
-    half = 1.96 * math.sqrt(float(below.var()) / n + float(above.var()) / n_others)
+    half = Z * math.sqrt(float(below.var()) / n + float(above.var()) / n_others)
     order = np.argsort(-scores, kind="stable")
     hits = np.cumsum(is_own[order])
     # Examples of one score are chosen together.
