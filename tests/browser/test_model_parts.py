@@ -146,3 +146,18 @@ def test_curves_and_challengers(
     expect(page.get_by_test_id("challengers-rule")).to_contain_text("the rule asks for 0.01 below")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert violations(page) == []
+
+
+def test_headings_of_charts_stand_in_one_line_on_a_phone(
+    asking: Book, open_page: Callable[..., Opened]
+) -> None:
+    """Beside the controls, which fit, too."""
+    page, _ = open_page(asking.address, viewport={"width": 390, "height": 844})
+    expect(page.get_by_test_id("series-chart")).to_be_visible()
+    heading = page.get_by_role("heading", name="Share over time")
+    box, button = heading.bounding_box(), page.get_by_test_id("series-out").bounding_box()
+    assert box is not None
+    assert button is not None
+    assert box["height"] < 30
+    assert button["y"] < box["y"] + box["height"] < button["y"] + button["height"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
