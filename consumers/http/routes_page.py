@@ -352,12 +352,8 @@ def drawn_challengers(settings: Settings, status: Status) -> str:
         ]
         rows.append(cells)
     heads = ["Model", *(["Half-life"] if any(half_lives.values()) else [])]
-    heads += [
-        "Log-loss, last block",
-        "Accuracy, last block",
-        "Log-loss, latest",
-        "Accuracy, latest",
-    ]
+    heads += ["Log-loss, last block", "Accuracy, last block"]
+    heads += ["Log-loss, latest", "Accuracy, latest", "Learned"]
     charts = ""
     if report.blocks:
         charts = "".join(

@@ -245,7 +245,7 @@ class Prequential:
 
 BINS = 10
 SCORED_MAX = 12  # classes whose log-posteriors are kept: their curves can still be told apart
-CURVE_POINTS = 200
+CURVE_POINTS, CURVE_EXAMPLES = 200, 100_000  # of the newest so many, as a window may be large
 Z = 1.96  # of 95%
 
 # One judgement in 8 bytes.
@@ -302,16 +302,16 @@ class Judgements:
         None, too, if the probabilities were not kept: of more than `SCORED_MAX` classes.
         """
         if self.n_classes == 2:
-            sure = self.log_confidence.astype(np.float64)
+            sure = self.log_confidence[-CURVE_EXAMPLES:].astype(np.float64)
             with np.errstate(divide="ignore"):  # log-odds: infinite if the other is impossible
                 odds = sure - np.log(-np.expm1(np.minimum(sure, 0.0)))
-            scores = np.where(self.predicted == label, odds, -odds)
+            scores = np.where(self.predicted[-CURVE_EXAMPLES:] == label, odds, -odds)
         elif self.scores is not None and label < self.scores.shape[1]:
-            scores = self.scores[:, label].astype(np.float64)
+            scores = self.scores[-CURVE_EXAMPLES:, label].astype(np.float64)
         else:
             return None
         known = ~np.isnan(scores)
-        return score_curve(scores[known], self.truth[known] == label)
+        return score_curve(scores[known], self.truth[-CURVE_EXAMPLES:][known] == label)
 
     def calibration(self) -> tuple[Bin, ...]:
         """Return the calibration curve, the lowest bin first; empty without two classes."""

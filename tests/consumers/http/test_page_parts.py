@@ -108,6 +108,7 @@ def test_half_lives_stand_beside_their_figures(status: Status) -> None:
     drawn = drawn_challengers(of_models(604_800.0, 5_400.0), replace(status, challengers=blocks))
     for cell in ("7 d", "1.5 h", "<b>0.3000</b>", "model <small>answers</small>"):
         assert cell in drawn
+    assert drawn.count("<th scope=col") == drawn.count("<td class=number>") / 3 + 1
     losses, _ = re.findall(r'<svg viewBox="0 0 100 100".*?</svg>', drawn)
     paths = re.findall(r'd="(M[^"]*)" stroke', losses)
     assert [path.count("L") for path in paths] == [1, 1, 0]

@@ -14,6 +14,7 @@ from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_s
 
 from consumers.monitoring.prequential import (
     BINS,
+    CURVE_EXAMPLES,
     CURVE_POINTS,
     SCORED_MAX,
     Bin,
@@ -112,6 +113,11 @@ def test_a_class_that_joins_had_no_share_before() -> None:
     assert joined.n + joined.n_others == 30
     assert Prequential(5).judged().curve(0) is None
     assert score_curve(np.array([1.0, 2.0]), np.array([True, True])) is None
+    large = Prequential(2 * CURVE_EXAMPLES)
+    large.update(*stream(1, CURVE_EXAMPLES + 50, 2))
+    newest = large.judged().curve(0)
+    assert newest is not None
+    assert newest.n + newest.n_others == CURVE_EXAMPLES
     many = Prequential(50)
     many.update(*stream(1, 50, SCORED_MAX + 1))
     assert many.judged().curve(0) is None
