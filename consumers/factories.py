@@ -564,6 +564,7 @@ def serve(
         if components.corrections is None
         else components.corrections.correction_service,
         shares=components.quality.shares,
+        judged=components.quality.judged,
     )
     live_updater = None
     if components.recent is not None:

@@ -145,11 +145,12 @@ class _IdLog:
     def correct(self, said: Correction, fields: Fields, chosen: bool) -> None:
         """Go on with what a person said of the message at that offset, whose fields these are."""
         at = said.offset
-        if said.label is None:
-            self.n_taken_back += self.living.pop(at, None) is not None
+        if said.kind == "delete":
             self.deleted.add(at)
-        elif at not in self.deleted:
-            self.n_taken_back += self.living.pop(at, None) is not None
+        elif at in self.deleted:
+            return
+        self.n_taken_back += self.living.pop(at, None) is not None
+        if said.label is not None:
             self.living[at] = LivingExample(said.label, fields, chosen)
             self.by_person.add(at)
             self.is_known = True

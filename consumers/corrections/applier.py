@@ -120,7 +120,7 @@ class CorrectionApplier:
         stream: SharedStream | None = None,
     ) -> None:
         self._is_own = is_own
-        self.n_labels = self.n_deletes = self.n_refused = self.n_skipped = 0
+        self.n_refused = self.n_skipped = 0
         self._deleted: list[DeletedMessage] = []
         self._reading = reading
         self._nothing: dict[str, list[str]] = {field: [] for field in fields}
@@ -295,10 +295,6 @@ class CorrectionApplier:
         except InputError as error:
             self._not_applied(said)
             return self._refuse(_reject(entry, said, str(error)))
-        if said.kind == "label":
-            self.n_labels += 1
-        else:
-            self.n_deletes += 1
         self._metrics.count(said.kind)
         return None
 

@@ -63,15 +63,16 @@ _OFFSET_MAX = 2**63 - 1
 class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a person, or a teacher, said of one message.
 
+    `withdraw` takes back a label, or what else the message taught; the message stays.
     An example that came by itself has an id of its own and no place. In `example` a field that is
     missing says nothing.
     """
 
-    kind: Literal["label", "delete"]
+    kind: Literal["label", "delete", "withdraw"]
     id: str
     time_ms: int  # when it was said, in Unix milliseconds
     example: dict[str, Any] = {}  # the model's fields as the message was learned
-    label: str | None = None  # None for a deletion
+    label: str | None = None  # None but for a label
     was: str | None = None  # the class that it has taught so far; None where it taught nothing
     was_part: str | None = None  # the part that learned it: of the stream, or of the log itself
     partition: tuple[str, int] | None = None  # the message's own log
@@ -169,7 +170,7 @@ def _said(raw: RawColumns, i: int, classes: KnownClasses) -> Correction | Reject
 
 def _contradiction(said: Correction) -> str | None:
     """Return how a correction contradicts itself; None if it does not."""
-    if (said.label is None) != (said.kind == "delete"):
+    if (said.label is None) == (said.kind == "label"):
         return f"a {said.kind} has the label {said.label!r:.200}"
     if (said.was is None) != (said.was_part is None):
         return f"was {said.was!r:.200} and was_part {said.was_part!r:.200} belong together"

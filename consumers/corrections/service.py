@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import structlog
 
@@ -80,8 +80,10 @@ class MessageLookup(Protocol):
     def get(self, id: str, /) -> FoundMessage | None:  # noqa: A002 -- as messages call it
         """Return what is known of a message, None where it is not kept."""
 
-    def correct(self, id: str, label: str, part: str, at: Place, /) -> None:  # noqa: A002
+    def correct(self, id: str, label: str | None, part: str | None, at: Place, /) -> None:  # noqa: A002
         """Note that a message now teaches a label by a part; saying it again changes nothing.
+
+        Without a label it teaches nothing from now on.
 
         It is the message of that place which is meant, and no other of its id. It may be still to
         come: after a restart the log is read back before the stream brings it again. What is noted
@@ -208,10 +210,15 @@ class CorrectionService:
         """Whether corrections can be taken now."""
         return self.reason is None
 
-    def label(self, id: str, label: str) -> Receipt:  # noqa: A002 -- as messages call it
-        """Let a recent message teach a label, in the place of what it taught."""
-        self._check_label(label)
-        return self._correct(id, label)
+    def label(self, id: str, label: str | None) -> Receipt:  # noqa: A002 -- as messages call it
+        """Let a recent message teach a label, or nothing, in the place of what it taught."""
+        if label is not None:
+            self._check_label(label)
+        with self._lock(id):
+            found = self._find(id)
+            if found.taught == label:
+                return Receipt(id, label, label, None)
+            return self._replace("withdraw" if label is None else "label", id, label, found)
 
     def suggest(self, id: str, label: str, at: Place, by: str) -> Receipt | None:  # noqa: A002
         """Let the message of a place teach a label if it teaches nothing; see `label`.
@@ -221,7 +228,7 @@ class CorrectionService:
         self._check_label(label)
         with self._lock(id):
             found = self._untaught(id, at)
-            return None if found is None else self._replace(id, label, found, by)
+            return None if found is None else self._replace("label", id, label, found, by)
 
     def is_untaught(self, id: str, at: Place) -> bool:  # noqa: A002 -- as messages call it
         """Return whether the message of a place is kept, and teaches nothing yet."""
@@ -246,7 +253,8 @@ class CorrectionService:
 
     def delete(self, id: str) -> Receipt:  # noqa: A002 -- as messages call it
         """Take back what a recent message taught, and forget the message."""
-        return self._correct(id, None)
+        with self._lock(id):
+            return self._replace("delete", id, None, self._find(id))
 
     def read_back(self, entry: Entry) -> None:
         """Take in what the log says, unless something newer was written here meanwhile.
@@ -350,16 +358,9 @@ class CorrectionService:
             )
         return found
 
-    def _correct(self, id: str, label: str | None) -> Receipt:  # noqa: A002
-        """Let a message teach a label, or without one nothing any more."""
-        with self._lock(id):
-            found = self._find(id)
-            if label is not None and found.taught == label:
-                return Receipt(id, label, label, None)
-            return self._replace(id, label, found)
-
     def _replace(
         self,
+        kind: Literal["label", "delete", "withdraw"],
         id: str,  # noqa: A002
         label: str | None,
         found: FoundMessage,
@@ -367,7 +368,7 @@ class CorrectionService:
     ) -> Receipt:
         """Write what a message teaches in the place of what it taught; its lock is held."""
         correction = Correction(
-            "delete" if label is None else "label",
+            kind,
             id,
             self._now_ms(),
             example=dict(found.example),
@@ -432,10 +433,10 @@ class CorrectionService:
             self._unnoted[said.id] = said, part  # the model will bring the class as it learns this
             return False
         try:
-            if said.label is None:
+            if said.kind == "delete":
                 self._lookup.remove(said.id, at)
             else:
-                self._lookup.correct(said.id, said.label, part, at)
+                self._lookup.correct(said.id, said.label, part if said.label else None, at)
         except RecentStoreError as error:
             log.warning("correction_not_noted", id=said.id, detail=str(error))
             self._unnoted[said.id] = said, part

@@ -97,8 +97,8 @@ class Client:
         more = {"q": queries, "lang": [] if lang is None else lang, "from": begins, "to": ends}
         return list(self._ask("GET", f"/v1/compare?{urlencode(more, doseq=True)}")["compared"])
 
-    def label(self, name: str, label: str) -> dict[str, Any]:
-        """Say what label the message of an id should have; it is safe in the log on return."""
+    def label(self, name: str, label: str | None) -> dict[str, Any]:
+        """Say what label the message of an id should have, or none; it is safe in the log then."""
         return self._ask("POST", "/v1/labels", {"id": name, "label": label})
 
     def delete(self, name: str) -> dict[str, Any]:

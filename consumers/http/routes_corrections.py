@@ -7,13 +7,15 @@ source.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from html import escape
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
+from consumers.config.settings import Settings
 from consumers.corrections.model import (
     CorrectionError,
     InDoubt,
@@ -24,6 +26,7 @@ from consumers.corrections.model import (
 from consumers.corrections.service import OUTCOME_TIMEOUT_S, CorrectionService, Receipt
 from consumers.http.openapi import ApiOperation, ApiRoute, parameter
 from consumers.http.requests import (
+    NO_STORE,
     RETRY_SOON,
     BodyReader,
     ExampleDecoder,
@@ -36,6 +39,7 @@ from consumers.http.requests import (
     json_response,
     message_id,
 )
+from consumers.http.routes_model import corrections_of
 from consumers.http.routes_search import LIMIT, MESSAGES
 from consumers.http.schemas import (
     SEARCH_LIMIT_MAX,
@@ -43,8 +47,9 @@ from consumers.http.schemas import (
     LabelReceipt,
     LabelRequest,
     WantedAnswer,
+    WantedMessage,
 )
-from consumers.http.state import AppState, Serializer
+from consumers.http.state import AppState, Serializer, looks_of
 from consumers.http.threads import Batcher, TaskTimeoutError, WorkerPool
 from streamnb import AnswerRule, Snapshot
 
@@ -134,11 +139,10 @@ def correction_routes(
 
 
 def wanted_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
-    """Return the route that says which messages to label."""
-    serializer = Serializer(app_state)
+    """Return the routes that say which messages to label, and draw them for the page."""
+    serializer, label_queue = Serializer(app_state), app_state.label_queue
 
     async def wanted(request: Request) -> Response:
-        label_queue = app_state.label_queue
         if label_queue is None:
             raise component_is_off("nobody is asked for labels", "labelling.enabled: true")
         limit = QueryParameters(request, ("limit",)).whole("limit", 1, SEARCH_LIMIT_MAX) or LIMIT
@@ -149,7 +153,23 @@ def wanted_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
             WantedAnswer([serializer.wanted(each, rule) for each in picked], state)
         )
 
-    return [ApiRoute("/v1/labels/wanted", wanted, WANTED)]
+    def drawn(snapshot: Snapshot) -> str:
+        if label_queue is None:
+            return ""
+        rule, picked = snapshot.rule, label_queue.wanted(_QUEUED_MAX)
+        found = [serializer.wanted(each, rule) for each in picked]
+        why_not = corrections_of(app_state).reason
+        return drawn_queue(app_state.settings, app_state.classes, found, why_not)
+
+    async def queue(request: Request) -> Response:
+        QueryParameters(request)
+        snapshot = await batcher.ask(lambda current: current)
+        return HTMLResponse(await workers.run(partial(drawn, snapshot)), headers=NO_STORE)
+
+    return [
+        ApiRoute("/v1/labels/wanted", wanted, WANTED),
+        ApiRoute("/page/queue", queue, None),
+    ]
 
 
 def _rule(snapshot: Snapshot) -> AnswerRule:
@@ -170,6 +190,8 @@ def _correction(
     name, value = given_in(asked, "id", "text", "message")
     if name == "id":
         return partial(correction_service.label, value, asked.label)
+    if asked.label is None:
+        raise ProblemError(422, "label is null, which is for a message of the store: give its id")
     example = example_decoder.examples(name, value).example(0)
     return partial(correction_service.teach, example, asked.label)
 
@@ -188,3 +210,51 @@ async def _submit(workers: WorkerPool, correct: Callable[[], Receipt]) -> Receip
         status = _STATUS.get(type(error), 422)
         headers = RETRY_SOON if status == 503 else {}
         raise ProblemError(status, str(error), headers=headers) from None
+
+
+# ---- what to label next, as the page shows it ----------------------------------------------------
+
+_QUEUED_MAX = 20  # that a page holds at a time
+
+
+def drawn_queue(
+    settings: Settings,
+    classes: Sequence[str],
+    wanted: Sequence[WantedMessage],
+    why_not: str | None,
+) -> str:
+    """Return the messages to label, of which the page shows the first, and what can be done."""
+    looks = looks_of(settings, list(classes))
+    names = {label: name for label, name, _ in looks}
+    items = []
+    for each in wanted:
+        by_share = sorted(each.probabilities.items(), key=lambda pair: -pair[1])
+        likeliest = ", ".join(f"{names[label]} {share:.0%}" for label, share in by_share[:2])
+        # At random they show how right the model is: who labels is not to be told what it says.
+        why = "Drawn at random" if each.picked == "random" else f"The model is unsure: {likeliest}"
+        items.append(
+            f'<li data-id="{escape(each.id)}" data-testid="queue-message">'
+            f'<p class="text" dir="auto">{escape(each.text)}</p> <p class=note>{why}</p></li>'
+        )
+    if why_not is not None:
+        buttons = f"<p class=note>{escape(why_not)}</p>"
+    else:
+        chosen = "".join(
+            _key(str(i) if i < 10 else "", name, f'data-label="{escape(label)}" class="strong"')
+            for i, (label, name, _) in enumerate(looks, start=1)
+        )
+        others = _key("S", "Skip", 'data-act="skip" class="quiet"')
+        others += _key("U Backspace", "Undo", 'data-act="undo" class="quiet"')
+        buttons = f'<p class="actions">{chosen}</p><p class="actions">{others}</p>'
+    none = "<p class=note>Nothing is to be labelled now.</p>"
+    return f"<ol>{''.join(items)}</ol>{none}{buttons}"
+
+
+def _key(keys: str, name: str, own: str) -> str:
+    """Return a button that keys press too."""
+    shown = f"<kbd aria-hidden=true>{keys.split(' ', maxsplit=1)[0]}</kbd> " if keys else ""
+    return (
+        f'<button type="button" {own} aria-keyshortcuts="{keys}" data-keys="{keys.lower()}" '
+        'data-testid="queue-button">'
+        f"{shown}{name}</button>"
+    )

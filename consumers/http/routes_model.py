@@ -278,7 +278,7 @@ def _page(app_state: AppState) -> schemas.PageAnswer:
         languages=_askable([] if recent is None else recent.languages()),
         unsure_below=settings.page.unsure_below,
         messages_min=settings.page.share_messages_min,
-        corrections=_corrections(app_state),
+        corrections=corrections_of(app_state),
         sample=None if recent is None else sample_of(recent.state()),
         has_history=recent is not None and recent.has_history,
     )
@@ -300,7 +300,7 @@ def _names(settings: Settings) -> schemas.PageNames:
     )
 
 
-def _corrections(app_state: AppState) -> schemas.Corrections:
+def corrections_of(app_state: AppState) -> schemas.Corrections:
     """Return whether corrections are taken now, and why not."""
     http, correction_service = app_state.settings.http, app_state.correction_service
     if correction_service is None:

@@ -1,294 +1,466 @@
-"""What browsers get: the page's files, its preview elsewhere, and a card to embed.
+"""What the daemon draws for the page's view of the model, as HTML that its script puts in place.
 
-The page itself is made by its scripts. Its head says who it is before any has run, so that a link
-to it has a preview where it is shared (OpenGraph). `GET /embed` is a card with the figures of one
-query for the frames of other sites: HTML that the daemon makes, with a script of a few lines that
-asks for it again. Only the sites of `http.embed_sites` may frame it, and nobody any other page.
+`GET /page/NAME` returns the part of that name, empty if there is none. A browser lays out text and
+scales lines by itself, so most charts are a stretched SVG between labels of HTML.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from html import escape
-from pathlib import Path
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import BaseRoute, Mount
-from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
 
-from consumers.config.settings import Settings, message_names, question
+from consumers.config.model import PromotionSettings
+from consumers.config.settings import Settings
 from consumers.http import schemas
-from consumers.http.openapi import ApiOperation, ApiRoute, parameter
-from consumers.http.requests import NO_STORE, QueryParameters, component_is_off
+from consumers.http.openapi import ApiRoute
+from consumers.http.requests import NO_STORE, QueryParameters
 from consumers.http.routes_model import fields_of
-from consumers.http.state import AppState, Serializer
+from consumers.http.state import AppState, ClassLook, bar_of, looks_of, named
 from consumers.http.threads import Batcher, WorkerPool
-from consumers.monitoring.quality import Share
-from consumers.search import QueryError, RecentStore, StoreNotOpenError
-
-PAGE = Path(__file__).parent / "static"
-_NO_CACHE = {"Cache-Control": "no-cache"}
-_HEAD = "<title>streamnb</title>"  # of the page's file: what is put in its place says more
-_KNOWN = ("negative", "neutral", "positive")  # classes that have colours of their own
-_N_COLOURS = 8
-# As the settings call them; the page's script has the same.
-COLOURS = {
-    "blue": "positive", "red": "negative", "grey": "neutral", "orange": "k0", "purple": "k1",
-    "green": "k2", "pink": "k3", "gold": "k4", "indigo": "k5", "brown": "k6", "olive": "k7",
-}  # fmt: skip
-EMBED = ApiOperation(
-    "A card with the figures of a query, for a frame of another site",
-    "text/html",
-    parameters=(
-        parameter("q", {"type": "string"}, "As for /v1/search."),
-        parameter("lang", {"type": "string"}, "Messages in this language alone."),
-    ),
-    problems={
-        400: "The address is not UTF-8.",
-        404: "http.embed_sites is empty, or recent.enabled is false.",
-        422: "A parameter is wrong; of the query the card itself says so.",
-    },
-)
-
-
-class PageFiles(StaticFiles):
-    """The page's files; a browser asks each time whether it still has the newest."""
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        """Return a whole file, or 304 if the browser has it."""
-        # No part of so small a file is needed, and a wrong Range would be answered as text.
-        scope["headers"] = [pair for pair in scope["headers"] if pair[0] != b"range"]
-        response = await super().get_response(path, scope)
-        response.headers["Accept-Ranges"] = "none"
-        response.headers.update(_NO_CACHE)
-        return response
-
-
-def file_routes(settings: Settings) -> list[BaseRoute]:
-    """Return the routes of the page and its files."""
-    before, _, after = (PAGE / "index.html").read_text(encoding="utf-8").partition(_HEAD)
-
-    async def index(request: Request) -> Response:
-        body = f"{before}{_preview(settings, request)}{after}".encode()
-        etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-        headers = _NO_CACHE | {"ETag": etag}
-        if request.headers.get("if-none-match") == etag:
-            return Response(status_code=304, headers=headers)
-        return HTMLResponse(body, headers=headers)
-
-    return [ApiRoute("/", index, None), Mount("/page", PageFiles(directory=PAGE))]
-
-
-def _preview(settings: Settings, request: Request) -> str:
-    """Return the title and what other sites show of a link to the page."""
-    query = request.query_params.get("q", "").strip()[: schemas.QUERY_CHARS_MAX]
-    title = f"{query} · {settings.page.title}" if query else settings.page.title
-    several = message_names(settings)[1]
-    description = (
-        f"{question(settings)} {query or 'everything'}: shares with intervals, counts and "
-        f"{several}, as they come."
-    )
-    # A proxy that speaks TLS says so; without one the daemon is asked as it is.
-    scheme = "https" if request.headers.get("x-forwarded-proto") == "https" else "http"
-    root = f"{scheme}://{request.headers['host']}"
-    said = {
-        "og:type": "website",
-        "og:site_name": settings.page.title,
-        "og:title": title,
-        "og:description": description,
-        "og:image": f"{root}/page/preview.png",
-        "og:image:width": "1200",
-        "og:image:height": "630",
-        "og:image:alt": "A ring in two colours: shares of classes.",
-    }
-    lines = [
-        f"<title>{escape(title)}</title>",
-        f'<meta name="description" content="{escape(description)}">',
-        *[f'<meta property="{name}" content="{escape(value)}">' for name, value in said.items()],
-        '<meta name="twitter:card" content="summary_large_image">',
-    ]
-    return "\n  ".join(lines)
-
-
-# ---- the card ------------------------------------------------------------------------------------
-
-
-def embed_routes(app_state: AppState, workers: WorkerPool) -> list[ApiRoute]:
-    """Return the route of the card."""
-    settings, serializer = app_state.settings, Serializer(app_state)
-    sites = " ".join(settings.http.embed_sites)
-    headers = NO_STORE | {
-        "Content-Security-Policy": (
-            "default-src 'self'; base-uri 'none'; form-action 'none'; object-src 'none'; "
-            f"frame-ancestors {sites}"
-        ),
-        "Cross-Origin-Resource-Policy": "cross-origin",
-    }
-
-    def figures(recent: RecentStore, text: str, lang: str | None) -> tuple[int, str]:
-        """Return the status and what the card says."""
-        try:
-            query = recent.parse(text)
-            counted = recent.counted(query, lang)
-        except StoreNotOpenError as error:
-            return 503, _problem(error)
-        except QueryError as error:
-            return 422, _problem(error)
-        summary = serializer.summary(query, lang, counted, recent.state())
-        return 200, _figures(settings, summary)
-
-    async def embed(request: Request) -> Response:
-        if not sites:
-            raise component_is_off(
-                "no site may frame a card", "http.embed_sites: [https://board.example.org]"
-            )
-        if app_state.recent is None:
-            raise component_is_off("recent messages are not kept", "recent.enabled: true")
-        given = QueryParameters(request, ("q", "lang"))
-        text = given.text("q")
-        lang = given.text("lang", schemas.LANG_CHARS_MAX) or None
-        status, body = await workers.run(partial(figures, app_state.recent, text, lang))
-        page = card(settings, text, lang, body)
-        return HTMLResponse(page, status, headers)
-
-    return [ApiRoute("/embed", embed, EMBED)]
-
-
-def card(settings: Settings, text: str, lang: str | None, body: str) -> str:
-    """Return the card of a query around what it says."""
-    asked = {name: value for name, value in (("q", text), ("lang", lang)) if value}
-    href = escape(f"/?{urlencode(asked)}" if asked else "/")
-    name = escape(text or "everything") + (f" ({escape(lang)})" if lang else "")
-    title = escape(settings.page.title)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        f'<title>{name} · {title}</title><link rel="icon" href="/page/icon.svg">'
-        '<link rel="stylesheet" href="/page/style.css"><script defer src="/page/embed.js"></script>'
-        '</head><body class="embed"><main>'
-        f'<h1><a href="{href}" target="_blank" rel="noopener">{escape(question(settings))} '
-        f'<bdi class="query">{name}</bdi></a></h1>{body}</main></body></html>'
-    )
-
-
-def _problem(error: QueryError) -> str:
-    return f'<p class="problem">{escape(str(error))}</p>'
-
-
-def _looks(settings: Settings, classes: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Return the classes in the page's order, each with its name as HTML and its colour."""
-    listed = [label for label in settings.page.classes if label in classes]
-    found = []
-    for label in [*listed, *(label for label in classes if label not in listed)]:
-        shown = settings.page.classes.get(label)
-        colour = COLOURS.get((shown and shown.colour) or "") or _colour(classes, label)
-        found.append((label, escape((shown and shown.name) or label), colour))
-    return found
-
-
-def _figures(settings: Settings, summary: schemas.ApiSummary) -> str:
-    """Return the shares by class, or, of too few messages, the counts alone, and the note below."""
-    most = max(1, *summary.counts.values())
-    rows = []
-    for label, name, colour in _looks(settings, summary.classes):
-        n, share = summary.counts[label], _share(summary, label)
-        words = share_in_words(share) if summary.enough else ""
-        bar = share if summary.enough else Share(n / most, n / most, n / most)
-        rows.append(
-            f"<tr><th scope=row>{name}</th>"
-            f"<td>{_bar(bar, colour)}</td><td class=number><b>{words}</b></td>"
-            f"<td class=number>{n:,}</td></tr>"
-        )
-    one, several = message_names(settings)
-    note = f"{summary.n:,} {one if summary.n == 1 else several}"
-    if summary.newest_only:
-        note = f"The latest {note}"
-    if not summary.enough:
-        note += f"; a share needs {summary.messages_min:,}"
-    elif summary.corrected is not None:
-        note += ", with 95% intervals"
-    else:
-        note += ", not corrected for errors"
-    now = time.strftime("%H:%M", time.gmtime())
-    return f"<table><tbody>{''.join(rows)}</tbody></table><p class=note>{note}. {now} UTC.</p>"
-
-
-def _share(summary: schemas.ApiSummary, label: str) -> Share:
-    """Return the corrected share, or the predicted one, without an interval."""
-    if summary.corrected is not None:
-        return summary.corrected[label]
-    raw = summary.raw[label] or 0.0
-    return Share(raw, raw, raw)
-
-
-def share_in_words(share: Share) -> str:
-    """Return a share with its interval, as the page writes it.
-
-    >>> share_in_words(Share(0.62, 0.58, 0.66)), share_in_words(Share(0.99, 0.9, 1.0))
-    ('62% ± 4', '99% (90–100)')
-    >>> share_in_words(Share(0.5, 0.5, 0.5))
-    '50%'
-    """
-    low, high = 100 * share.low, 100 * share.high
-    if not high > low:
-        return f"{share.share:.0%}"
-    half = (high - low) / 2
-    if abs((high + low) / 2 - 100 * share.share) > 0.6:
-        return f"{share.share:.0%} ({low:.0f}–{high:.0f})"
-    return f"{share.share:.0%} ± {half:.{int(half < 0.95)}f}"
-
-
-def _colour(classes: Sequence[str], label: str) -> str:
-    """Return the colour of a class that the settings give none, as the page's script does."""
-    name = label.lower()
-    return name if name in _KNOWN else f"k{list(classes).index(label) % _N_COLOURS}"
-
-
-def _bar(share: Share, colour: str) -> str:
-    """Return a bar with its interval; the words beside it say the same."""
-    low, high = (f"{100 * end:.1f}" for end in (share.low, share.high))
-    whisker = f'<path d="M{low} 2V8M{low} 5H{high}M{high} 2V8"/>' if share.high > share.low else ""
-    return (
-        '<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect class=track width=100 height=10 /><rect width="{100 * share.share:.1f}" height=10 '
-        f'fill="var(--{colour})"/>{whisker}</svg>'
-    )
-
-
-# ---- fields by class, on the page's view of the model --------------------------------------------
+from consumers.monitoring.prequential import SCORED_MAX, Judgements, ScoreCurve, wilson
+from consumers.monitoring.quality import Share, Trend
+from consumers.monitoring.status import ChallengersReport, JudgedBlock, Status
+from streamnb import Snapshot
 
 _CURVE_POINTS = 60
 _DEVIATIONS = 3.0  # to either side of a mean
 _DASHES = ("none", "8 3", "2 3", "10 3 2 3")
+_SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)  # of false positives, at which the recall is told
+_RECALLS = (0.2, 0.5, 0.8, 0.9, 0.95)  # at which the precision is told
+_QUARTERS = ("0%", "25%", "50%", "75%", "100%")
+_WORDS_MAX = 12
+# Of models, beside their dashes.
+_LINE_COLOURS = ("k5", "k0", "k2", "k3", "k1", "k4", "k6", "k7", "positive")
 
 
-def field_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
-    """Return the route of the page's own drawing of `/v1/fields`."""
+def part_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
+    """Return the routes of the parts."""
     settings = app_state.settings
 
-    async def fields(request: Request) -> Response:
-        QueryParameters(request)
-        snapshot = await batcher.ask(lambda current: current)
+    def of_status(drawn: Callable[[Settings, Status], str]) -> Callable[[Snapshot], str]:
+        return lambda _snapshot: drawn(settings, app_state.status())
 
-        def drawn() -> str:
-            return drawn_fields(settings, fields_of(snapshot))
+    def curves(_snapshot: Snapshot) -> str:
+        judged = app_state.judged
+        return "" if judged is None else drawn_curves(settings, app_state.classes, judged())
 
-        return HTMLResponse(await workers.run(drawn), headers=NO_STORE)
+    parts: dict[str, Callable[[Snapshot], str]] = {
+        "fields": lambda snapshot: drawn_fields(settings, fields_of(snapshot)),
+        "quality": of_status(drawn_quality),
+        "words": of_status(drawn_words),
+        "curves": curves,
+        "challengers": of_status(drawn_challengers),
+    }
 
-    return [ApiRoute("/page/fields", fields, None)]
+    def route(name: str, drawn: Callable[[Snapshot], str]) -> ApiRoute:
+        async def part(request: Request) -> Response:
+            QueryParameters(request)
+            snapshot = await batcher.ask(lambda current: current)
+            return HTMLResponse(await workers.run(partial(drawn, snapshot)), headers=NO_STORE)
+
+        return ApiRoute(f"/page/{name}", part, None)
+
+    return [route(name, drawn) for name, drawn in parts.items()]
+
+
+# ---- charts --------------------------------------------------------------------------------------
+
+
+def _table(
+    title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, shown: bool = False
+) -> str:
+    """Return a table, of HTML, that scrolls where it is too wide; its first column has names."""
+    head = "".join(
+        f"<th scope=col{' class=number' * (i > 0)}>{name}</th>" for i, name in enumerate(heads)
+    )
+    body = "".join(
+        f"<tr><th scope=row>{name}</th>"
+        + "".join(f"<td class=number>{cell}</td>" for cell in cells)
+        + "</tr>"
+        for name, *cells in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{title}"><table>'
+        f"{f'<caption>{title}</caption>' * shown}<thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _swatch(stroke: str) -> str:
+    return f'<i><svg viewBox="0 0 22 8" aria-hidden="true"><path d="M0 4H22" {stroke}/></svg></i>'
+
+
+def _stroke(colour: str, i: int) -> str:
+    """Return how a line is drawn: a dash beside the colour, which is never the only sign."""
+    return f'stroke="var(--{colour})" stroke-dasharray="{_DASHES[i % len(_DASHES)]}"'
+
+
+def _line(points: Iterable[tuple[float, float]], stroke: str) -> str:
+    """Return a line through points, each from 0 to 1 both ways; of one point a dash."""
+    at = [f"{100 * x:.2f} {100 - 100 * y:.2f}" for x, y in points]
+    return f'<path d="M{"L".join(at)}{"h.01" * (len(at) == 1)}" {stroke}/>'
+
+
+def _plot(
+    name: str, axes: tuple[str, str], ticks: tuple[Sequence[str], Sequence[str]], lines: str
+) -> str:
+    """Return a chart: what it is called, its axes with equal steps, and its lines."""
+    (x_name, y_name), (xs, ys) = axes, ticks
+    n_steps = max(1, len(ys) - 1)
+    grid = "".join(f"M0 {100 * k / n_steps:.2f}H100" for k in range(n_steps + 1))
+    return (
+        f'<div class="xy" role="img" aria-label="{name}"><p>{y_name}</p>'
+        f"<p class=ys>{''.join(f'<span>{tick}</span>' for tick in reversed(ys))}</p>"
+        '<svg viewBox="0 0 100 100" preserveAspectRatio="none">'
+        f'<path class=grid d="{grid}"/>{lines}</svg>'
+        f"<p class=xs>{''.join(f'<span>{tick}</span>' for tick in xs)}</p><p>{x_name}</p></div>"
+    )
+
+
+def _steps(low: float, high: float) -> list[float]:
+    """Return round numbers at equal steps, two to six of them, that hold a range.
+
+    >>> _steps(0.31, 0.52), _steps(0.5, 0.5)
+    ([0.3, 0.4, 0.5, 0.6], [0.4, 0.6])
+    """
+    span = high - low or abs(high) or 1.0
+    unit = 10.0 ** math.floor(math.log10(span / 3))
+    step = unit * next(m for m in (1, 2, 5, 10) if span / (m * unit) <= 4)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [round(i * step, 12) for i in range(first, max(last, first + 1) + 1)]
+
+
+# ---- calibration, confusion and classes ----------------------------------------------------------
+
+
+def drawn_quality(settings: Settings, status: Status) -> str:
+    """Return what the newest labelled messages say of the model, and its classes."""
+    rows = {row.label: row for row in status.class_rows}
+    # One that joins is known here or there first.
+    labels = max(tuple(rows), status.quality.confusion.classes, key=len)
+    looks = looks_of(settings, labels)
+    classes = [
+        (named(labels, look), f"{rows[look.label].count:,.0f}", f"{rows[look.label].prior:.1%}")
+        for look in looks
+        if look.label in rows
+    ]
+    return (
+        '<section class="figure"><h2>Calibration</h2><p class="note">If the model is calibrated, '
+        "the dots lie on the dashed line. Larger dots stand for more messages; the bars are 95% "
+        f"intervals.</p>{_calibration(status)}</section>"
+        '<section class="figure"><h2>Confusion matrix</h2><p class="note">The latest labelled '
+        "messages, each predicted before it was learned. Each row adds up to 100%.</p>"
+        '<div class="scroll" tabindex="0" role="region" aria-label="Confusion matrix">'
+        f'<table class="confusion" data-testid="confusion">{_confusion(status, looks)}</table>'
+        '</div><h2>Classes</h2><div data-testid="model-classes">'
+        f"{_table('Classes', ('Class', 'Examples', 'Prior'), classes)}</div></section>"
+    )
+
+
+def _calibration(status: Status) -> str:
+    """Return how often what was predicted with a probability was right; a dot for each bin."""
+    filled = [
+        (each.n, each.mean_probability, each.accuracy)
+        for each in status.quality.calibration
+        if each.mean_probability is not None and each.accuracy is not None
+    ]
+    most = max((n for n, *_ in filled), default=1)
+    dots, whiskers, corners, words = [], [], [], []
+    for n, said, right in filled:
+        x, y, radius = 6 + 88 * said, 94 - 88 * right, 1.2 + 2.4 * math.sqrt(n / most)
+        low, high = wilson(right * n, n)
+        dots.append(
+            f'<circle class="dot" cx="{x:.2f}" cy="{y:.2f}" r="{radius:.2f}">'
+            f"<title>predicted {said:.1%}, right {right:.1%} of {n:,}</title></circle>"
+        )
+        whiskers.append(f"M{x:.2f} {94 - 88 * low:.2f}V{94 - 88 * high:.2f}")
+        corners.append(f"{x:.2f} {y:.2f}")
+        words.append(f"predicted {said:.0%}, right {right:.0%}")
+    line = f'<path class="stroke" d="M{"L".join(corners)}"/>' if corners else ""
+    return (
+        '<svg class="calibration" data-testid="calibration" viewBox="0 0 100 106" role="img" '
+        f'aria-label="Calibration: {"; ".join(words) or "no labelled messages yet"}.">'
+        '<rect class="frame" x="6" y="6" width="88" height="88"/><path class="diagonal" '
+        f'd="M6 94L94 6"/><path class="whiskers" d="{"".join(whiskers)}"/>{line}{"".join(dots)}'
+        '<text x="6" y="99">0%</text><text x="94" y="99" text-anchor="end">100%</text>'
+        '<text x="50" y="104" text-anchor="middle">predicted probability</text>'
+        '<text x="8" y="11">accuracy</text></svg>'
+    )
+
+
+def _confusion(status: Status, looks: Sequence[ClassLook]) -> str:
+    """Return the head and the rows of the confusion matrix, in the order in which it is counted."""
+    classes, counts = status.quality.confusion.classes, status.quality.confusion.counts
+    if not any(map(any, counts)):
+        return "<caption>No labelled messages yet.</caption>"
+    shown = {look.label: look for look in looks}
+    rows = []
+    for i, (label, row) in enumerate(zip(classes, counts, strict=True)):
+        total = sum(row) or 1
+        cells = "".join(
+            f'<td class="number cell t{round(10 * n / total)} c-{shown[other].colour}'
+            f'{" right" * (i == j)}">{n / total:.1%}<small>{n:,}</small></td>'
+            for j, (other, n) in enumerate(zip(classes, row, strict=True))
+        )
+        rows.append(f"<tr><th scope=row>true {named(classes, shown[label])}</th>{cells}</tr>")
+    heads = "".join(
+        f"<th scope=col class=number>predicted {named(classes, shown[label])}</th>"
+        for label in classes
+    )
+    return f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(rows)}</tbody>"
+
+
+def drawn_words(_settings: Settings, status: Status) -> str:
+    """Return the words that rise and fall."""
+    report = status.quality
+    past = ""
+    if report.trend_s is not None and report.trend_s >= 1:
+        past = f"<p class=note>Change over the last {_span(report.trend_s)}, against before.</p>"
+    return "".join(
+        f'<section class="figure"><h2>{name} words</h2>{note}<ol class="words moving" '
+        f'data-testid="{name.lower()}">{_moving(words, sign)}</ol></section>'
+        for name, note, sign, words in (
+            ("Rising", past, "▲", sorted(report.rising, key=lambda each: -each.ratio)),
+            ("Falling", "", "▼", sorted(report.falling, key=lambda each: each.ratio)),
+        )
+    )
+
+
+def _moving(words: Sequence[Trend], sign: str) -> str:
+    if not words:
+        return '<li class="note">No word has changed enough yet.</li>'
+    return "".join(
+        f'<li title="{_number(each.before, 2)} before, {_number(each.now, 2)} now">'
+        f'<span class="word" dir="auto">{escape(each.word)}</span><span class="number">{sign} × '
+        f"{each.ratio:.{2 if each.ratio < 10 else 0}f}</span></li>"
+        for each in words[:_WORDS_MAX]
+    )
+
+
+# ---- curves --------------------------------------------------------------------------------------
+
+
+def drawn_curves(settings: Settings, classes: Sequence[str], judged: Judgements) -> str:
+    """Return ROC and precision-recall curves of each class against all others."""
+    found = [
+        (name, _stroke(colour, i), curve)
+        for i, (label, name, colour) in enumerate(looks_of(settings, list(classes)))
+        if (curve := judged.curve(classes.index(label))) is not None
+    ]
+    if not found:
+        why = "No class has labelled messages beside others yet."
+        if len(classes) > SCORED_MAX:
+            why = f"Curves are drawn of up to {SCORED_MAX} classes; there are {len(classes)}."
+        return f"<h2>ROC, precision and recall</h2><p class=note>{why}</p>"
+    n = max(curve.n + curve.n_others for *_, curve in found)
+    told = "; ".join(f"{name} {curve.auc:.3f}" for name, _, curve in found)
+    roc = "".join(
+        _line([(0.0, 0.0), *zip(curve.false_positives, curve.recall, strict=True)], stroke)
+        for _, stroke, curve in found
+    )
+    precision = "".join(
+        _line(zip(curve.recall, curve.precision, strict=True), stroke) for _, stroke, curve in found
+    )
+    rows = [
+        (
+            _swatch(stroke) + name,
+            f"{curve.auc:.3f} ({curve.low:.3f}–{curve.high:.3f})",
+            f"{curve.average_precision:.3f}",
+            f"{curve.n:,}",
+            f"{curve.n_others:,}",
+        )
+        for name, stroke, curve in found
+    ]
+    heads = "Class", "AUC", "Average precision", "Its messages", "Others"
+    names = [name for name, *_ in found]
+    at_shares = [
+        (f"{at:.0%}", *[f"{_recall_at(curve, at):.1%}" for *_, curve in found]) for at in _SHARES
+    ]
+    at_recalls = [
+        (f"{at:.0%}", *[f"{_precision_at(curve, at):.1%}" for *_, curve in found])
+        for at in _RECALLS
+    ]
+    ticks = _QUARTERS, _QUARTERS
+    diagonal = '<path class="diagonal" d="M0 100L100 0"/>'
+    return (
+        "<h2>ROC, precision and recall</h2>"
+        f"<p class=note>Each class against all others, by its probability, over the latest {n:,} "
+        "labelled messages, each predicted before it was learned. AUC: how often a message of the "
+        "class is more probable than one of the others, with its 95% interval.</p>"
+        '<div class="plots"><div><h3>ROC</h3>'
+        + _plot(
+            f"ROC curves. Area below: {told}.",
+            ("of the others, chosen too", "of the class, chosen"), ticks, diagonal + roc,
+        )
+        + "</div><div><h3>Precision and recall</h3>"
+        + _plot(
+            "Precision by recall; the table below has the figures.",
+            ("recall: of the class, chosen", "precision: of the chosen, right"), ticks, precision,
+        )
+        + "</div></div>"
+        + _table("Curves by class", heads, rows)
+        + '<details class="fold"><summary>Table</summary>'
+        + _table("ROC: of the class, chosen", ("Others chosen too", *names), at_shares, shown=True)
+        + _table("Precision by recall", ("Recall", *names), at_recalls, shown=True)
+        + "</details>"
+    )  # fmt: skip
+
+
+def _recall_at(curve: ScoreCurve, share: float) -> float:
+    """Return the highest recall with no more of the others chosen than a share."""
+    return float(curve.recall[curve.false_positives <= share].max(initial=0.0))
+
+
+def _precision_at(curve: ScoreCurve, recall: float) -> float:
+    """Return the highest precision with a recall of at least so much."""
+    return float(curve.precision[curve.recall >= recall].max())
+
+
+# ---- challengers ---------------------------------------------------------------------------------
+
+
+def drawn_challengers(settings: Settings, status: Status) -> str:
+    """Return the models that learn side by side, their curves, and who is better by the rule."""
+    report = status.challengers
+    if report is None:
+        return ""
+    last = report.blocks[-1] if report.blocks else None
+    losses = {} if last is None else last.log_loss
+    best = min(losses, key=lambda name: losses[name], default=None)
+    half_lives = {name: each.half_life_s for name, each in settings.models.items()}
+    strokes = {
+        each.name: _stroke(_LINE_COLOURS[i % len(_LINE_COLOURS)], i)
+        for i, each in enumerate(report.models)
+    }
+    rows = []
+    for each in report.models:
+        accuracy = None if last is None else last.accuracy.get(each.name)
+        name = f"{_swatch(strokes[each.name])}{escape(each.name)}"
+        cells = [
+            f"{name}{' <small>answers</small>' * each.serves}",
+            *([_span(half_lives.get(each.name))] if any(half_lives.values()) else []),
+            _or_none(losses.get(each.name), ".4f", is_best=each.name == best),
+            _or_none(accuracy, ".1%"),
+            _or_none(each.window_log_loss, ".4f"),
+            _or_none(each.window_accuracy, ".1%"),
+            f"{each.n_examples:,}",
+        ]
+        rows.append(cells)
+    heads = ["Model", *(["Half-life"] if any(half_lives.values()) else [])]
+    heads += ["Log-loss, last block", "Accuracy, last block"]
+    heads += ["Log-loss, latest", "Accuracy, latest", "Learned"]
+    charts = ""
+    if report.blocks:
+        charts = "".join(
+            _by_block(title, name, report.blocks, strokes)
+            for title, name in (
+                ("Log-loss by block, in nats", "log_loss"),
+                ("Accuracy by block", "accuracy"),
+            )
+        )
+    note = "Half-lives are compared, not mixed: the model that answers has all the weight."
+    return (
+        '<h2>Challengers</h2><p data-testid="challengers-rule">'
+        f"{_by_rule(settings.promotion, report)}</p>"
+        f'<div class="plots">{charts}</div>{_table("Models side by side", heads, rows)}'
+        f"{f'<p class=note>{note}</p>' if any(half_lives.values()) else ''}"
+    )
+
+
+def _or_none(value: float | None, written: str, *, is_best: bool = False) -> str:
+    if value is None:
+        return "–"
+    return f"<b>{value:{written}}</b>" if is_best else format(value, written)
+
+
+def _span(seconds: float | None) -> str:
+    """Return a half-life in its largest unit.
+
+    >>> _span(604800), _span(5400), _span(None)
+    ('7 d', '1.5 h', '–')
+    """
+    if not seconds:
+        return "–"
+    size, unit = next(
+        (n, u) for n, u in ((86_400, "d"), (3_600, "h"), (60, "min"), (0, "s")) if seconds >= n
+    )
+    return f"{_number(seconds / (size or 1))} {unit}"
+
+
+def _by_rule(rule: PromotionSettings, report: ChallengersReport) -> str:
+    """Return who would be promoted, and by which figures, in a sentence."""
+    own = report.blocks[-1].log_loss.get(report.serving) if report.blocks else None
+    others = {} if own is None else dict(report.blocks[-1].log_loss)
+    others.pop(report.serving, None)
+    if own is None or not others:
+        return (
+            f"Nobody is compared yet: a block has {rule.examples:,} labelled messages, which two "
+            "models must have judged."
+        )
+    best = min(others, key=lambda name: others[name])
+    gain = own - others[best]
+    is_better = gain > 0 and gain >= rule.margin_nats
+    than = f"{_number(abs(gain), 3)} nats {'below' if gain > 0 else 'above'}"
+    follows = {
+        "none": "nothing follows (promotion.action: none)",
+        "say": "the log says so (promotion.action: say)",
+        "promote": "it answers from there on, unless it was taken back (promotion.action: promote)",
+    }[rule.action]
+    verdict = f"is better by the rule: {follows}" if is_better else "would not be promoted"
+    return (
+        f"Up to message {report.blocks[-1].example:,}, the log-loss of <b>{escape(best)}</b> lies "
+        f"{than} that of {escape(report.serving)}; the rule asks for {rule.margin_nats:g} below. "
+        f"It {verdict}."
+    )
+
+
+def _by_block(
+    title: str, name: str, blocks: Sequence[JudgedBlock], strokes: Mapping[str, str]
+) -> str:
+    """Return a chart with a line for each model over blocks of labelled messages."""
+    values = [value for each in blocks for value in getattr(each, name).values()]
+    ticks = _steps(min(values), max(values))
+    first, last = blocks[0].example, blocks[-1].example
+    lines = "".join(
+        _line(
+            [
+                (
+                    (each.example - first) / (last - first) if last > first else 0.5,
+                    (getattr(each, name)[model] - ticks[0]) / (ticks[-1] - ticks[0]),
+                )
+                for each in blocks
+                if model in getattr(each, name)
+            ],
+            stroke,
+        )
+        for model, stroke in strokes.items()
+        if any(model in getattr(each, name) for each in blocks)
+    )
+    ends = [f"{first:,}", f"{last:,}"] if last > first else ["", f"{last:,}", ""]
+    step = ticks[1] - ticks[0]
+    digits = max(0, math.ceil(-math.log10(100 * step if name == "accuracy" else step)))
+    written = [f"{tick:.{digits}{'%' if name == 'accuracy' else 'f'}}" for tick in ticks]
+    newest = "; ".join(
+        f"{escape(model)} {_number(value)}" for model, value in getattr(blocks[-1], name).items()
+    )
+    return (
+        f"<div><h3>{title}</h3>"
+        + _plot(f"{title}. Last: {newest}.", ("labelled messages", ""), (ends, written), lines)
+        + "</div>"
+    )
+
+
+# ---- fields by class -----------------------------------------------------------------------------
 
 
 def drawn_fields(settings: Settings, answer: schemas.FieldsAnswer) -> str:
     """Return a figure for each field; empty if the model reads nothing but words."""
-    looks = _looks(settings, answer.classes)
+    looks = looks_of(settings, answer.classes)
     heads = "".join(f"<th scope=col>{name}</th>" for _, name, _ in looks)
     figures = []
     for category in answer.categories:
@@ -329,7 +501,9 @@ def _share_table(
         cells = []
         for label, _, colour in looks:
             share = shares[label]
-            bar = "" if share is None else f"{share:.1%}{_bar(Share(share, share, share), colour)}"
+            bar = (
+                "" if share is None else f"{share:.1%}{bar_of(Share(share, share, share), colour)}"
+            )
             cells.append(f"<td class=number>{bar or '–'}</td>")
         lines.append(f"<tr><th scope=row><bdi>{escape(value)}</bdi></th>{''.join(cells)}</tr>")
     table = (

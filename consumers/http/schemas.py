@@ -292,9 +292,12 @@ class HistoryAnswer(Struct):
 
 
 class LabelRequest(Struct, forbid_unknown_fields=True):
-    """A label for a message of the store (`id`), or for an example that comes along."""
+    """A label for a message of the store (`id`), or for an example that comes along.
 
-    label: str
+    Null takes back what a message of the store taught; it stays, and may be labelled again.
+    """
+
+    label: str | None
     id: Annotated[str, Meta(min_length=1, max_length=ID_CHARS_MAX)] | None = None
     text: str | None = None
     message: Raw | UnsetType = UNSET
@@ -303,11 +306,11 @@ class LabelRequest(Struct, forbid_unknown_fields=True):
 class LabelReceipt(Struct):
     """The label is in the log at `position`, safe; `was` is what the message taught so far.
 
-    `position` is null where nothing had to be written: it teaches that label already.
+    `position` is null where nothing had to be written: it teaches that label already, or nothing.
     """
 
     id: str
-    label: Label
+    label: Label | None
     was: Label | None
     position: str | None
 

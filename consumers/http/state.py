@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,7 +18,8 @@ from prometheus_client import CollectorRegistry
 from consumers.config.settings import Settings
 from consumers.http import schemas
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.quality import Shares
+from consumers.monitoring.prequential import Judgements
+from consumers.monitoring.quality import Share, Shares
 from consumers.monitoring.status import Status
 from consumers.search import Change, Counted, Found, FoundRow, MessageRow, Query, RecentState
 from consumers.search.comparison import ComparedMessages
@@ -42,6 +44,7 @@ class AppState:
     predictor: Predictor
     status: Callable[[], Status]  # the daemon as it is now
     shares: Callable[[], Shares]  # with the newest error rates
+    judged: Callable[[], Judgements] | None = None  # of the newest labelled messages
     recent: RecentStore | None = None
     label_queue: LabelQueue | None = None
     correction_service: CorrectionService | None = None
@@ -250,3 +253,67 @@ class ApiEventSerializer:
     def problem(self, detail: str) -> bytes:
         """Return why a query cannot be answered."""
         return msgspec.json.encode(schemas.ProblemEvent(detail))
+
+
+# ---- how classes look ----------------------------------------------------------------------------
+
+_KNOWN = ("negative", "neutral", "positive")  # classes that have colours of their own
+_N_COLOURS = 8
+# As the settings call them; the page's script has the same.
+COLOURS = {
+    "blue": "positive", "red": "negative", "grey": "neutral", "orange": "k0", "purple": "k1",
+    "green": "k2", "pink": "k3", "gold": "k4", "indigo": "k5", "brown": "k6", "olive": "k7",
+}  # fmt: skip
+
+
+class ClassLook(NamedTuple):
+    """How a class is shown: `name` is HTML, `colour` a variable of the page's style."""
+
+    label: str
+    name: str
+    colour: str
+
+
+def looks_of(settings: Settings, classes: Sequence[str]) -> list[ClassLook]:
+    """Return the classes in the page's order, each with its name as HTML and its colour."""
+    listed = [label for label in settings.page.classes if label in classes]
+    found = []
+    for label in [*listed, *(label for label in classes if label not in listed)]:
+        shown = settings.page.classes.get(label)
+        colour = COLOURS.get((shown and shown.colour) or "") or _colour(classes, label)
+        found.append(ClassLook(label, escape((shown and shown.name) or label), colour))
+    return found
+
+
+def _colour(classes: Sequence[str], label: str) -> str:
+    """Return the colour of a class that the settings give none, as the page's script does."""
+    name = label.lower()
+    return name if name in _KNOWN else f"k{list(classes).index(label) % _N_COLOURS}"
+
+
+# As in the page's own file, and by the same rule as in its script.
+_MARKS = (
+    "circle", "square", "cross", "bar", "hexagon", "left", "right", "diamond", "up", "down"
+)  # fmt: skip
+_KNOWN_MARKS = {"negative": "down", "neutral": "diamond", "positive": "up"}
+
+
+def named(classes: Sequence[str], look: ClassLook) -> str:
+    """Return a class with its mark, as the page's script shows it; its tile has the paths."""
+    place = list(classes).index(look.label)
+    mark = _KNOWN_MARKS.get(look.label.lower()) or _MARKS[place % len(_MARKS)]
+    return (
+        f'<span class="named c-{look.colour}"><svg class="mark" viewBox="0 0 12 12" '
+        f'aria-hidden="true"><use href="#mark-{mark}"/></svg>{look.name}</span>'
+    )
+
+
+def bar_of(share: Share, colour: str) -> str:
+    """Return a bar with its interval; the words beside it say the same."""
+    low, high = (f"{100 * end:.1f}" for end in (share.low, share.high))
+    whisker = f'<path d="M{low} 2V8M{low} 5H{high}M{high} 2V8"/>' if share.high > share.low else ""
+    return (
+        '<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class=track width=100 height=10 /><rect width="{100 * share.share:.1f}" height=10 '
+        f'fill="var(--{colour})"/>{whisker}</svg>'
+    )

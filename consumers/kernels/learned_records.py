@@ -235,7 +235,7 @@ def clear(data: U8, begins: I64, ends: I64) -> None:
 
 # As in `learned_records`, and of `consumers.messages`.
 CREATED, UPDATED, RELABELLED, DELETED, EARLY_UPDATE, EARLY_DELETE, CONSUMED = range(7)
-CORRECTED, TAKEN_BACK = 7, 8
+CORRECTED, TAKEN_BACK, WITHDRAWN = 7, 8, 16
 WAITING, WAITING_UPDATE, LATE_LABELLED, DEFAULTED, LATE_UPDATE = range(10, 15)
 NOTHING, NO_LABEL = 255, -1
 UPDATE, DELETE = 1, 2
@@ -300,7 +300,7 @@ def _is_replacing(kind: Int) -> bool:
 @inner
 def _is_of_other(kind: Int) -> bool:
     """Return whether a record says what became of the message at its offset."""
-    if kind in (CORRECTED, TAKEN_BACK):
+    if kind in (CORRECTED, TAKEN_BACK, WITHDRAWN):
         return True
     return kind in (LATE_LABELLED, DEFAULTED)
 
@@ -447,7 +447,9 @@ def _revised(
     n_open, is_known = n_alive, chains.last[own] >= floor
     for k in range(n_slots):
         n_open += 1 if chains.states[k] != GONE else 0
-    is_matched = n_open > 0
+    # What a person withdrew may be labelled again, until it is deleted.
+    is_withdrawn = is_known and events.kinds[chains.latest[own]] == WITHDRAWN
+    is_matched = n_open > 0 or is_withdrawn
     if operation == UPDATE:
         counts[UPDATE_MATCHED if is_matched else UPDATE_UNMATCHED] += 1
         if given != NOBODY:

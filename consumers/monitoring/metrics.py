@@ -53,7 +53,7 @@ LATE_LABELS = (
     "learned", "repeated", "no_message", "outside_window", "before_beginning", "forgotten",
     "message_gone", "unusable",
 )  # fmt: skip
-CORRECTIONS = ("label", "delete", "refused", "skipped")
+CORRECTIONS = ("label", "delete", "withdraw", "refused", "skipped")
 TEACHER = (
     "asked", "cached", "labelled", "unsure", "unknown_class", "gone", "failed", "over_budget",
 )  # fmt: skip

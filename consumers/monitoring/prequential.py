@@ -65,6 +65,8 @@ class Prequential:
     """Accuracy and log-loss, over the last `window` examples and since the beginning.
 
     Of the window it keeps the judgements too, for confusion and calibration: 17 bytes an example.
+    For curves it also keeps the log-posteriors of three classes and more, up to `SCORED_MAX`, at
+    two bytes each; with two classes they follow from the judgements.
     `n` examples were seen, `n_correct` of them predicted right; `log_loss_sum` is in nats.
 
     Examples
@@ -83,6 +85,8 @@ class Prequential:
         self._losses: NDArray[np.float64] = np.zeros(window)
         self._correct: NDArray[np.bool_] = np.zeros(window, dtype=np.bool_)
         self._judgements: NDArray[np.uint64] = np.zeros(window, dtype=np.uint64)
+        # Of shape (window, n_classes), nan if it was not kept when the example came.
+        self._scores: NDArray[np.float16] | None = None
         self._n_classes = 0
         self.n_held = 0  # how many of the window's places are taken
         self._next = 0  # the place that the next example takes
@@ -113,14 +117,31 @@ class Prequential:
         # In order, so that the sum does not depend on where batches are cut.
         self.log_loss_sum = float(np.cumsum(np.append(self.log_loss_sum, losses))[-1])
         self._n_classes = n_classes
-        self._hold(losses, correct, judgements.view(np.uint64))
+        self._make_room(n_classes)
+        with np.errstate(over="ignore"):  # below -65504 it is as good as impossible
+            scores = None if self._scores is None else log_posteriors.astype(np.float16)
+        self._hold(losses, correct, judgements.view(np.uint64), scores)
         return losses
+
+    def _make_room(self, n_classes: int) -> None:
+        """Have a column of scores for each class: one that joins had no share of those before."""
+        old = self._scores
+        if not 2 < n_classes <= SCORED_MAX:
+            self._scores = None
+        elif old is None or old.shape[1] < n_classes:
+            new = np.full((len(self._losses), n_classes), np.nan, np.float16)
+            if old is not None:
+                new[:, : old.shape[1]] = old
+                new[~np.isnan(old[:, 0]), old.shape[1] :] = -np.inf
+            with self._lock:
+                self._scores = new
 
     def _hold(
         self,
         losses: NDArray[np.float64],
         correct: NDArray[np.bool_],
         judgements: NDArray[np.uint64],
+        scores: NDArray[np.float16] | None,
     ) -> None:
         window = len(self._losses)
         kept = min(len(losses), window)
@@ -132,7 +153,10 @@ class Prequential:
                 (self._losses, losses),
                 (self._correct, correct),
                 (self._judgements, judgements),
+                (self._scores, scores),
             ):
+                if ring is None or values is None:
+                    continue
                 newest = values[len(values) - kept :]
                 ring[start : start + behind] = newest[:behind]
                 ring[: kept - behind] = newest[behind:]
@@ -149,6 +173,12 @@ class Prequential:
 
     def pack(self) -> CheckpointEntry:
         """Return the window and the sums."""
+        arrays: dict[str, NDArray[Any]] = {
+            "losses": self._newest(self._losses),
+            "judgements": self._newest(self._judgements),
+        }
+        if self._scores is not None:
+            arrays["scores"] = self._newest(self._scores).view(np.uint8)
         return CheckpointEntry(
             {
                 "n": self.n,
@@ -157,7 +187,7 @@ class Prequential:
                 "n_classes": self._n_classes,
                 "next": self._next,
             },
-            {"losses": self._newest(self._losses), "judgements": self._newest(self._judgements)},
+            arrays,
         )
 
     def unpack(self, entry: CheckpointEntry, *, sums: bool) -> None:
@@ -170,7 +200,11 @@ class Prequential:
         known = judgements.view(JUDGEMENT)
         self._n_classes = values["n_classes"]
         self._next = (values["next"] - len(losses)) % len(self._losses)
-        self._hold(losses, known["truth"] == known["predicted"], judgements)
+        scores = entry.arrays.get("scores")  # older files have none
+        if scores is not None:
+            scores = scores.view(np.float16)
+            self._make_room(scores.shape[1])
+        self._hold(losses, known["truth"] == known["predicted"], judgements, scores)
         if sums:
             self.n, self.n_correct = values["n"], values["n_correct"]
             self.log_loss_sum = values["log_loss_sum"]
@@ -183,6 +217,7 @@ class Prequential:
             judgements["predicted"],
             judgements["log_confidence"],
             self._n_classes,
+            None if self._scores is None else self._newest(self._scores),
         )
 
     @property
@@ -209,6 +244,9 @@ class Prequential:
 
 
 BINS = 10
+SCORED_MAX = 12  # classes whose log-posteriors are kept: their curves can still be told apart
+CURVE_POINTS, CURVE_EXAMPLES = 200, 100_000  # of the newest so many, as a window may be large
+Z = 1.96  # of 95%
 
 # One judgement in 8 bytes.
 JUDGEMENT = np.dtype(
@@ -246,6 +284,7 @@ class Judgements:
     predicted: NDArray[np.integer]
     log_confidence: NDArray[np.float32]  # log-posterior of the predicted class, in nats
     n_classes: int  # 0 before the first example
+    scores: NDArray[np.float16] | None = None  # log-posteriors by class, nan if unknown
 
     def confusion(self, n_classes: int = 0) -> NDArray[np.int64]:
         """Return how often each true class (row) was predicted as each class (column).
@@ -256,6 +295,23 @@ class Judgements:
         cells = self.truth.astype(np.int64) * k + self.predicted
         found: NDArray[np.int64] = np.bincount(cells, minlength=k * k).reshape(k, k)
         return found
+
+    def curve(self, label: int) -> ScoreCurve | None:
+        """Return how well a class is told from all others; None without examples of both.
+
+        None, too, if the probabilities were not kept: of more than `SCORED_MAX` classes.
+        """
+        if self.n_classes == 2:
+            sure = self.log_confidence[-CURVE_EXAMPLES:].astype(np.float64)
+            with np.errstate(divide="ignore"):  # log-odds: infinite if the other is impossible
+                odds = sure - np.log(-np.expm1(np.minimum(sure, 0.0)))
+            scores = np.where(self.predicted[-CURVE_EXAMPLES:] == label, odds, -odds)
+        elif self.scores is not None and label < self.scores.shape[1]:
+            scores = self.scores[-CURVE_EXAMPLES:, label].astype(np.float64)
+        else:
+            return None
+        known = ~np.isnan(scores)
+        return score_curve(scores[known], self.truth[-CURVE_EXAMPLES:][known] == label)
 
     def calibration(self) -> tuple[Bin, ...]:
         """Return the calibration curve, the lowest bin first; empty without two classes."""
@@ -276,6 +332,72 @@ class Judgements:
                 right.tolist(), strict=True,
             )
         )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreCurve:
+    """How well a score tells examples of a class from others, at each threshold from the top down.
+
+    Attributes
+    ----------
+    n, n_others : int
+        Examples of the class, and others.
+    auc, low, high : float
+        Area below the ROC curve, with its 95% interval by DeLong's variance.
+    average_precision : float
+        Mean precision, weighted by how much of the recall each threshold adds.
+    recall, false_positives, precision : arrays of shape (k,)
+        Shares of the class's examples, of the others, and of the class among what is chosen.
+    """
+
+    n: int
+    n_others: int
+    auc: float
+    low: float
+    high: float
+    average_precision: float
+    recall: NDArray[np.float64]
+    false_positives: NDArray[np.float64]
+    precision: NDArray[np.float64]
+
+
+def wilson(k: float, n: float) -> tuple[float, float]:
+    """Return the 95% interval of a share, k of n, by Wilson's formula: it holds for few, too."""
+    middle, z = (k + Z * Z / 2) / (n + Z * Z), Z / (n + Z * Z)
+    half = z * math.sqrt(k * (n - k) / n + Z * Z / 4)
+    return middle - half, middle + half
+
+
+def score_curve(scores: NDArray[np.float64], is_own: NDArray[np.bool_]) -> ScoreCurve | None:
+    """Return the curve of scores, `CURVE_POINTS` at most; None without examples of either kind.
+
+    Examples
+    --------
+    >>> found = score_curve(np.array([3.0, 2.0, 1.0, 1.0]), np.array([True, False, True, False]))
+    >>> found.auc, found.recall.tolist(), found.precision.tolist()
+    (0.625, [0.5, 0.5, 1.0], [1.0, 0.5, 0.5])
+    """
+    n, n_others = int(np.count_nonzero(is_own)), int(np.count_nonzero(~is_own))
+    if not n or not n_others:
+        return None
+    own, others = np.sort(scores[is_own]), np.sort(scores[~is_own])
+    # For each example, the share of the other kind that lies on its right side; ties count half.
+    below = (np.searchsorted(others, own) + np.searchsorted(others, own, "right")) / (2 * n_others)
+    above = 1 - (np.searchsorted(own, others) + np.searchsorted(own, others, "right")) / (2 * n)
+    auc = float(below.mean())
+    half = Z * math.sqrt(float(below.var()) / n + float(above.var()) / n_others)
+    order = np.argsort(-scores, kind="stable")
+    hits = np.cumsum(is_own[order])
+    # Examples of one score are chosen together.
+    ranked = scores[order]
+    ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(scores) - 1)
+    recall, precision = hits[ends] / n, hits[ends] / (ends + 1)
+    average = float((np.diff(recall, prepend=0.0) * precision).sum())
+    some = np.unique(np.linspace(0, len(ends) - 1, CURVE_POINTS).round().astype(np.int64))
+    return ScoreCurve(
+        n, n_others, auc, max(0.0, auc - half), min(1.0, auc + half), average,
+        recall[some], ((ends + 1 - hits[ends]) / n_others)[some], precision[some],
+    )  # fmt: skip
 
 
 def calibration_error(bins: Sequence[Bin]) -> float | None:

@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consumers.monitoring.prequential import Bin, Prequential, calibration_error
+from consumers.monitoring.prequential import Bin, Judgements, Prequential, calibration_error
 from streamnb import Snapshot
 from streamnb.inspection.words import word_groups
 from streamnb.prevalence import Quantifier
@@ -503,6 +503,10 @@ class Quality:
     def shares(self) -> Shares:
         """Return the shares' corrector with the newest error rates; any thread may ask."""
         return self._shares
+
+    def judged(self) -> Judgements:
+        """Return the window's judgements; any thread may ask."""
+        return self._prequential.judged()
 
     def stream_shares(self) -> ShareReport | None:
         """Return the shares of the stream's newest messages; any thread may ask."""

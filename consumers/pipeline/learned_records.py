@@ -36,7 +36,7 @@ from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 
 CREATED, UPDATED, RELABELLED, DELETED, EARLY_UPDATE, EARLY_DELETE, CONSUMED = range(7)
-CORRECTED, TAKEN_BACK, ERASED = range(7, 10)
+CORRECTED, TAKEN_BACK, ERASED, WITHDRAWN = 7, 8, 9, 16  # withdrawn: may be labelled again
 # Of messages whose label comes later: they wait, their update waits, a label found them, a default
 # did, an update took their label over; and a label that waits for its message.
 WAITING, WAITING_UPDATE, LATE_LABELLED, DEFAULTED, LATE_UPDATE, EARLY_LABEL = range(10, 16)

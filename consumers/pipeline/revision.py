@@ -60,6 +60,7 @@ from consumers.pipeline.learned_records import (
     UPDATED,
     WAITING,
     WAITING_UPDATE,
+    WITHDRAWN,
     FoundRecords,
     Hashes,
     IdRun,
@@ -312,11 +313,14 @@ class Reviser:
         (waiting,) = waiting_messages([records])
         if any(e.state == "waits" and e.now.offset == said.offset for e in waiting):
             return CorrectedMessage("waits")
-        # An update without a label is noted as a delete, and may be given one.
+        # An update without a label is noted as a delete, and may be given one; so may a message
+        # whose label was withdrawn.
+        here = [each.kind for each in records if each.offset == said.offset]
+        is_withdrawn = here[-1:] == [WITHDRAWN]
         if any(
             each.offset > said.offset
             if each.kind in (DELETED, EARLY_DELETE)
-            else each.offset == said.offset
+            else each.offset == said.offset and not is_withdrawn
             for each in (*records, *self._of_account(memory, said))
         ):
             return CorrectedMessage("gone")
@@ -393,7 +397,7 @@ class Reviser:
         is_nameless = said.id == place_name(said.place, said.offset)
         name = None if is_nameless else said.id.encode() if record is None else record.id
         ids = texts_of([name])
-        kind, label = TAKEN_BACK, NO_LABEL
+        kind, label = TAKEN_BACK if said.kind == "delete" else WITHDRAWN, NO_LABEL
         if said.label is not None:
             kind, label = CORRECTED, list(learner.model.classes).index(said.label)
             fields = fields | {"": texts_of([part.encode()])}  # behind those of the model

@@ -23,7 +23,7 @@ import itertools
 import math
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -77,6 +77,11 @@ class Offer:
 
     def __len__(self) -> int:
         return len(self.columns["id"])
+
+    @property
+    def arrived_ms(self) -> int:
+        """When they came, in Unix milliseconds."""
+        return int(self.columns["arrived_ms"][0])
 
     @property
     def n_bytes(self) -> int:
@@ -448,13 +453,21 @@ class Sampler:
         self._sampled_s = self._filled_s
 
     def _thin(self) -> None:
-        """If more waits than may, drop the same share of every batch."""
-        waiting = [item for item in self._items if isinstance(item, Offer | RawBatch)]
-        share = _BEHIND_S * self._rate_per_s() / max(1, sum(map(len, waiting)))
-        if share >= 1:
+        """If more waits than may, drop the same share of every batch of a second.
+
+        Seconds of which much waits lose most: what came as the sample began, which is whole, must
+        not leave next to nothing of the seconds behind it.
+        """
+        waiting = Counter[int]()
+        for item in self._items:
+            if isinstance(item, Offer | RawBatch) and len(item):
+                waiting[item.arrived_ms // 1000] += len(item)
+        most = _level(list(waiting.values()), _BEHIND_S * self._rate_per_s())
+        if most == math.inf:
             return
         for i, item in enumerate(self._items):
-            if isinstance(item, Offer | RawBatch):
+            if isinstance(item, Offer | RawBatch) and len(item):
+                share = min(1.0, most / waiting[item.arrived_ms // 1000])
                 # Right on average, for one row too.
                 kept = self._drawn(len(item), int(share * len(item) + self._rng.random()))
                 self._minute.add(self._filled_s, 0, len(kept) - len(item))
@@ -485,3 +498,17 @@ class Sampler:
             return np.arange(n_taken)
         at = (np.arange(n_taken) + self._rng.random(n_taken)) * (n / n_taken)
         return np.unique(np.minimum(at.astype(np.int64), n - 1))
+
+
+def _level(counts: Sequence[int], total: float) -> float:
+    """Return up to how much of each count may stay, for a total; infinite if all may.
+
+    >>> _level([5, 1000, 20], 95.0), _level([5, 20], 25.0)
+    (70.0, inf)
+    """
+    left = total
+    for k, count in enumerate(sorted(counts)):
+        if count * (len(counts) - k) > left:
+            return left / (len(counts) - k)
+        left -= count
+    return math.inf

@@ -10,7 +10,7 @@ import pytest
 
 from tests.consumers.corrections.stepped_daemon import JOURNAL_PART
 from tests.endtoend.correction_clients import ask, check_model
-from tests.endtoend.daemon_process import Daemon, write_config
+from tests.endtoend.daemon_process import Daemon, command, write_config
 from tests.endtoend.expected_counts import examples, message
 from tests.endtoend.test_erasure import Stream, until_gone
 
@@ -121,6 +121,37 @@ def test_the_queue_survives_a_kill_and_a_deleted_message_does_not(tmp_path: Path
     with Daemon(config, "--until-end") as daemon:
         assert daemon.wait() == 0
     check_counts(tmp_path / "state", path, answers)
+
+
+def test_a_label_that_was_taken_back_is_unlearned_once(tmp_path: Path) -> None:
+    """Killed right behind it, too; the message is asked for again, and may be labelled again."""
+    path, config = stream_in(tmp_path)
+    with Daemon(config) as daemon:
+        asked = names(until_asked(daemon, 30))
+        answer(daemon, asked[:4])
+        for name, was in ((asked[0], "negative"), (asked[1], "positive"), (asked[1], None)):
+            given = {"id": name, "label": None}
+            status, receipt = ask(daemon.address, "POST", "/v1/labels", given)
+            assert (status, receipt["was"]) == (202, was)
+            assert (receipt["position"] is None) == (was is None)
+        again = ask(daemon.address, "POST", "/v1/labels", {"id": asked[1], "label": "negative"})
+        assert (again[0], again[1]["was"]) == (202, None)
+        assert asked[0] in names(wanted(daemon))
+        daemon.kill()
+    with Daemon(config) as daemon:
+        assert asked[0] in names(until_asked(daemon, 27))
+        given = {"text": "an example", "label": None}
+        status, refused = ask(daemon.address, "POST", "/v1/labels", given)
+        assert status == 422
+        assert "give its id" in refused["detail"]
+        assert daemon.stop() == 0
+    check_counts(
+        tmp_path / "state",
+        path,
+        {asked[1]: "negative", asked[2]: "negative", asked[3]: "positive"},
+    )
+    verified = command("verify", "-c", str(config), folder=tmp_path)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
 def test_nobody_is_asked_by_default(tmp_path: Path) -> None:

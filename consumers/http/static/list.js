@@ -26,19 +26,18 @@ async function token() {
   return given;
 }
 
-function tell(state, how, words) {
+export function tell(state, how, words) {
   attr(state, "data-state", how);
   text(state, words);
 }
 
-/** Send a correction and tell how it fares; true once it is safe. */
-async function send(state, path, options) {
+/** Send a correction and tell how it fares; return the receipt once it is safe. */
+export async function send(state, path, options) {
   tell(state, "sending", "sending…");
   try {
     const secret = corrections.needs_token ? await token() : null;
     if (secret === "") return tell(state, null, "");
-    await ask(path, { ...options, token: secret });
-    return true;
+    return await ask(path, { ...options, token: secret });
   } catch (error) {
     if (error.status === 401 || error.status === 403) sessionStorage.removeItem(TOKEN);
     return tell(state, "failed", error.message);

@@ -2,10 +2,11 @@
 
 import { ask } from "./api.js";
 import { bandOf, ink, linesOf, makeChart, within } from "./chart.js";
-import { bar, inOrder, look, named, nameOf, setClasses } from "./classes.js";
-import { $, attr, el, on, part, say, svg, text } from "./dom.js";
-import { clock, count, decimal, fine, moment, percent, short, signed } from "./format.js";
+import { bar, inOrder, named, nameOf, setClasses } from "./classes.js";
+import { $, announce, attr, el, on, part, say, text } from "./dom.js";
+import { clock, fine, moment, signed } from "./format.js";
 import * as format from "./format.js";
+import { send, tell } from "./list.js";
 
 const charts = new Map();
 
@@ -51,7 +52,7 @@ function makeLine(place, name, format) {
   };
 }
 
-export function drawLine(place, history, format) {
+function drawLine(place, history, format) {
   const name = place.dataset.line;
   const points = history.filter((point) => Number.isFinite(point[name]));
   if (points.length < 2) return;
@@ -59,68 +60,16 @@ export function drawLine(place, history, format) {
   charts.get(place)(points);
 }
 
-export function drawCalibration(chart, bins) {
-  const filled = bins.filter((bin) => bin.n > 0);
-  const most = Math.max(...filled.map((bin) => bin.n));
-  const x = (value) => 6 + 88 * value;
-  const y = (value) => 100 - x(value);
-  const dots = filled.map(({ n, mean_probability: said, accuracy }) =>
-    svg(
-      "circle.dot",
-      { cx: x(said), cy: y(accuracy), r: 1.2 + 2.4 * Math.sqrt(n / most) },
-      svg("title", `predicted ${fine(said)}, right ${fine(accuracy)} of ${count(n)}`),
-    ),
-  );
-  const whiskers = filled.map((bin) => {
-    const { low, high } = endsOf(bin);
-    return `M${x(bin.mean_probability)} ${y(low)}V${y(high)}`;
-  });
-  const corners = filled.map((bin) => `${x(bin.mean_probability)} ${y(bin.accuracy)}`);
-  const words = filled.map((bin) => `predicted ${percent(bin.mean_probability)}, right ${percent(bin.accuracy)}`);
-  attr(part(chart, "stroke"), "d", corners.length ? `M${corners.join("L")}` : "");
-  part(chart, "dots").replaceChildren(...dots);
-  attr(part(chart, "whiskers"), "d", whiskers.join(""));
-  attr(chart, "aria-label", `Calibration: ${words.join("; ") || "no labelled messages yet"}.`);
-}
-
 const WORDS_MAX = 12;
 
-const head = (...parts) => el("th", { scope: "row" }, parts);
 const word = (said) => el("span.word", { dir: "auto" }, said);
 
-export const classRows = (classes) =>
-  classes.map(({ label, count: n, prior }) =>
-    el("tr", head(named(label)), el("td.number", count(n)), el("td.number", fine(prior))),
-  );
-
-export function confusionRows({ classes, counts }) {
-  if (!counts.flat().some(Boolean)) return [el("caption", "No labelled messages yet.")];
-  const rows = counts.map((row, i) => {
-    const total = row.reduce((sum, n) => sum + n, 0) || 1;
-    const cells = row.map((n, j) => {
-      const props = { "--tint": `${((26 * n) / total).toFixed(0)}%`, "--class": look(classes[j]).colour };
-      return el(`td.number.cell${i === j ? ".right" : ""}`, props, fine(n / total), el("small", count(n)));
-    });
-    return el("tr", head("true ", named(classes[i])), cells);
-  });
-  const columns = classes.map((label) => el("th.number", { scope: "col" }, "predicted ", named(label)));
-  return [el("thead", el("tr", el("td"), columns)), el("tbody", rows)];
-}
-
-export function tellingWords(label, words) {
+function tellingWords(label, words) {
   const most = Math.max(...words.map(({ score }) => Math.abs(score))) || 1;
   const rows = words.slice(0, WORDS_MAX).map(({ feature, score }) =>
     el("li", word(feature), el("span.track", bar(label, Math.abs(score) / most)), el("span.number", signed(score, 3))),
   );
   return el("div@telling", { "data-class": label }, el("h3", named(label)), el("ol.words", rows));
-}
-
-export function movingWords(words, sign) {
-  if (!words?.length) return [el("li.note", "No word has changed enough yet.")];
-  return words.slice(0, WORDS_MAX).map(({ word: said, before, now, ratio }) => {
-    const times = Number.isFinite(ratio) ? `× ${decimal(ratio, ratio < 10 ? 2 : 0)}` : "new";
-    return el("li", { title: `${short(before)} before, ${short(now)} now` }, word(said), el("span.number", `${sign} ${times}`));
-  });
 }
 
 const REFRESH_MS = 2_000;
@@ -129,7 +78,6 @@ const valueAt = (model, path) => path.split(".").reduce((value, name) => value?.
 
 function draw(model) {
   const view = $("model");
-  const put = (id, parts) => $(id).replaceChildren(...parts);
   // Which figure stands where, and how it is written, is said in the page itself.
   for (const node of view.querySelectorAll("[data-value]")) {
     const value = valueAt(model, node.dataset.value);
@@ -139,22 +87,74 @@ function draw(model) {
   for (const node of view.querySelectorAll("[data-line]")) drawLine(node, history, format[node.dataset.as]);
   $("drift").hidden = !model.drift?.n_alarms;
   text($("drift-words"), model.drift?.words.map(({ word: said, label }) => `${said} (${nameOf(label)})`).join(", ") || "–");
-  drawCalibration($("calibration"), model.calibration);
   setClasses(model.classes.map(({ label }) => label));
-  put("confusion", confusionRows(model.confusion));
-  const rows = Object.fromEntries(model.classes.map((row) => [row.label, row]));
-  put("class-rows", classRows(inOrder(model.classes.map(({ label }) => label)).map((label) => rows[label])));
-  put("telling", inOrder(Object.keys(model.telling)).map((label) => tellingWords(label, model.telling[label])));
-  $("trend-note").hidden = !(model.trend_s >= 1);
-  put("rising", movingWords(model.rising.toSorted((a, b) => b.ratio - a.ratio), "▲"));
-  put("falling", movingWords(model.falling.toSorted((a, b) => a.ratio - b.ratio), "▼"));
+  $("telling").replaceChildren(...inOrder(Object.keys(model.telling)).map((label) => tellingWords(label, model.telling[label])));
   view.hidden = false;
   $("model-waiting").hidden = true;
   say($("model-problem"), model.trouble);
 }
 
+/** Put in place what the daemon draws. */
+async function load(node) {
+  const said = await fetch(`/page/${node.dataset.part}`);
+  const html = await said.text();
+  const { open } = part(node, "fold") ?? {};
+  if (said.ok) node.innerHTML = html;
+  if (open) part(node, "fold").open = true;
+}
+
+/** Let messages be labelled one after the other, and the last one be taken back. */
+function makeQueue() {
+  const queue = $("queue");
+  const state = $("queue-state");
+  const past = []; // messages, and what each taught before; undefined if it was skipped
+  const first = () => queue.querySelector("li");
+  let isBusy = false;
+
+  async function act({ act, label }) {
+    const [item, was] = act === "undo" ? (past.at(-1) ?? []) : [first(), label];
+    if (isBusy || !item) return;
+    isBusy = true;
+    const { id } = item.dataset;
+    const receipt = was === undefined || (await send(state, "/v1/labels", { method: "POST", body: { id, label: was } }));
+    if (receipt && act === "undo") {
+      past.pop();
+      for (const one of queue.querySelectorAll("li")) if (one.dataset.id === id) one.remove();
+      queue.firstChild.prepend(item);
+    } else if (receipt) {
+      past.push([item, receipt.was]);
+      item.remove();
+    }
+    if (!first()) {
+      await load(queue);
+      queue.focus();
+    }
+    if (receipt) {
+      tell(state, "changed", label ? `Labelled ${nameOf(label)}.` : act === "undo" ? "Taken back." : "Skipped.");
+      announce(`${state.textContent} ${first()?.textContent ?? ""}`);
+    }
+    isBusy = false;
+  }
+
+  on(queue, "click", ({ target }) => {
+    const button = target.closest("button");
+    if (button) act(button.dataset);
+  });
+  on(queue, "keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const buttons = [...queue.querySelectorAll("button")];
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const pressed = queue.querySelector(`[data-keys~="${CSS.escape(event.key.toLowerCase())}"]`);
+    if (step) buttons[buttons.indexOf(document.activeElement) + step]?.focus();
+    else if (pressed) act(pressed.dataset);
+    else return;
+    event.preventDefault();
+  });
+}
+
 /** Return what begins (true) and ends (false) to ask. */
 export function makeModel() {
+  makeQueue();
   let timer = 0;
   let turns = 0;
   let isShown = false;
@@ -163,13 +163,13 @@ export function makeModel() {
     if (!isShown || document.hidden) return;
     try {
       const model = await ask("/v1/model");
-      if (turns++ % 5 === 0 && !$("fields").matches(":focus-within")) {
-        const said = await fetch("/page/fields");
-        $("fields").innerHTML = said.ok ? await said.text() : "";
-      }
       // What the reader has selected would be lost with the elements it is in.
       const selection = getSelection();
-      if (selection.isCollapsed || !$("model").contains(selection.anchorNode)) draw(model);
+      if (selection.isCollapsed || !$("model").contains(selection.anchorNode)) {
+        draw(model);
+        const parts = $("model").querySelectorAll("[data-part]:not(:focus-within)");
+        if (turns++ % 5 === 0) await Promise.all(Array.from(parts, load));
+      }
     } catch (error) {
       say($("model-problem"), error.message);
     }

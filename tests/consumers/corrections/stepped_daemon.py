@@ -53,7 +53,14 @@ class Store:
         """Return a message that was not removed."""
         return None if id in self.removed else self.rows.get(id)
 
-    def correct(self, id: str, label: str, part: str, at: tuple[Partition, int], /) -> None:  # noqa: A002
+    def correct(
+        self,
+        id: str,  # noqa: A002
+        label: str | None,
+        part: str | None,
+        at: tuple[Partition, int],
+        /,
+    ) -> None:
         """Note what it teaches now."""
         if id in self.rows:
             assert at == (self.rows[id].partition, self.rows[id].offset)

@@ -28,6 +28,7 @@ _NUMBERS = itertools.count()
 corrections = st.one_of(
     st.tuples(st.just("label"), st.integers(0, N - 1), st.sampled_from(CLASSES)),
     st.tuples(st.just("delete"), st.integers(0, N - 1)),
+    st.tuples(st.just("withdraw"), st.integers(0, N - 1)),
     st.tuples(st.just("teach"), st.integers(0, N - 1), st.sampled_from(CLASSES)),
 )
 takes = st.tuples(st.just("take"), st.sampled_from(STREAM), st.integers(1, 5))
@@ -72,6 +73,16 @@ class World:
         number = self._that_came(number)
         try:
             self.life.room.correction_service.delete(f"m{number}")
+        except UnknownMessage:
+            assert self.life.store.get(f"m{number}") is None
+        else:
+            self.said[number] = None
+
+    def withdraw(self, number: int) -> None:
+        """Take a label back, likewise; the message may be labelled again."""
+        number = self._that_came(number)
+        try:
+            self.life.room.correction_service.label(f"m{number}", None)
         except UnknownMessage:
             assert self.life.store.get(f"m{number}") is None
         else:

@@ -65,6 +65,19 @@ def test_a_label_is_written_with_what_it_replaces(life: Life) -> None:
     }
 
 
+def test_a_label_is_withdrawn_once(life: Life) -> None:
+    """The line says what is taken back; of a message that teaches nothing nothing is written."""
+    service = life.room.correction_service
+    service.label("m2", "negative")
+    service.label("m2", None)
+    assert life.store.get("m2") is not None
+    assert (service.label("m2", None).was, service.label("m2", None).position) == (None, None)
+    last = lines(life)[-1]
+    assert (last["kind"], last["was"], "label" in last) == ("withdraw", "negative", False)
+    assert service.label("m2", "positive").was is None
+    assert [line["kind"] for line in lines(life)].count("withdraw") == 1
+
+
 def test_classes_join_by_corrections_up_to_the_limit(tmp_path: Path) -> None:
     """A label over it is an unknown one; its message can be corrected and deleted all the same."""
     life = Life(tmp_path, Store(), examples(10), new_classes=True)

@@ -70,6 +70,7 @@ def app_state(
             predictor=predictor,
             status=status,
             shares=quality.shares,
+            judged=quality.judged,
         )
     finally:
         predictor.stop()

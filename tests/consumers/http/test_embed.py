@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from consumers.config.settings import HttpSettings
-from consumers.http.app import HEADERS
-from consumers.http.routes_page import COLOURS, PAGE, share_in_words
+from consumers.http.app import HEADERS, PAGE, share_in_words
+from consumers.http.state import COLOURS
 from consumers.monitoring.quality import Share
 from tests.consumers.http.api_daemon import SITE, reading_daemon
 from tests.consumers.http.loopback_server import app_state, served, settings

@@ -10,9 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.calibration import calibration_curve
-from sklearn.metrics import confusion_matrix
+from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_score
 
-from consumers.monitoring.prequential import BINS, Bin, Prequential, calibration_error
+from consumers.monitoring.prequential import (
+    BINS,
+    CURVE_EXAMPLES,
+    CURVE_POINTS,
+    SCORED_MAX,
+    Bin,
+    Prequential,
+    calibration_error,
+    score_curve,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,6 +57,70 @@ def test_the_confusion_is_that_of_the_window(
     )
     np.testing.assert_array_equal(judged.confusion(), wanted)
     assert np.trace(judged.confusion()) / prequential.n_held == prequential.window_accuracy
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 7])
+def test_each_class_is_told_from_the_others_as_scikit_learn_says(n_classes: int) -> None:
+    """Over the newest examples alone, cut anywhere, saved amid them and taken up again."""
+    log_posteriors, labels = stream(4, 2_000, n_classes)
+    prequential, later = Prequential(1_500), Prequential(1_500)
+    for begin in range(0, 1_600, 320):
+        prequential.update(log_posteriors[begin : begin + 320], labels[begin : begin + 320])
+    later.unpack(prequential.pack(), sums=True)
+    later.update(log_posteriors[1_600:], labels[1_600:])
+    judged = later.judged()
+    for k in range(n_classes):
+        found = judged.curve(k)
+        assert found is not None
+        truth, score = labels[500:] == k, log_posteriors[500:, k]
+        if n_classes == 2:
+            score = score - log_posteriors[500:, 1 - k]
+        score = np.maximum(score, -1e300)
+        assert (found.n, found.n + found.n_others) == (truth.sum(), 1_500)
+        assert found.auc == pytest.approx(roc_auc_score(truth, score), abs=1e-4)
+        assert found.average_precision == pytest.approx(
+            average_precision_score(truth, score), abs=1e-3
+        )
+        assert found.low < found.auc < found.high
+        assert found.recall[-1] == found.false_positives[-1] == 1.0
+        assert len(found.recall) <= CURVE_POINTS
+        np.testing.assert_array_equal(np.sort(found.recall), found.recall)
+
+
+def test_the_area_has_its_own_interval() -> None:
+    """In 95 of 100 samples, about, it holds the area that all examples together have."""
+    n_held = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        is_own = rng.random(300) < 0.3
+        found = score_curve(rng.normal(is_own * 1.0), is_own)
+        assert found is not None
+        n_held += found.low <= 0.7602 <= found.high  # Φ(1/√2)
+    assert 90 <= n_held <= 99
+
+
+def test_a_class_that_joins_had_no_share_before() -> None:
+    """Of examples from before there were three classes nothing was kept; one kind has no curve."""
+    prequential = Prequential(100)
+    prequential.update(*stream(1, 50, 2))
+    prequential.update(*stream(2, 20, 3))
+    prequential.update(*stream(3, 10, 4))
+    found = prequential.judged().curve(0)
+    assert found is not None
+    assert found.n + found.n_others == 30
+    joined = prequential.judged().curve(3)
+    assert joined is not None
+    assert joined.n + joined.n_others == 30
+    assert Prequential(5).judged().curve(0) is None
+    assert score_curve(np.array([1.0, 2.0]), np.array([True, True])) is None
+    large = Prequential(2 * CURVE_EXAMPLES)
+    large.update(*stream(1, CURVE_EXAMPLES + 50, 2))
+    newest = large.judged().curve(0)
+    assert newest is not None
+    assert newest.n + newest.n_others == CURVE_EXAMPLES
+    many = Prequential(50)
+    many.update(*stream(1, 50, SCORED_MAX + 1))
+    assert many.judged().curve(0) is None
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 7])

@@ -35,6 +35,7 @@ from consumers.pipeline.learned_records import (
     UPDATED,
     WAITING,
     WAITING_UPDATE,
+    WITHDRAWN,
     LearnedRecord,
 )
 from consumers.pipeline.waiting_messages import Arrivals, time_of
@@ -45,7 +46,8 @@ _TEACHING = {
     CREATED, UPDATED, RELABELLED, EARLY_UPDATE, CORRECTED, LATE_LABELLED, DEFAULTED, LATE_UPDATE
 }  # fmt: skip
 _REPLACING = {UPDATED, RELABELLED, DELETED, EARLY_UPDATE, WAITING_UPDATE, LATE_UPDATE}
-_OF_OTHER = {CORRECTED, TAKEN_BACK, LATE_LABELLED, DEFAULTED}  # they name a message by its offset
+# They name a message by its offset.
+_OF_OTHER = {CORRECTED, TAKEN_BACK, WITHDRAWN, LATE_LABELLED, DEFAULTED}
 _OF_WAITING = {WAITING_UPDATE, LATE_UPDATE}  # updates that keep what waits alive
 
 
@@ -119,6 +121,7 @@ class PlainFold:
         self.labels, self.label_names = messages.labels, messages.classes
         self.taken: list[tuple[int, int]] = []  # a record, and the row that takes it back
         self.superseded: list[int] = []
+        self.is_withdrawn = False
 
     def run(self, rows: NDArray[np.int64], records: Iterable[LearnedRecord]) -> None:
         """Set the kinds of some rows, by what is remembered of their ids."""
@@ -161,6 +164,7 @@ class PlainFold:
             alive = [each for each in plain_living(own) if each.number >= floor]
             self.taken += [(each.number, row) for each in alive]
             is_known = bool(own) and own[-1].number >= floor
+            self.is_withdrawn = is_known and own[-1].kind == WITHDRAWN
             return self._revising_kind(row, is_known, alive, seen)
         if early(own) >= floor:
             self.superseded.append(row)
@@ -180,7 +184,7 @@ class PlainFold:
         is_update = self.messages.operations[row] == _UPDATE
         what = "update" if is_update else "delete"
         none = "repeated" if is_known and not is_update else "unmatched"
-        is_open = any(each.state != "gone" for each in seen)
+        is_open = self.is_withdrawn or any(each.state != "gone" for each in seen)
         found = "matched" if alive or is_open else none
         is_of_account = self.messages.operations[row] == DELETE_OF_ACCOUNT
         if is_of_account and found != "matched":

@@ -479,6 +479,7 @@ RELABEL = Correction(
     "label", "a", 5, {"text": "sun sun"}, "negative", "positive", "t/0", ("t", 0), offset=0
 )
 TAKE_BACK = replace(RELABEL, kind="delete", label=None)
+WITHDRAW = replace(TAKE_BACK, kind="withdraw")
 
 
 @pytest.mark.parametrize(
@@ -488,6 +489,7 @@ TAKE_BACK = replace(RELABEL, kind="delete", label=None)
         (RELABEL, Said("update", "a", "snow", "positive"), [("snow", "negative")]),
         (RELABEL, DELETE, []),
         (TAKE_BACK, DELETE, []),
+        (WITHDRAW, DELETE, []),
         (RELABEL, CREATE, [("sun sun", "negative"), ("sun sun", "positive")]),
     ],
 )
@@ -518,6 +520,32 @@ def test_a_person_and_the_stream_agree_in_any_order(
     for text, label in left:
         model.learn_one({"text": text}, label)
     assert run.counts == counts_of(model)
+    run.memory.close()
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_what_was_withdrawn_may_be_labelled_again_until_it_is_deleted(
+    tmp_path: Path, *, is_killed: bool
+) -> None:
+    """Withdrawn twice it is taken back once; a deletion by the stream is the end of it."""
+    run = Run(tmp_path)
+    run.read([CREATE], 1)
+    for said, left in (
+        (WITHDRAW, [0, 0]),
+        (WITHDRAW, [0, 0]),
+        (RELABEL, [1, 0]),
+        (replace(WITHDRAW, was="negative", was_part="journal/0"), [0, 0]),
+    ):
+        run.correct(said)
+        assert run.learner.model.class_counts.tolist() == left
+        if is_killed:
+            run.save()
+            run.memory.close()
+            run = Run(tmp_path)
+    assert run.state(RELABEL) == "never"
+    run.read([CREATE, DELETE], 2)
+    assert run.reviser.counts["delete_matched"] == 1
+    assert run.state(RELABEL) == "gone"
     run.memory.close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import numpy as np
 import pytest
@@ -32,14 +34,14 @@ BATCH_BYTES = 1_000 * BATCH + len(TOLD.raw.buffer)
 POSTERIORS = np.log(np.full((BATCH, 2), 0.5))
 
 
-def intake_of(rate_max_per_s: float) -> tuple[Sampler, Clock]:
-    """Return an open intake and its clock."""
-    clock = Clock(0.0)
+def intake_of(rate_max_per_s: float, wall: Clock | None = None) -> tuple[Sampler, Clock]:
+    """Return an open intake and its clock, which is the wall's, too, if that is given."""
+    clock = wall or Clock(0.0)
     sampler = Sampler(
         rate_max_per_s,
         ProcessorBudget(1.0),
         RowBuilder(CLASSES, ("text",)),
-        Clock(1.0),
+        wall or Clock(1.0),
         clock,
         thread_time=Clock(0.0),
     )
@@ -129,6 +131,25 @@ def test_what_waits_is_thinned_where_a_stream_stays_too_fast() -> None:
         sampler.offer(TOLD, np.arange(BATCH), posteriors)
     (item,) = sampler.take()
     check_posteriors(item, posteriors)
+
+
+def test_what_is_thinned_is_as_much_of_every_second() -> None:
+    """The whole batches of before the sample began leave room for the seconds behind them."""
+    sampler, clock = intake_of(1_000.0, Clock(10.0))
+    for _ in range(11):
+        give(sampler)
+    for _ in range(6):
+        clock.now_s += 0.5
+        for _ in range(2):
+            give(sampler)
+    by_second = Counter[int]()
+    while items := sampler.take():
+        for item in items:
+            assert isinstance(item, Offer)
+            by_second[int(item.columns["arrived_ms"][0]) // 1000] += len(item)
+    assert sum(by_second.values()) == pytest.approx(1_000, abs=20)
+    assert sorted(by_second) == [10, 11, 12, 13]
+    assert min(by_second.values()) > 200
 
 
 def test_a_sample_is_spread_over_the_batch() -> None:

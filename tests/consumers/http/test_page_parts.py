@@ -1,0 +1,164 @@
+"""What the daemon draws for the page's view of the model: figures, sentences, and no style."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from consumers.config.settings import Settings
+from consumers.http.routes_corrections import drawn_queue
+from consumers.http.routes_page import drawn_challengers, drawn_curves, drawn_quality
+from consumers.http.schemas import WantedMessage
+from consumers.monitoring.prequential import SCORED_MAX, Prequential
+from consumers.monitoring.quality import Confusion, QualityReport
+from consumers.monitoring.status import ChallengersReport, JudgedBlock, ModelFigures, Status
+from tests.consumers.http.loopback_server import app_state, served, settings
+from tests.consumers.monitoring.test_calibration import stream
+
+CLASSES = ["yes", "no", "<i>"]
+
+
+@pytest.fixture(scope="module")
+def status() -> Iterator[Status]:
+    """Return the status of a daemon of two models."""
+    with app_state(settings()) as of:
+        yield of.status()
+
+
+def of_models(*half_lives_s: float | None, action: str = "say") -> Settings:
+    """Return settings of challengers with half-lives."""
+    sections = {f"c{i}": {"half_life_s": each} for i, each in enumerate(half_lives_s)}
+    forgets = {"half_life_s": 1e9} if any(half_lives_s) else {}
+    return settings(
+        challengers=sections, promotion={"action": action, "margin_nats": 0.01}, model=forgets,
+        corrections={"to": "none"}, learned={"messages_max": 0},
+    )  # fmt: skip
+
+
+def report(*losses: dict[str, float]) -> ChallengersReport:
+    """Return blocks of a hundred with these losses, of which `model` answers."""
+    models = tuple(
+        ModelFigures(name, name == "model", 300, 300, 0.9, 0.3, 0.9, 0.3, 0.01)
+        for name in ("model", "c0", "c1")
+    )
+    blocks = [
+        JudgedBlock(100 * i, each, dict.fromkeys(each, 0.9)) for i, each in enumerate(losses, 1)
+    ]
+    return ChallengersReport("model", None, 0, models, tuple(blocks))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_curves_of_each_class(n_classes: int) -> None:
+    """Each has both lines, the area that the judgements give, and how many they are of."""
+    prequential, classes = Prequential(500), CLASSES[:n_classes]
+    log_posteriors, labels = stream(1, 500, n_classes)
+    prequential.update(log_posteriors, labels)
+    judged = prequential.judged()
+    drawn = drawn_curves(settings(model={"classes": classes}), classes, judged)
+    roc, precision = re.findall(r'<svg viewBox="0 0 100 100".*?</svg>', drawn)
+    assert roc.count("stroke=") == precision.count("stroke=") == n_classes
+    points = [float(y) for _, y in re.findall(r"(-?[\d.]+) (-?[\d.]+)", roc + precision)]
+    assert all(0 <= y <= 100 for y in points)
+    for k in range(n_classes):
+        curve = judged.curve(k)
+        assert curve is not None
+        assert f"{curve.auc:.3f} ({curve.low:.3f}–{curve.high:.3f})" in drawn
+        assert f"<td class=number>{(labels == k).sum()}</td>" in drawn
+    assert "the latest 500 labelled messages" in drawn
+    assert "<i>" not in drawn.replace("<i><svg", "")
+
+
+def test_no_curves_without_examples_or_of_many_classes() -> None:
+    """The page says which it is."""
+    drawn = drawn_curves(settings(), ["negative", "positive"], Prequential(5).judged())
+    assert "No class has labelled messages beside others yet." in drawn
+    classes = [f"class {i}" for i in range(SCORED_MAX + 1)]
+    prequential = Prequential(50)
+    prequential.update(*stream(1, 50, len(classes)))
+    drawn = drawn_curves(settings(model={"classes": classes}), classes, prequential.judged())
+    assert f"Curves are drawn of up to {SCORED_MAX} classes; there are {len(classes)}." in drawn
+
+
+@pytest.mark.parametrize(
+    ("losses", "action", "words"),
+    [
+        ({"model": 0.32, "c0": 0.30, "c1": 0.31}, "say", "is better by the rule: the log says so"),
+        ({"model": 0.32, "c0": 0.30}, "promote", "is better by the rule: it answers from there on"),
+        ({"model": 0.305, "c0": 0.30}, "promote", "would not be promoted"),
+        ({"model": 0.30, "c0": 0.32}, "promote", "lies 0.02 nats above that of model"),
+        ({"model": 0.30}, "promote", "Nobody is compared yet"),
+    ],
+)
+def test_who_would_be_promoted(
+    status: Status, losses: dict[str, float], action: str, words: str
+) -> None:
+    """The sentence follows the rule of the configuration, by the last block."""
+    shown = replace(status, challengers=report({"model": 0.5, "c0": 0.5}, losses))
+    assert words in drawn_challengers(of_models(None, None, action=action), shown)
+    assert drawn_challengers(settings(), status) == ""
+
+
+def test_half_lives_stand_beside_their_figures(status: Status) -> None:
+    """The best of the last block is marked; a model that came later begins amid the chart."""
+    blocks = report({"model": 0.4, "c0": 0.41}, {"model": 0.33, "c0": 0.31, "c1": 0.3})
+    drawn = drawn_challengers(of_models(604_800.0, 5_400.0), replace(status, challengers=blocks))
+    for cell in ("7 d", "1.5 h", "<b>0.3000</b>", "model <small>answers</small>"):
+        assert cell in drawn
+    assert drawn.count("<th scope=col") == drawn.count("<td class=number>") / 3 + 1
+    losses, _ = re.findall(r'<svg viewBox="0 0 100 100".*?</svg>', drawn)
+    paths = re.findall(r'd="(M[^"]*)" stroke', losses)
+    assert [path.count("L") for path in paths] == [1, 1, 0]
+    assert paths[2].startswith("M100.00 ")
+    assert "Half-lives are compared, not mixed" in drawn
+
+
+def test_a_class_that_joins_has_a_name_in_the_matrix(status: Status) -> None:
+    """The matrix may know it before the rows of classes do."""
+    classes = ("negative", "positive", "<new>")
+    counts = ((8, 2, 0), (1, 9, 0), (0, 0, 1))
+    quality = QualityReport(confusion=Confusion(classes, counts))
+    drawn = drawn_quality(settings(), replace(status, quality=quality))
+    assert "&lt;new&gt;" in drawn
+    assert '<td class="number cell t8 c-negative right">80.0%<small>8</small></td>' in drawn
+    assert "No labelled messages yet." in drawn_quality(settings(), status)
+
+
+def message(name: str, picked: str, text: str = "rain") -> WantedMessage:
+    """Return a message to label."""
+    return WantedMessage(
+        1, name, 0, None, None, text, [text], "yes", 0.5, {"yes": 0.52, "no": 0.4, "<i>": 0.08},
+        True, None, None, picked, 0.1, None,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_what_to_label_next() -> None:
+    """Nobody is told what the model says of a message at random; only nine classes have a key."""
+    asked = [message('"7"', "random", "<b>"), message("8", "uncertain")]
+    drawn = drawn_queue(settings(), CLASSES, asked, None)
+    at_random, unsure = re.findall(r"<li.*?</li>", drawn)
+    assert "52%" not in at_random
+    assert 'data-id="&quot;7&quot;"' in at_random
+    assert "&lt;b&gt;" in at_random
+    assert "The model is unsure: yes 52%, no 40%" in unsure
+    assert re.findall(r'data-label="([^"]*)"', drawn) == ["yes", "no", "&lt;i&gt;"]
+    many = drawn_queue(settings(), [f"c{i}" for i in range(11)], [], None)
+    assert re.findall(r'data-keys="([^"])', many) == [*"123456789", "s", "u"]
+    refused = drawn_queue(settings(), CLASSES, asked, "corrections are off")
+    assert "corrections are off" in refused
+    assert "<button" not in refused
+
+
+def test_the_parts_by_http() -> None:
+    """All answer; they have no style and no script of their own, which the page forbids."""
+    of = settings(challengers={"c0": {}})
+    with app_state(of) as state, served(state) as port:
+        for name in ("fields", "quality", "words", "curves", "challengers", "queue"):
+            answer = httpx.get(f"http://127.0.0.1:{port}/page/{name}", trust_env=False)
+            assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
+            assert not re.search(r"<script|style=|\son\w+=", answer.text)
+            wrong = httpx.get(f"http://127.0.0.1:{port}/page/{name}?x=1", trust_env=False)
+            assert wrong.status_code == 422
