@@ -59,8 +59,8 @@ CHOICES: dict[str, dict[str, Any]] = {
     "signs-trigrams": SIGNS | {"ngrams": (1, 3)},
     "smoothing-1": SIGNS | {"hybrid": nb.Hybrid(smoothing=1.0)},
     "smoothing-5": SIGNS | {"hybrid": nb.Hybrid(smoothing=5.0)},
-    "shrinkage-0.07": SIGNS | {"hybrid": nb.Hybrid(shrinkage=0.07)},
-    "shrinkage-0.14": SIGNS | {"hybrid": nb.Hybrid(shrinkage=0.14)},
+    "shrinkage-0.05": SIGNS | {"hybrid": nb.Hybrid(shrinkage=0.05)},
+    "shrinkage-0.2": SIGNS | {"hybrid": nb.Hybrid(shrinkage=0.2)},
     "half-life-300": SIGNS | {"hybrid": nb.Hybrid(half_life=300)},
     "half-life-2000": SIGNS | {"hybrid": nb.Hybrid(half_life=2_000)},
     **{
