@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,8 +26,10 @@ from streamnb import spark as nbs
 from streamnb.errors import InputError, StoreError
 from streamnb.model import merge
 from streamnb.storage import read
+from tests.endtoend import spark_driver
 from tests.endtoend.daemon_process import ROOT, Daemon, write_config
 from tests.endtoend.expected_counts import examples, messages
+from tests.endtoend.spark_driver import run_query, session_in, texts_only
 
 pytestmark = [pytest.mark.deep, pytest.mark.alone]
 
@@ -38,25 +41,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Return a session of two cores that tries a task three times."""
     if importlib.util.find_spec("pyspark") is None or shutil.which("java") is None:
         pytest.skip("no PySpark or no Java: run scripts/setup_spark.sh")
-    from pyspark.sql import SparkSession  # noqa: PLC0415 -- an extra
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    folder = tmp_path_factory.mktemp("spark")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.local.dir": str(folder),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
-    }
-    builder = SparkSession.builder.master("local[2,3]")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    found = builder.getOrCreate()
-    found.sparkContext.setLogLevel("OFF")
+    found = session_in(tmp_path_factory.mktemp("spark"))
     yield found
     found.stop()
 
@@ -258,20 +243,6 @@ def test_evaluation_counts_what_the_model_says(frame: Any) -> None:
     assert (other.n, other.n_unknown) == (confusion[0].sum(), confusion[1].sum())
 
 
-def run_query(session: Any, folder: Path, learner: nbs.StreamLearner) -> None:
-    """Let a query learn the files that are there and that it has not had yet, one a batch."""
-    stream = session.readStream.schema("text string, label string")
-    stream = stream.option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
-    query = stream.writeStream.foreachBatch(learner)
-    query = query.option("checkpointLocation", str(folder / "checkpoint"))
-    query.trigger(availableNow=True).start().awaitTermination()
-
-
-def texts_only() -> nb.NaiveBayes:
-    """Return an untrained model of texts."""
-    return nb.NaiveBayes(CLASSES, features={"text": nb.Words(nb.Multinomial())})
-
-
 def test_a_stream_is_learned_once(session: Any, tmp_path: Path) -> None:
     """A file of `fit` goes on; a batch run again is left out, an old file or new query refused."""
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415 -- an extra
@@ -315,6 +286,41 @@ def test_a_stream_is_learned_once(session: Any, tmp_path: Path) -> None:
         with pytest.raises(StreamingQueryException, match="its checkpoint is a new one"):
             run_query(session, tmp_path, learner)
         assert learner.model.digest() == nb.load(path).digest() == expected(3)
+
+
+@pytest.mark.timeout(900)
+def test_a_killed_driver_changes_nothing(session: Any, tmp_path: Path) -> None:
+    """A driver that is killed and started again learns all once, and its file is always whole.
+
+    It is killed amid the rows of a task, when its file is half written, and between its save and
+    Spark's commit; `fit` and the stream's batches alike.
+    """
+    assert session  # else there is no Spark here
+    tables = [rows(300, seed).select(["text", "label"]) for seed in range(3)]
+    (tmp_path / "in").mkdir()
+    pq.write_table(tables[0], tmp_path / "table.parquet")
+    for i, each in enumerate(tables[1:]):
+        pq.write_table(each, tmp_path / "in" / f"{i}.parquet")
+    path = tmp_path / "model.nb"
+
+    def run(step: int, moment: str) -> int:
+        program = Path(spark_driver.__file__)
+        command = [sys.executable, str(program), str(tmp_path), str(step), moment]
+        with subprocess.Popen(command, start_new_session=True) as driver:
+            status = driver.wait()
+            with contextlib.suppress(ProcessLookupError):  # its Java outlives it by a moment
+                os.killpg(driver.pid, signal.SIGKILL)
+        return status
+
+    killed = ((0, "task"), (0, "half"), (1, "task"), (1, "half"), (2, "named"))
+    for (step, moment), n_learned in zip(killed, (0, 0, 1, 1, 3), strict=True):
+        assert run(step, moment) == -signal.SIGKILL
+        assert path.exists() == (n_learned > 0)
+        if n_learned:
+            expected = alone(texts_only(), pa.concat_tables(tables[:n_learned]))
+            assert nb.load(path).digest() == expected.digest()
+    assert run(-1, "none") == 0
+    assert nb.load(path).digest() == expected.digest()
 
 
 def test_a_file_that_no_stream_goes_on_from_is_refused(frame: Any, tmp_path: Path) -> None:
