@@ -17,7 +17,14 @@ from streamnb.drift import (
     moved_words,
 )
 from streamnb.errors import StreamnbError
-from streamnb.export import export_arrow, export_dict, export_json, to_arrow
+from streamnb.export import (
+    export_arrow,
+    export_dict,
+    export_json,
+    export_mlflow,
+    log_mlflow,
+    to_arrow,
+)
 from streamnb.features.bag import Bag
 from streamnb.features.categorical import Categories
 from streamnb.features.flags import Flags
@@ -100,7 +107,9 @@ __all__ = [
     "export_arrow",
     "export_dict",
     "export_json",
+    "export_mlflow",
     "load",
+    "log_mlflow",
     "merge",
     "moved_words",
     "save",

@@ -1,22 +1,34 @@
-"""A model for other languages: plain JSON, or Arrow tables; `docs/format.md` describes both."""
+"""A model for other programs: plain JSON or Arrow tables (see `docs/format.md`), or for MLflow."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import os
+import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
+from streamnb.decisions import AnswerRule
 from streamnb.errors import InputError, StoreError, check_has, check_kind
 from streamnb.inspection.group_view import Table, check_raw, view_of
 from streamnb.predict import log_class_priors
 from streamnb.priors import class_prior_to_dict
 from streamnb.reader import ModelReader
+from streamnb.serving.publisher import Snapshot
+from streamnb.storage import read, save
 
-__all__ = ["export_arrow", "export_dict", "export_json", "to_arrow"]
+__all__ = [
+    "export_arrow",
+    "export_dict",
+    "export_json",
+    "export_mlflow",
+    "log_mlflow",
+    "to_arrow",
+]
 
 
 FORMAT = "streamnb export"
@@ -194,3 +206,94 @@ def _pyarrow() -> Any:
             "the Arrow export needs pyarrow, which is not installed: install streamnb[arrow], or"
             " take export_json."
         ) from error
+
+
+# ---- MLflow --------------------------------------------------------------------------------------
+
+
+def export_mlflow(model: ModelReader, folder: str | os.PathLike[str], **options: Any) -> None:
+    """Write a model or snapshot as a folder of MLflow's `pyfunc` flavour.
+
+    MLflow's `load_model` loads it where streamnb is installed. Its `predict` takes a pandas
+    frame of the model's fields, and returns one with the same index: `prediction`, the class that
+    is said, `probabilities`, a list in the order of ``model.classes``, and `prediction_set`, a list
+    of classes, if the snapshot's rule makes sets.
+
+    Parameters
+    ----------
+    model : NaiveBayes or Snapshot
+    folder : path
+        It must not exist yet. It gets the counts, the key of the words' fingerprints and, of a
+        snapshot, the rule that it answers by.
+    options
+        Of MLflow's `save_model` for it, such as `signature` or `metadata`.
+
+    Raises
+    ------
+    InputError
+        If MLflow is not installed.
+    """
+    _pass_to_mlflow("save_model", model, options | {"path": os.fspath(folder)})
+
+
+def log_mlflow(model: ModelReader, name: str, **options: Any) -> Any:
+    """Log a model or snapshot to the MLflow run that is active, as `export_mlflow` writes it.
+
+    `options` are those of MLflow's `log_model`, such as `registered_model_name`, and so is
+    what is returned.
+    """
+    return _pass_to_mlflow("log_model", model, options | {"name": name})
+
+
+class PyfuncModel:
+    """What MLflow loads and calls: a snapshot, which answers as where it was saved."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def predict(self, rows: Any, params: dict[str, Any] | None = None) -> Any:  # noqa: ARG002
+        """Return what is said of a pandas frame's rows; see `export_mlflow`."""
+        pandas = importlib.import_module("pandas")
+        classes, rule = self.snapshot.classes, self.snapshot.rule
+        logs = self.snapshot.predict_log_proba_many(rows)
+        found = {
+            "prediction": [classes[i] for i in rule.labels(logs)],
+            "probabilities": np.exp(logs).tolist(),
+        }
+        sets = rule.sets(logs)
+        if sets is not None:
+            found["prediction_set"] = [
+                [each for each, is_in in zip(classes, row, strict=True) if is_in] for row in sets
+            ]
+        return pandas.DataFrame(found, index=rows.index)
+
+
+def _pass_to_mlflow(function: str, model: ModelReader, options: dict[str, Any]) -> Any:
+    """Call a function of MLflow's `pyfunc` with a model as a file, and what loads that again."""
+    check_kind("model", model, ModelReader)
+    snapshot = model if isinstance(model, Snapshot) else Snapshot(model, 0)
+    try:
+        pyfunc = importlib.import_module("mlflow.pyfunc")
+    except ImportError as error:
+        raise InputError(
+            "this export needs MLflow, which is not installed: install streamnb[mlflow], or take"
+            " export_json."
+        ) from error
+    rule = snapshot.rule
+    costs = None if rule.costs is None else rule.costs.tolist()
+    notes = {"snapshot": {"version": snapshot.version, "rule": rule.to_dict(), "costs": costs}}
+    needed = [f"streamnb[mlflow]=={version('streamnb')}"]
+    with tempfile.TemporaryDirectory(prefix="streamnb-") as folder:
+        path = Path(folder) / "model.nb"
+        save(snapshot.state, path, notes=notes)
+        given = {"loader_module": __name__, "data_path": str(path), "pip_requirements": needed}
+        return getattr(pyfunc, function)(**(given | options))
+
+
+def _load_pyfunc(path: str) -> PyfuncModel:
+    """Return what MLflow asks of a loader module for a path within its folder."""
+    stored = read(path)
+    said = stored.header["notes"]["snapshot"]
+    costs = None if said["costs"] is None else np.array(said["costs"], dtype=np.float64)
+    rule = AnswerRule.from_dict(said["rule"], costs)
+    return PyfuncModel(Snapshot(stored.model, said["version"], rule))

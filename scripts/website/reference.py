@@ -65,6 +65,7 @@ _LIBRARY = {
         (
             *("save", "load", "StoreWarning", "StreamnbError"),
             *("export_dict", "export_json", "export_arrow", "to_arrow"),
+            *("export_mlflow", "log_mlflow"),
         ),
     ),
 }  # fmt: skip

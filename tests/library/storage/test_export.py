@@ -5,18 +5,42 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from pyarrow import ipc
 
-from streamnb import Bag, Bernoulli, HalfLife, Multinomial, NaiveBayes, Snapshot, Words
+from streamnb import (
+    AnswerRule,
+    Bag,
+    Bernoulli,
+    Calibrator,
+    HalfLife,
+    Hybrid,
+    Multinomial,
+    NaiveBayes,
+    Numbers,
+    Predictor,
+    Snapshot,
+    SnapshotBoard,
+    Words,
+)
 from streamnb.errors import InputError, StoreError
-from streamnb.export import export_arrow, export_dict, export_json, to_arrow
+from streamnb.export import (
+    export_arrow,
+    export_dict,
+    export_json,
+    export_mlflow,
+    log_mlflow,
+    to_arrow,
+)
 from streamnb.features.protocol import Group
 from streamnb.likelihoods.complement import Complement
 from tests.library.inspection.mixed_models import (
@@ -163,3 +187,77 @@ def test_without_pyarrow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(InputError, match=r"streamnb\[arrow\]"):
         to_arrow(mixed_model(5))
+
+
+@pytest.fixture
+def mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return MLflow, which keeps its runs in files here and tells nobody what it does."""
+    pytest.importorskip("mlflow", reason="no MLflow: run scripts/setup.sh test")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its own classes
+        found = importlib.import_module("mlflow")
+        importlib.import_module("mlflow.pyfunc")
+    found.set_tracking_uri((tmp_path / "runs").as_uri())
+    return found
+
+
+@pytest.fixture
+def asked() -> pd.DataFrame:
+    """Return rows of the fields that `told` reads, some of them missing."""
+    fields = {"text": ["a prize", None, "hello"], "size": [2.5, 3.0, None]}
+    return pd.DataFrame(fields, index=[7, 5, 6])
+
+
+@pytest.fixture
+def told() -> Snapshot:
+    """Return a snapshot whose answers are calibrated, with sets and costs."""
+    features: dict[str, Group] = {
+        "text": Words(Multinomial(), hybrid=Hybrid()),
+        "size": Numbers(fields=["size"]),
+    }
+    model = NaiveBayes(("ham", "spam"), features=features)
+    texts = ["a prize", "hello you", "what a day", "the prize"]
+    labels = ["spam", "ham", "ham", "spam"]
+    model.learn_many({"text": texts, "size": [1.0, 2.0, 4.0, 8.0]}, labels)
+    costs = np.array([[0.0, 10.0], [1.0, 0.0]])
+    return Snapshot(model, 3, AnswerRule(Calibrator().curve * 0.5, 0.9, costs))
+
+
+def test_mlflow_answers_as_the_predictor_does(
+    mlflow: Any, told: Snapshot, asked: pd.DataFrame, tmp_path: Path
+) -> None:
+    """A folder, or what a run logged, answers bit for bit as the snapshot, sets and costs too."""
+    board = SnapshotBoard()
+    board.publish(told)
+    predictor = Predictor(board)
+    predictor.start()
+    logs = predictor.predict_many(asked).log_posteriors
+    predictor.stop()
+    export_mlflow(told, tmp_path / "folder")
+    with mlflow.start_run():
+        logged = log_mlflow(told, "tweets")
+    for place in (str(tmp_path / "folder"), logged.model_uri):
+        found = mlflow.pyfunc.load_model(place).predict(asked)
+        assert found.index.tolist() == [7, 5, 6]
+        assert np.array(found["probabilities"].tolist()).tobytes() == np.exp(logs).tobytes()
+        assert found["prediction"].tolist() == [told.classes[i] for i in told.rule.labels(logs)]
+        sets = told.rule.sets(logs)
+        assert sets is not None
+        within = [[c in each for c in told.classes] for each in found["prediction_set"]]
+        assert within == sets.tolist()
+    plain = tmp_path / "plain"
+    export_mlflow(NaiveBayes.of(told.state), plain, metadata={"made": "here"})
+    assert "prediction_set" not in mlflow.pyfunc.load_model(str(plain)).predict(asked)
+    assert "made: here" in (plain / "MLmodel").read_text()
+
+
+def test_mlflow_is_asked_for_if_it_is_missing(
+    told: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without MLflow the error says what to install."""
+    monkeypatch.setitem(sys.modules, "mlflow.pyfunc", None)
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(InputError, match=r"streamnb\[mlflow\]"):
+        export_mlflow(told, tmp_path / "folder")
