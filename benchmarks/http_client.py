@@ -21,6 +21,7 @@ import numpy as np
 import uvloop
 
 WARM_UP_S = 1.0
+AGE = b"streamnb-follow-age:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class Outcome:
     p50_ms, p99_ms, longest_ms : float
     n_failed : int
         Requests that were answered otherwise than by 200, or not at all.
+    age_p99_s : float
+        Of a replica's answers: for how long their model may have been outdated. 0 of a daemon's.
     """
 
     per_s: float
@@ -66,6 +69,7 @@ class Outcome:
     p99_ms: float
     longest_ms: float
     n_failed: int
+    age_p99_s: float
 
 
 class Asking(asyncio.Protocol):
@@ -103,7 +107,7 @@ class Asking(asyncio.Protocol):
             return
         is_good = head.startswith(b"HTTP/1.1 200")
         self._rest = b""
-        self._pool.answered(self._due_s, is_good=is_good)
+        self._pool.answered(self._due_s, head, is_good=is_good)
         self._pool.is_free(self)
 
 
@@ -119,6 +123,7 @@ class Pool:
         self._due: deque[float] = deque()
         self._end_s = float("inf")
         self.took_s: list[tuple[float, float]] = []
+        self.ages_s: list[float] = []
         self.n_failed = 0
         self.n_lost = 0
         self._all_answered = asyncio.Event()
@@ -146,6 +151,7 @@ class Pool:
             p99_ms=p99_s * 1e3,
             longest_ms=longest_s * 1e3,
             n_failed=self.n_failed + self.n_lost,
+            age_p99_s=float(np.percentile(self.ages_s or [0.0], 99)),
         )
 
     async def _ask_at_times(self, began_s: float) -> None:
@@ -174,8 +180,11 @@ class Pool:
         self.n_lost += 1
         self._all_answered.set()
 
-    def answered(self, due_s: float, *, is_good: bool) -> None:
-        """Note an answer."""
+    def answered(self, due_s: float, head: bytes, *, is_good: bool) -> None:
+        """Note an answer, by its head."""
+        at = head.lower().find(AGE)
+        if at >= 0:
+            self.ages_s.append(float(head[at + len(AGE) :].partition(b"\r\n")[0]))
         self.took_s.append((due_s, time.perf_counter() - due_s))
         if len(self.took_s) == self._n_due:
             self._all_answered.set()
