@@ -466,13 +466,14 @@ class Past(NamedTuple):
 
     Every message from `since_us` on that was read is known; where the newest ones are from the host
     that is asked, and it has numbers, every one from `since_number` on. `is_left`: it goes on with
-    what comes, wherever it was told to begin.
+    what comes, wherever it was told to begin. `is_elsewhere`: the times are another host's.
     """
 
     known: Sequence[Known] = ()
     since_us: int = 0
     since_number: int = 0  # 0: by time
     is_left: bool = False
+    is_elsewhere: bool = False
 
     def is_before(self, time_us: int, number: int) -> bool:
         """Return whether a message stands before what was asked for."""

@@ -335,7 +335,9 @@ class LiveSource(Source):
         since = next((each.time_us for each in known if each.time_us > oldest), oldest)
         since = min(max(since, self._forgotten_us + 1, newest - _REWIND_US), newest)
         if host != self._feed.hosts[self._host] or known[-1].offset < first:
-            return Past(known, (since + newest) // 2)  # its clock may be another
+            return Past(
+                known, (since + newest) // 2, is_elsewhere=True
+            )  # by another clock, perhaps
         own = (each.number for each in known if each.offset >= first and each.time_us >= since)
         return Past(known, since, next(own, 0))
 
@@ -368,8 +370,13 @@ class LiveSource(Source):
             )
 
     def _check_overlap(self, message: LiveMessage) -> None:
-        """Count a gap if what is newer comes, and nothing that is known came again."""
-        if self._must_overlap and message.time_us > self._past.known[-1].time_us:
+        """Count a gap if what is newer comes, and nothing that is known came again.
+
+        Of another host all counts: by a clock that is slow, what is newer looks older.
+        """
+        if self._must_overlap and (
+            self._past.is_elsewhere or message.time_us > self._past.known[-1].time_us
+        ):
             self._n_unproven += 1
             if self._n_unproven >= _PROOF:
                 self._end_proof()

@@ -282,6 +282,25 @@ def test_a_cursor_that_was_moved_in_silence_is_a_gap() -> None:
     assert run.values == [commit1(n) for n in (*range(1, 9), *range(90, 160))]
 
 
+def test_a_host_whose_clock_is_slow_loses_nothing_in_silence() -> None:
+    """A host that is asked by another's clock may skip messages, whose next one then looks older
+    than what was read before: that is a gap, also if the connection breaks right behind it.
+    """
+    slow = commit1(122, time_us=time_us(102))
+    with (
+        LiveServer(
+            playing(commits(commit1, 100, 101, 102), wait=False),
+            playing(commits(commit1, 122, 123)),
+        ) as first,
+        LiveServer(playing(frame(slow), wait=False)) as second,
+    ):
+        run = begun([first, second], 1)
+        run.until_n(5)
+        run.source.close()
+    assert run.values == [*(commit1(n) for n in (100, 101, 102)), slow, commit1(123)]
+    assert run.source.gaps == 1
+
+
 def test_an_error_frame_ends_the_connection_and_info_does_not() -> None:
     """An error frame is no message and leads to a new connection; `#info` is logged."""
     info = {"$type": "message", "payload": {"$type": "x#info", "name": "OutdatedCursor"}}
