@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,10 +21,11 @@ def framed(name: int, payload: bytes, message: bytes = b"") -> bytes:
 class RegistryServer:
     """Answers what was registered; `status`, if it is set, is what it answers instead.
 
-    `asked` are the paths that were asked for, `logins` the headers that came with them.
+    `asked` are the paths that were asked for, `logins` the headers that came with them. With a
+    `context` it speaks TLS.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.status: int | None = None
         self.body = b"nothing here"
         self.location = "{url}/elsewhere"
@@ -42,6 +44,9 @@ class RegistryServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            self.url = self.url.replace("http", "https")
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -80,7 +80,8 @@ def test_messages_of_a_schema(
     """What producers wrote is learned exactly, whatever the registry does meanwhile.
 
     While it is down the daemon waits and says so; what cannot be read is kept with its bytes; a
-    daemon that is killed goes on where it was; and the registry's password is told nowhere.
+    daemon that is killed goes on where it was; `predict` reads the same messages; and the
+    registry's password is told nowhere.
     """
     topic, found = new_topic(), examples(300)
     good = of_avro(found) if kind == "avro" else of_protobuf(found, tmp_path)
@@ -125,12 +126,17 @@ def test_messages_of_a_schema(
             daemon.until(lambda: is_saved(len(sent) + 100), "a checkpoint behind the rest")
             told += json.dumps(daemon.lines)
         shown = command("check-config", "--config", path, folder=tmp_path, env=env)
+        asked = ("predict", "--config", path, "--source", f"kafka://{broker.address}/{topic}")
+        judged = command(*asked, folder=tmp_path, env=env)
         basic = base64.b64encode(f"reader:{PASSWORD}".encode()).decode()
         assert set(registry.logins) == {f"Basic {basic}"}
     assert counts_at(tmp_path / "state") == counts_of(found)
     lines = [json.loads(line) for line in rejects.read_text().splitlines()]
     kept = {(each["reason"], base64.b64decode(each["value_base64"])) for each in lines}
     assert kept == {("no_schema", bad["no_schema"]), ("malformed", bad["malformed"])}
-    for text in (told, str(shown), rejects.read_text()):
+    answers = [json.loads(line) for line in judged.stdout.splitlines()]
+    assert [each["text"] for each in answers if "label" in each] == [text for text, _ in found]
+    assert {each["reason"] for each in answers if "reason" in each} == bad.keys()
+    for text in (told, str(shown), str(judged), rejects.read_text()):
         assert PASSWORD not in text
         assert basic not in text

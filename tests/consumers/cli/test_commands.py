@@ -271,6 +271,22 @@ def test_predict_judges_a_recorded_file(command: Command, tmp_path: Path, how: s
     assert (missing.code, missing.out) == (69, "")
 
 
+def test_predict_reads_as_the_format_says(command: Command, tmp_path: Path) -> None:
+    """Of plain text each line is judged, also one that looks like JSON or a table's head."""
+    model, path = model_file(tmp_path), tmp_path / "lines.txt"
+    lines = ["text,label", "lovely sun", '{"text": "sad rain"}']
+    path.write_text("\n".join([*lines, ""]))
+    (tmp_path / "config.yaml").write_text("message: {format: text}\n")
+    done = command(
+        "predict", "-c", "config.yaml", "--model", str(model), "--source", f"file:{path}"
+    )
+    assert done.err == "3 messages judged, 0 rejected, 0 deletions not judged\n"
+    found = [json.loads(line) for line in done.out.splitlines()]
+    assert [each["text"] for each in found] == lines
+    want = [load(model).predict_one({"text": each}) for each in lines]
+    assert [each["label"] for each in found] == want
+
+
 def test_json_stays_json_without_smoothing(command: Command, tmp_path: Path) -> None:
     """A word that only one class has, without a prior, has an infinite score: null in JSON."""
 

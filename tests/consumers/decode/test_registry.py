@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from consumers.config.message import RegistrySettings
 from consumers.errors import RegistryError
 from consumers.messages import Reason
+from tests.broker.secure import Certificates
 from tests.consumers.decode.test_schemas import POST, Time, decoder_of, post, rejected
 from tests.consumers.raw_batches import raw, strings
 from tests.consumers.sources.live_server import LiveServer, Peer
@@ -168,6 +171,31 @@ def test_logins(
     registry.register(1, json.dumps(POST))
     decoder_of("avro", registry, clock, registry=login).decode(raw([post(1, "a")]))
     assert registry.logins == [sent]
+
+
+def test_certificates_are_checked(clock: Time, tmp_path: Path) -> None:
+    """A registry whose certificate is a stranger's or another host's gets no login; with the right
+    authority named it is asked.
+    """
+    files = Certificates(tmp_path / "certificates")
+    for name, trusted, why in (
+        ("broker", files.stranger, "issuer|self.signed"),
+        ("elsewhere", files.authority, "mismatch"),
+        ("broker", files.authority, None),
+    ):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(files.chain(name))
+        with RegistryServer(context) as server:
+            server.register(1, json.dumps(POST))
+            more = {"ssl_cafile": str(trusted), "token": "abc"}
+            decoder, batch = decoder_of("avro", server, clock, registry=more), raw([post(1, "a")])
+            if why is None:
+                assert strings(decoder.decode(batch).texts) == ["a"]
+                assert server.logins == ["Bearer abc"]
+            else:
+                with pytest.raises(RegistryError, match=f"certificate is refused: .*({why})"):
+                    decoder.decode(batch)
+                assert server.asked == []
 
 
 def test_kept_schemas_are_bounded(registry: RegistryServer, clock: Time) -> None:
