@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from streamnb.decay import DecaySchedule, read_times, read_weights
 from streamnb.errors import InputError
-from streamnb.features.protocol import Floats, check_examples
+from streamnb.features.protocol import Floats, check_examples, has_short
 from streamnb.features.words import WordsState
 from streamnb.kernels import posterior
-from streamnb.kernels.layout import RowUpdates
+from streamnb.kernels.layout import TAKEN_BACK, RowUpdates
 from streamnb.labels import (
     UNLABELLED,
     Codes,
@@ -33,6 +33,7 @@ from streamnb.labels import (
     to_indices,
     unlabelled_rows,
 )
+from streamnb.likelihoods.base import Batch
 from streamnb.predict import BATCH_ROWS, encode, read, run, run_one, to_columns
 from streamnb.priors import check
 from streamnb.state import ModelState, PartState, count_learned
@@ -83,8 +84,13 @@ def prequential(
     times_s: Sequence[float] | Floats | None = None,
     part: str | None = None,
     encoded: EncodedRows | None = None,
+    taken: NDArray[np.int8] | None = None,
 ) -> Floats:
-    """Learn examples in order; see `NaiveBayes.prequential_many`."""
+    """Learn examples in order; see `NaiveBayes.prequential_many`.
+
+    Rows that `taken` says are taken back in their place, if `takes_in_place`; classes stay. If some
+    cannot be, the last rows are left: only those before have their log-posteriors in the result.
+    """
     if encoded is None:  # no call more: of one example it would cost as much as the rest
         fields, n = read(state, columns)
         codes = read_labels(labels, n, state.classes)
@@ -92,7 +98,7 @@ def prequential(
     else:
         fields, codes, given, times = encoded.read(state, columns, labels, weights, times_s)
         n = len(codes)
-    new = classes_to_join(state, codes, None if given is None else given > 0)
+    new = classes_to_join(state, codes, _may_bring(given, taken))
     classes = [*state.classes, *(label for _, label in new)] if new else state.classes
     indices = to_indices(codes, classes)
     if given is not None and not given.all():
@@ -100,6 +106,7 @@ def prequential(
     schedule = state.clock.schedule(indices, given, times)
     target = None if part is None and not state.parts else part_to_learn(state, part)
     encode_rows = None if encoded is None else partial(encoded.encode, given=indices)
+    way, updates = _Way(target, encode_rows, taken), _signed(schedule.updates, taken)
     out = np.full((n, len(classes)), -np.inf)
     coming = dict(new)
     # Between two of these rows no class joins and no landmark moves.
@@ -110,16 +117,45 @@ def prequential(
         starts.add(move.row)
     for begin, end in itertools.pairwise(sorted(starts | {n}) if n else ()):
         before = _prepare_row(state, fields, begin, schedule, coming)
-        _learn_rows(state, fields, begin, end, schedule.updates, out, target, encode_rows)
+        reached = _learn_rows(state, fields, begin, end, updates, out, way)
         if before is not None:
             out[begin] = -np.inf
             out[begin, : len(before)] = before
+        if reached < end:
+            out, updates = out[:reached], updates.rows(0, reached)
+            break
     _move_landmark(state, schedule, n)
     state.clock = schedule.clock
-    state.n_examples += count_learned(schedule.updates)
+    state.n_examples += count_learned(updates)
     if state.parts:
         state.sum_parts()
     return out
+
+
+class _Way(NamedTuple):
+    """How rows are learned: in which part too, encoded by what, and which are taken back instead.
+
+    What encodes in the place of `predict.encode` is never asked to read ahead.
+    """
+
+    part: PartState | None
+    encode_rows: Callable[..., list[Any]] | None
+    taken: NDArray[np.int8] | None
+
+
+def _may_bring(weights: Floats | None, taken: NDArray[np.int8] | None) -> NDArray[np.bool_] | None:
+    """Return which rows may bring a class; None if all may."""
+    counted = None if weights is None else weights > 0.0
+    if taken is None:
+        return counted
+    learned: NDArray[np.bool_] = taken == LEARNED
+    return learned if counted is None else learned & counted
+
+
+def _signed(updates: RowUpdates, taken: NDArray[np.int8] | None) -> RowUpdates:
+    if taken is None:
+        return updates
+    return updates._replace(weights=np.where(taken == LEARNED, updates.weights, -updates.weights))
 
 
 class _Inputs(NamedTuple):
@@ -186,31 +222,79 @@ def _learn_rows(
     end: int,
     updates: RowUpdates,
     out: Floats,
-    part: PartState | None,
-    encode_rows: Callable[..., list[Any]] | None,
-) -> None:
+    way: _Way,
+) -> int:
     """Learn rows between which nothing else happens; write their log-posteriors from before.
 
-    `encode_rows` encodes in the place of `predict.encode`; then nothing is read ahead.
+    Return the row it came to: one before `end` if what is behind it cannot be taken back.
     """
+    part, encode_rows, taken = way
     n_classes = len(state.classes)
-    if state.n_threads > 1 and encode_rows is None:
+    if state.n_threads > 1 and encode_rows is None and taken is None:
         size = BATCH_ROWS // state.n_threads**2  # small pieces keep both threads busy
         # Closed whatever happens: no thread may still be reading when the next call learns.
         with contextlib.closing(_read_ahead(state, fields, begin, end, size, updates)) as pieces:
             for first, last, batches in pieces:
                 joint = learn_batches(state, batches, updates.rows(first, last), part)
                 out[first:last, :n_classes] = joint
-        return
+        return end
     for first in range(begin, end, BATCH_ROWS):
         last = min(first + BATCH_ROWS, end)
-        own = updates.rows(first, last)
-        if encode_rows is None:
-            batches = encode(state, fields, first, last, own.labels, learn=True)
-        else:
+        own, done = updates.rows(first, last), None if taken is None else taken[first:last]
+        if encode_rows is not None:
             batches = encode_rows(state, fields, first, last, labels=own.labels)
+        else:
+            labels = own.labels
+            if done is not None:
+                labels = np.where(own.weights < 0.0, np.int32(TAKEN_BACK), labels)
+            batches = encode(state, fields, first, last, labels, learn=True)
+        if done is not None and not _holds(state, batches, own, done, part):
+            return first
         out[first:last, :n_classes] = learn_batches(state, batches, own, part)
+        if done is not None:
+            for group, batch in zip(state.groups.values(), batches, strict=True):
+                group.n_skipped += _n_left_out(batch, done)
         state.compact()
+    return end
+
+
+# ---- taking back among what is learned -----------------------------------------------------------
+
+# Of a row: it is learned; it takes back an example from before the call, or one that the call or
+# another since the last look has learned itself, so that nothing can be missing of it.
+LEARNED, EARLIER, OWN = range(3)
+
+
+def takes_in_place(state: ModelState) -> bool:
+    """Return whether `prequential` can take rows back among those that it learns."""
+    groups = state.groups.values()
+    return state.clock.half_life is None and all(group.takes_in_place for group in groups)
+
+
+def _holds(
+    state: ModelState,
+    batches: Sequence[Any],
+    updates: RowUpdates,
+    taken: NDArray[np.int8],
+    part: PartState | None,
+) -> bool:
+    """Return whether encoded rows can be taken back now, and so whatever is learned before them."""
+    labels = np.where(taken == EARLIER, updates.labels, np.int32(UNLABELLED))
+    weights = np.abs(updates.weights)
+    held = state.class_counts if part is None else part.class_counts
+    if not takes_in_place(state) or has_short(held, labels, weights):
+        return False
+    return all(
+        group.holds(batch, labels, weights, None if part is None else part.groups[name])
+        for (name, group), batch in zip(state.groups.items(), batches, strict=True)
+    )
+
+
+def _n_left_out(batch: Batch, taken: NDArray[np.int8]) -> int:
+    """Return how many words rows that were taken back went without, as they had left."""
+    columns, _, indptr = batch.rows
+    entries = np.repeat(taken != LEARNED, np.diff(indptr))
+    return int(np.count_nonzero(columns[: len(entries)][entries] < 0))
 
 
 class EncodedRows:

@@ -441,6 +441,11 @@ class ChallengedLearner(Learner):
         self.challengers = challengers
         super().__init__(*args, **options)
 
+    @property
+    def takes_in_place(self) -> bool:
+        """No: each model takes back what it has learned itself."""
+        return False
+
     def learn(
         self,
         part: str,
@@ -451,6 +456,7 @@ class ChallengedLearner(Learner):
         times_s: Any = None,
         judged: bool = True,
         encoded: EncodedRows | None = None,
+        taken: Any = None,  # noqa: ARG002 -- never given, as nothing is taken in its place
     ) -> Floats:
         """Judge, then learn examples; see `Learner.learn`.
 

@@ -25,7 +25,7 @@ from consumers.decode.fields import names_of
 from consumers.decode.labels import keep_classes, within_limit
 from consumers.errors import CheckpointError, GroupError, SinkError
 from consumers.features import DecayTimes, ExampleTimes, columns_of, times_and_weights
-from consumers.messages import Messages, Partition, Reject, part_name
+from consumers.messages import Messages, Partition, Reject
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health
@@ -37,6 +37,7 @@ from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import LoadedPart
 from consumers.pipeline.reader import Handover, LabelReader, Limits, Reader
 from consumers.pipeline.revision import Reviser
+from consumers.pipeline.waiting_messages import LearnedRows, Taking, joined, learn_rows, rows_until
 from consumers.search.store import RecentStore
 from consumers.sinks.records import (
     NoSink,
@@ -46,9 +47,8 @@ from consumers.sinks.records import (
     prediction_record,
     reject_record,
 )
-from streamnb import Answer, Codes, Learner, Predictor, Snapshot
+from streamnb import Answer, Learner, Predictor, Snapshot
 from streamnb.errors import QueueFullError
-from streamnb.labels import to_indices
 
 TURN_S = 0.1  # how long a turn of the loop waits for a batch
 _SLICE_S = 1.0  # how often a longer wait reports that the loop is alive
@@ -60,9 +60,7 @@ _Held: TypeAlias = list[tuple[int, Record]]  # by offset
 class _Piece(NamedTuple):
     """Messages of a batch between two of its cuts: those learned, those that a snapshot judges."""
 
-    rows: NDArray[np.int64]
-    posteriors: NDArray[np.float64]  # of `rows`, from before they were learned
-    truth: NDArray[np.int32]
+    learned: LearnedRows
     to_predict: NDArray[np.int64]
     snapshot: Snapshot
 
@@ -182,8 +180,7 @@ class Pipeline:
         self._is_mid_batch = True
         began_s = time.thread_time()  # pieces stay as large if other processes take the core away
         if self.reviser is None:
-            n, rows = len(messages), (messages.to_learn, messages.to_predict)
-            self._pass_on(messages, self._judge_and_learn(messages, *rows, n))
+            self._pass_on(messages, self._judge_and_learn(messages))
         else:
             messages = self._learn_and_take_back(self.reviser, messages)
         self.reader.learned(len(messages), time.thread_time() - began_s)
@@ -260,55 +257,58 @@ class Pipeline:
         """
         in_place = self.learner.n_until_due() is not None or self.challengers is not None
         in_place |= self.statistics.drift is not None
-        revision, pieces = reviser.revise(messages, self.learner.model.classes), list[_Piece]()
-        to_learn, to_predict = revision.messages.to_learn, revision.messages.to_predict
-        for end, taken in revision.cuts(in_place=in_place):
-            n, m = int(np.searchsorted(to_learn, end)), int(np.searchsorted(to_predict, end))
-            pieces += self._judge_and_learn(revision.messages, to_learn[:n], to_predict[:m], end)
-            reviser.take_back(revision, taken, self.learner)
-            to_learn, to_predict = to_learn[n:], to_predict[m:]
-        self._pass_on(revision.messages, pieces)
+        revision = reviser.revise(messages, self.learner.model.classes)
+        placed, taking = reviser.place(revision, self.learner, in_place=in_place)
+        self._pass_on(placed, self._judge_and_learn(placed, taking))
         reviser.remember(revision, self.learner)
         self.statistics.revised(reviser.counts, reviser.memory.sizes())
         if not (superseded := revision.superseded):
             return messages
         return replace(messages.without(np.array(superseded)), n_superseded=len(superseded))
 
-    def _judge_and_learn(
-        self, messages: Messages, to_learn: _Rows, to_predict: _Rows, until: int
-    ) -> list[_Piece]:
-        """Learn rows of a batch before a row, cut where a snapshot is due or a class joins.
+    def _judge_and_learn(self, messages: Messages, taking: Taking | None = None) -> list[_Piece]:
+        """Learn a batch, cut where a snapshot is due or a class joins; take back what it says.
 
         A message without a label is judged by the snapshot of its cut, which knows none of the
         labels that stand behind it in its log.
         """
+        to_learn, to_predict = messages.to_learn, messages.to_predict
         own_times = times_and_weights(messages, self.decay)
         pieces = list[_Piece]()
         while True:
-            n = self._n_until_cut(messages, to_learn)
-            end = int(to_learn[n - 1]) + 1 if n <= len(to_learn) else until
+            n = self._n_until_cut(messages, to_learn, taking)
+            if taking is not None and not n:
+                n = taking.n_apart(to_learn)
+                taking.take_back(taking.numbers[to_learn[:n]], self.learner)
+                to_learn = to_learn[n:]
+                continue
+            snapshot, n_left = self.learner.snapshot, len(to_learn)
+            found = self._learn(messages, to_learn[:n], own_times, taking)
+            if taking is not None and found.n_done < min(n, n_left):
+                taking.is_apart, n = True, found.n_done
+            end = int(to_learn[n - 1]) + 1 if 0 < n <= n_left else len(messages) * bool(n)
             n_before = int(np.searchsorted(to_predict, end))
-            snapshot = self.learner.snapshot
-            posteriors, truth = self._learn(messages, to_learn[:n], own_times)
             if self.statistics.drift is not None:
-                self.statistics.drift.learned(posteriors, truth)
-            pieces.append(_Piece(to_learn[:n], posteriors, truth, to_predict[:n_before], snapshot))
+                self.statistics.drift.learned(found.posteriors, found.truth)
+            pieces.append(_Piece(found, to_predict[:n_before], snapshot))
             to_learn, to_predict = to_learn[n:], to_predict[n_before:]
             if not len(to_learn) and not len(to_predict):
                 return pieces
 
-    def _n_until_cut(self, messages: Messages, rows: NDArray[np.int64]) -> int:
-        """Return how many examples one call learns, above all of them if they need no cut.
+    def _n_until_cut(self, messages: Messages, rows: _Rows, taking: Taking | None) -> int:
+        """Return how many rows one call takes, above all of them if they need no cut.
 
         By examples, a class that joins begins a call too: those before it are judged without it,
         and so are their losses and what calibrates answers, wherever the log is cut into batches.
         With challengers too, of which another may answer where a block ends, and with drift.
         """
-        n, due, rivals = len(rows) + 1, self.learner.n_until_due(), self.challengers
-        look = self.statistics.n_until_look()
+        n = len(rows) + 1 if taking is None else taking.n_together(rows)
+        due, look = self.learner.n_until_due(), self.statistics.n_until_look()
+        rivals = self.challengers
         if due is None and rivals is None and look is None:
             return n
-        n = min(n, due or n, look or n, n if rivals is None else rivals.n_until_judged)
+        n = min(n, rows_until(rows, taking, due, look))
+        n = n if rivals is None else min(n, rivals.n_until_judged)
         known = self.learner.model.state.class_index
         new = [code for code, label in enumerate(messages.classes) if label not in known]
         if new and len(rows):
@@ -318,18 +318,15 @@ class Pipeline:
         return n
 
     def _learn(
-        self, messages: Messages, rows: NDArray[np.int64], own_times: ExampleTimes
-    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Learn messages; return their log-posteriors from before, and their classes by place."""
-        labels = Codes(messages.labels[rows], messages.classes)
-        columns = columns_of(messages, rows, self.statistics.fields)
+        self, messages: Messages, rows: _Rows, own_times: ExampleTimes, taking: Taking | None
+    ) -> LearnedRows:
         # A partition without labels gets its part too: its position is saved with it.
         own = own_times.of(rows, messages)
-        part = part_name(messages.partition)
-        posteriors = self.learner.learn(
-            part, columns, labels, weights=own.weights, times_s=own.times_s
-        )
-        return posteriors, to_indices(labels, keep_classes(self.learner.model))
+        columns = columns_of(messages, rows, self.statistics.fields)
+        found = learn_rows(self.learner, messages, rows, columns, own, taking)
+        if self.reviser is not None:
+            self.reviser.count_taken(found)
+        return found
 
     def _pass_on(self, messages: Messages, pieces: Sequence[_Piece]) -> None:
         """Count and store what was learned of a batch, and have the rest of it predicted.
@@ -337,27 +334,20 @@ class Pipeline:
         All at once, as a batch with many deletes has many pieces. First what was learned, so that
         recent messages are always stored in the same order.
         """
-        rows = np.concatenate([each.rows for each in pieces])
+        rows, posteriors, truth = joined([each.learned for each in pieces])
         if len(rows):
             self.statistics.classes.grow(self.learner.model.classes)
-            n_classes = max(each.posteriors.shape[1] for each in pieces)
-            posteriors = np.full((len(rows), n_classes), -np.inf)  # of classes that joined later
-            end = 0
-            for each in pieces:
-                begin, end = end, end + len(each.rows)
-                posteriors[begin:end, : each.posteriors.shape[1]] = each.posteriors
-            truth = np.concatenate([each.truth for each in pieces])
             self.statistics.learned(messages, rows, posteriors, truth)
             if self.recent is not None:
                 self.recent.offer(messages, rows, posteriors)
         for each in pieces:
-            if not self.writes_labelled or not len(each.rows):
+            if not self.writes_labelled or not len(each.learned.rows):
                 self._predict(messages, each.to_predict, each.snapshot)
                 continue
             held: _Held = []
             self._predict(messages, each.to_predict, each.snapshot, held)
-            columns = columns_of(messages, each.rows, self.statistics.fields)
-            then = partial(self._add_predictions, messages, each.rows, held)
+            columns = columns_of(messages, each.learned.rows, self.statistics.fields)
+            then = partial(self._add_predictions, messages, each.learned.rows, held)
             submit = partial(self.predictor.submit, columns, then=then, snapshot=each.snapshot)
             self._submit(submit)
             self._after_predictions(partial(self._add_in_order, held))

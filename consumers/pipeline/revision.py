@@ -16,8 +16,9 @@ The rules, in the order of the partition's log:
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from consumers.messages import (
     ACCOUNT_MARK,
     NO_LABEL,
     OPERATIONS,
+    WEIGHT,
     Column,
     Messages,
     Operation,
@@ -67,11 +69,13 @@ from consumers.pipeline.learned_records import (
     LearnedRecord,
     Longs,
     listed,
-    runs_of,
 )
 from consumers.pipeline.waiting_messages import (
+    APART,
     Arrivals,
     Floats,
+    LearnedRows,
+    Taking,
     known_from,
     living,
     records_at,
@@ -80,11 +84,13 @@ from consumers.pipeline.waiting_messages import (
     unlearn,
     waiting_messages,
     waiting_times,
+    with_records,
 )
 from streamnb import Codes, Learner, TextColumn
 from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
 from streamnb.labels import Label, to_indices
+from streamnb.learn import EARLIER, LEARNED, OWN
 
 _CREATE, _DELETE = OPERATIONS.index(Operation.CREATE), OPERATIONS.index(Operation.DELETE)
 _NOTHING = kernels.NOTHING  # of this message nothing is remembered
@@ -123,22 +129,6 @@ class Revision:
         """The rows of `whole` that are not among the messages, ascending."""
         rows = np.array([] if self.done is None else self.done.superseded, np.int64)
         return np.union1d(rows, self.added)
-
-    def cuts(self, *, in_place: bool) -> Iterator[tuple[int, Longs]]:
-        """Yield up to which of the messages to learn, and the records to take back then.
-
-        `in_place`: each right behind the message that says so; else all behind the last one.
-        """
-        n, taken = len(self.messages), np.empty(0, np.int64)
-        if self.done is not None and in_place:
-            rows = self.done.takers
-            ends = rows + 1 - np.searchsorted(self.left_out, rows)
-            for first, last in runs_of(ends[ends < n]):
-                yield int(ends[first]), self.done.taken[first:last]
-            taken = self.done.taken[ends == n]
-        elif self.done is not None:
-            taken = self.done.taken
-        yield n, taken
 
 
 _VERSIONS = (UPDATED, RELABELLED, EARLY_UPDATE, WAITING_UPDATE, LATE_UPDATE)
@@ -239,32 +229,71 @@ class Reviser:
         added = places + np.arange(len(places))
         return _with_rows(messages, source, added, names), source, added
 
+    def place(
+        self, revision: Revision, learner: Learner, *, in_place: bool
+    ) -> tuple[Messages, Taking | None]:
+        """Return a batch's messages, among them as rows the records that they take back.
+
+        `in_place`: each stands right behind the message that says so; else all behind the last one.
+        """
+        done, messages = revision.done, revision.messages
+        if done is None or not len(done.taken):
+            return messages, None
+        ends = np.full(len(done.taken), len(messages))
+        if in_place:
+            ends = done.takers + 1 - np.searchsorted(revision.left_out, done.takers)
+        rows = ends + np.arange(len(ends))
+        source = np.insert(np.arange(len(messages)), ends, np.maximum(ends - 1, 0))
+        names = [str(label) for label in learner.model.classes]
+        names += [name for name in messages.classes if name not in names]
+        found = self._records(revision, done.taken, names)
+        codes, numbers = np.zeros(len(source), np.int8), np.full(len(source), -1)
+        is_own = done.taken >= self.memory.log(messages.partition).n
+        codes[rows], numbers[rows] = np.where(is_own, OWN, EARLIER), done.taken
+        own = part_name(messages.partition)
+        given = found.parts(len(self._fields))
+        codes[rows[[part not in {None, own} for part in given]]] = APART
+        placed = with_records(messages, source, rows, found, names, self._fields)
+        effects = np.where(codes == LEARNED, 1, -1).astype(np.int8)
+        if WEIGHT in placed.fields:
+            effects[np.asarray(placed.fields[WEIGHT]) == 0.0] = 0
+        return placed, Taking(
+            codes, numbers, effects, partial(self.take_back, revision), not learner.takes_in_place
+        )
+
+    def count_taken(self, found: LearnedRows) -> None:
+        """Count the records that were taken back among rows that were learned."""
+        if n := found.n_done - len(found.rows):
+            self.counts["unlearned"] += n
+
     def take_back(self, revision: Revision, numbers: Longs, learner: Learner) -> None:
         """Unlearn what some records taught: earlier ones, or those of the batch under way."""
-        if revision.found is None or not len(numbers):
-            return
-        partition = revision.whole.partition
-        is_own = numbers >= self.memory.log(partition).n
-        # Whatever is taken back was found, and both are ascending.
-        rows = np.searchsorted(revision.found.numbers, np.sort(numbers[~is_own]))
-        found, own = revision.found.some(rows), np.sort(numbers[is_own])
-        if len(own):
-            found = self._with_own(revision, found, own, learner.model.classes)
-        self.counts.update(take_back(found, part_name(partition), self._fields, learner))
+        found = self._records(revision, np.sort(numbers), [str(c) for c in learner.model.classes])
+        part = part_name(revision.whole.partition)
+        self.counts.update(take_back(found, part, self._fields, learner))
 
-    def _with_own(
-        self, revision: Revision, found: FoundRecords, own: Longs, classes: Sequence[Label]
-    ) -> FoundRecords:
-        """Return records, and behind them some of the batch under way, by their numbers."""
-        whole, first = revision.whole, self.memory.log(revision.whole.partition).n
-        rows = np.flatnonzero(revision.kinds != _NOTHING)[own - first]
-        labels = to_indices(
-            Codes(whole.labels[rows], whole.classes), [str(each) for each in classes]
-        )
-        columns = columns_of(whole, rows, list(self._fields)).values()
-        values = [each.texts if isinstance(each, TextColumn) else each for each in columns]
-        head = np.array([revision.kinds[rows], whole.offsets[rows], labels], np.int64).T
-        return found.followed_by(own, head, [take_texts(whole.ids.texts, rows).texts, *values])
+    def _records(self, revision: Revision, numbers: Longs, classes: Sequence[str]) -> FoundRecords:
+        """Return records of some numbers, in their order, those of the batch under way among them.
+
+        Labels are places among `classes`, which begin as the model's.
+        """
+        assert revision.found is not None
+        order, whole = np.argsort(numbers), revision.whole
+        ordered, first = numbers[order], self.memory.log(whole.partition).n
+        n = int(np.searchsorted(ordered, first))
+        # Whatever is taken back was found, and both are ascending.
+        found = revision.found.some(np.searchsorted(revision.found.numbers, ordered[:n]))
+        if n < len(numbers):
+            rows = np.flatnonzero(revision.kinds != _NOTHING)[ordered[n:] - first]
+            labels = to_indices(Codes(whole.labels[rows], whole.classes), classes)
+            columns = columns_of(whole, rows, list(self._fields)).values()
+            values = [each.texts if isinstance(each, TextColumn) else each for each in columns]
+            head = np.array([revision.kinds[rows], whole.offsets[rows], labels], np.int64).T
+            ids = take_texts(whole.ids.texts, rows).texts
+            found = found.followed_by(ordered[n:], head, [ids, *values])
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return found.some(places)
 
     def remember(self, revision: Revision, learner: Learner) -> None:
         """Remember what a batch taught, now that it is learned and what it deletes taken back."""

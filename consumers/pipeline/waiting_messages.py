@@ -1,6 +1,7 @@
 """Messages that wait for a label of another log, as the memory of their partition tells of them.
 
-The rules are those of `late_labels`, which joins the two. Both logs take back by `take_back`.
+The rules are those of `late_labels`, which joins the two. Both logs take back by `take_back`; what
+a batch takes back itself stands as rows among those that it learns (`Taking`).
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 
@@ -18,9 +19,19 @@ import structlog
 from numpy.typing import NDArray
 
 from consumers.config.model import Kind
-from consumers.features import PartitionTime
+from consumers.decode.labels import keep_classes
+from consumers.features import ExampleTimes, PartitionTime, columns_of
 from consumers.kernels import learned_records as kernels
-from consumers.messages import weighed
+from consumers.messages import (
+    OPERATIONS,
+    Column,
+    Messages,
+    Operation,
+    part_name,
+    rows_of,
+    take_texts,
+    weighed,
+)
 from consumers.pipeline import learned_memory
 from consumers.pipeline.challengers import ChallengedLearner
 from consumers.pipeline.learned_memory import LogMemory
@@ -33,10 +44,13 @@ from consumers.pipeline.learned_records import (
     FoundRecords,
     Hashes,
     LearnedRecord,
+    Longs,
 )
 from streamnb import Codes, Learner, TextColumn
 from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
+from streamnb.labels import to_indices
+from streamnb.learn import LEARNED
 
 Floats = NDArray[np.float64]
 _TIME = struct.Struct("<d")
@@ -369,3 +383,143 @@ def unlearn(
     labels = Codes(records.labels, tuple(learner.model.classes))
     columns, weights = weighed(records.columns(fields))
     learner.unlearn_many(part, columns, labels, weights=weights)
+
+
+# ---- taking back among what is learned -----------------------------------------------------------
+
+APART = 3  # beside `learn.LEARNED`, `EARLIER` and `OWN`: it taught another part
+
+
+@dataclass(slots=True)
+class Taking:
+    """Which rows of a batch's messages are records to be taken back, and in which way.
+
+    `codes` says so of each row, as `Learner.learn` reads it; `numbers` are the records', `effects`
+    what each row adds to the examples that were learned. If `is_apart`, calls of `take_back` take
+    all back, as the model cannot do so among what it learns.
+    """
+
+    codes: NDArray[np.int8]
+    numbers: Longs
+    effects: NDArray[np.int8]
+    take_back: Callable[[Longs, Learner], None]
+    is_apart: bool = False
+
+    def n_together(self, rows: Longs) -> int:
+        """Return how many rows come before the first that a call of its own takes back.
+
+        If there is none it is one more than all.
+        """
+        codes = self.codes[rows]
+        apart = codes == APART if not self.is_apart else codes != LEARNED
+        return int(apart.argmax()) if apart.any() else len(rows) + 1
+
+    def n_apart(self, rows: Longs) -> int:
+        """Return how many rows, of which the first is taken back, come before one to learn."""
+        learned = self.codes[rows] == LEARNED
+        return int(learned.argmax()) if learned.any() else len(rows)
+
+
+def rows_until(rows: Longs, taking: Taking | None, due: int | None, look: int | None) -> int:
+    """Return behind how many rows the model has `due` examples more, or `look` were learned.
+
+    If neither comes it is one more than all; without a number nothing does.
+    """
+    n = len(rows) + 1
+    if taking is None:
+        return min(n, due or n, look or n)
+    for wanted, effects in ((due, taking.effects[rows]), (look, taking.codes[rows] == LEARNED)):
+        reached = np.cumsum(effects) >= wanted if wanted else np.zeros(0, np.bool_)
+        n = min(n, int(reached.argmax()) + 1) if reached.any() else n
+    return n
+
+
+class LearnedRows(NamedTuple):
+    """Messages that were learned: with log-posteriors from before, and their classes by place.
+
+    `n_done` counts the rows that were taken back too.
+    """
+
+    rows: Longs
+    posteriors: Floats
+    truth: NDArray[np.int32]
+    n_done: int
+
+
+def learn_rows(
+    learner: Learner,
+    messages: Messages,
+    rows: Longs,
+    columns: Mapping[str, Column],
+    own: ExampleTimes,
+    taking: Taking | None,
+) -> LearnedRows:
+    """Learn rows of a batch, taking back those that are records, up to one that cannot be now."""
+    labels = Codes(messages.labels[rows], messages.classes)
+    codes = None if taking is None else taking.codes[rows]
+    posteriors = learner.learn(
+        part_name(messages.partition), columns, labels, weights=own.weights, times_s=own.times_s,
+        taken=codes,
+    )  # fmt: skip
+    n, truth = len(posteriors), to_indices(labels, keep_classes(learner.model))
+    if codes is None:
+        return LearnedRows(rows, posteriors, truth, n)
+    is_learned = codes[:n] == LEARNED
+    return LearnedRows(rows[:n][is_learned], posteriors[is_learned], truth[:n][is_learned], n)
+
+
+def joined(pieces: Sequence[LearnedRows]) -> tuple[Longs, Floats, NDArray[np.int32]]:
+    """Return rows, log-posteriors and classes of pieces; −∞ for classes that joined later."""
+    rows = np.concatenate([each.rows for each in pieces])
+    n_classes = max(each.posteriors.shape[1] for each in pieces)
+    posteriors, end = np.full((len(rows), n_classes), -np.inf), 0
+    for each in pieces:
+        begin, end = end, end + len(each.rows)
+        posteriors[begin:end, : each.posteriors.shape[1]] = each.posteriors
+    return rows, posteriors, np.concatenate([each.truth for each in pieces])
+
+
+def with_records(
+    messages: Messages,
+    source: Longs,
+    rows: Longs,
+    found: FoundRecords,
+    classes: Sequence[str],
+    fields: Mapping[str, Kind],
+) -> Messages:
+    """Return a batch with records as further rows; each stands behind `source` in it."""
+    names = (*messages.classes, *(name for name in classes if name not in messages.classes))
+    labels, operations = messages.labels[source], messages.operations[source]
+    labels[rows] = np.array([names.index(name) for name in classes], np.int32)[found.labels]
+    operations[rows] = OPERATIONS.index(Operation.CREATE)
+    columns = columns_of(messages, np.arange(len(messages)), list(fields))
+    for name, own in found.columns(fields).items():
+        columns[name] = _with_values(columns[name], source, rows, own)
+    texts = columns.pop("text", take_texts(messages.texts.texts, source))
+    assert isinstance(texts, TextColumn)
+    return replace(
+        messages,
+        at=messages.at[source],
+        classes=names,
+        labels=labels,
+        operations=operations,
+        texts=texts,
+        ids=take_texts(messages.ids.texts, source),
+        fields={
+            name: columns[name] if name in columns else rows_of(column, source)
+            for name, column in (messages.fields | columns).items()
+        },
+        n_added=len(rows),
+    )
+
+
+def _with_values(column: Column, source: Longs, rows: Longs, own: Column) -> Column:
+    """Return a column with other values at some rows; see `with_records`."""
+    if not isinstance(column, TextColumn) or not isinstance(own, TextColumn):
+        values = np.asarray(column)[source]
+        values[rows] = np.asarray(own)
+        return values
+    before, texts = column.texts, own.texts
+    n, starts, ends = len(before.data), before.starts[source], before.ends[source]
+    starts[rows], ends[rows] = texts.starts + n, np.where(texts.ends < 0, -1, texts.ends + n)
+    return TextColumn(Texts(np.concatenate((before.data, texts.data)), starts, ends))

@@ -21,23 +21,22 @@ from streamnb.features.protocol import (
     at_row,
     check_examples,
     count_within_bound,
+    has_short,
     learn_within_bound,
     not_learned,
-    short_entries,
+    short_words,
 )
 from streamnb.features.statistics import UNBOUNDED, kept
 from streamnb.kernels import counting
 from streamnb.kernels import hybrid as kernel
 from streamnb.kernels.hybrid import Weights
-from streamnb.kernels.layout import DECLARED, LIVE, Counts, Rows, RowUpdates, RunOptions
+from streamnb.kernels.layout import DECLARED, LIVE, Counts, RowUpdates, RunOptions
 from streamnb.labels import UNLABELLED
 from streamnb.likelihoods import WordLikelihood
-from streamnb.likelihoods.base import Batch, BatchToUnlearn
-from streamnb.likelihoods.multinomial import Hybrid, hybrid_scratch
+from streamnb.likelihoods.base import Batch, BatchToUnlearn, take_rows
+from streamnb.likelihoods.multinomial import Hybrid, check_weights, hybrid_scratch
 from streamnb.tokenizer import fingerprints_of, hash_key_words
 from streamnb.vocabulary import Vocabulary
-
-_SUM_MAX = 1e60  # of a hybrid's gradients and precisions; one count is at most 1e50
 
 
 class CountedState(GroupState):
@@ -178,26 +177,37 @@ class CountedState(GroupState):
         weights: Floats,
         part: GroupPart | None,
     ) -> tuple[Batch, int]:
-        """Return a batch without the words that have left; see `GroupState`."""
+        """Return a batch, of which learning leaves out words that have left; see `GroupState`."""
         counts = self.counts if part is None else part.counts
         n_dropped = self.n_dropped if part is None else part.n_dropped
-        rows, n = batch.rows, int(batch.rows.indptr[-1])
+        rows = batch.rows
         own = np.where(batch.present, labels, np.int32(UNLABELLED))
         check_examples(f"group {self.name!r}", own, weights, counts.examples)
-        sizes = np.diff(rows.indptr)
-        columns, entry_labels = rows.columns[:n], np.repeat(own, sizes)
-        wanted = np.repeat(weights, sizes) * rows.counts[:n]
-        short, held = short_entries(counts.by_word, columns, entry_labels, wanted)
+        short, wanted, held = short_words(counts, rows, own, weights)
         if short.any() and not n_dropped:
             at = int(np.argmax(short))
             row = at_row(int(np.searchsorted(rows.indptr, at, "right")) - 1, len(labels))
             what = f"group {self.name!r}{row}: {batch.word(at)!r}"
             raise not_learned(what, float(wanted[at]), float(held[at]))
-        if not short.any() and (own >= 0).all():  # as nearly always: there is nothing to leave out
-            return Batch(Rows(columns, rows.counts[:n], rows.indptr), own >= 0), 0
-        taken = ~short & (entry_labels >= 0)
-        ends = np.concatenate(([0], np.cumsum(taken)))[rows.indptr]
-        return Batch(Rows(columns[taken], rows.counts[:n][taken], ends), own >= 0), int(short.sum())
+        return Batch(rows, own >= 0), int(short.sum())
+
+    def holds(
+        self, batch: Batch, labels: NDArray[np.int32], weights: Floats, part: GroupPart | None
+    ) -> bool:
+        """Return whether the rows with a label can be taken back, whatever is learned meanwhile.
+
+        Words that have left are no hindrance: the rows go without them.
+        """
+        counts = self.counts if part is None else part.counts
+        n_dropped = self.n_dropped if part is None else part.n_dropped
+        own = np.where(batch.present, labels, np.int32(UNLABELLED))
+        if has_short(counts.examples, own, weights):
+            return False
+        if n_dropped:
+            return True
+        chosen = np.flatnonzero(own >= 0)
+        rows = take_rows(batch.rows, chosen)
+        return not short_words(counts, rows, own[chosen], weights[chosen])[0].any()
 
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
         """Add another group's counts, word by word, or take them away; see `GroupState`."""
@@ -524,7 +534,7 @@ class CountedState(GroupState):
                 shape = (lengths.get(name, len(array)), *array.shape[1:])
                 found = statistics.of_shape(arrays, f"{prefix}/hybrid_{name}", *shape)
                 array[columns if name in lengths else ...] = found
-            _check_weights(prefix, weights)
+            check_weights(prefix, weights)
         return part
 
     # ---- files -----------------------------------------------------------------------------------
@@ -587,14 +597,3 @@ def _of_classes(words: Floats, places: NDArray[np.int64], n_classes: int) -> Flo
     own, gradients = words[:, 1:], np.zeros((len(words), n_classes))
     gradients[:, places] = np.column_stack((-own.sum(axis=1), own))[:, : len(places)]
     return np.column_stack((words[:, 0], gradients[:, 1:]))
-
-
-def _check_weights(prefix: str, weights: Weights) -> None:
-    """Refuse weights that learning cannot have left, and that would be no number when divided."""
-    least = min(weights.words[:, 0].min(initial=0.0), weights.groups[:, 0].min())
-    largest = max(np.abs(array).max(initial=0.0) for array in weights)
-    if least < 0.0 or largest > _SUM_MAX:
-        raise InputError(
-            f"{prefix}: a hybrid's precisions must be at least 0, and its sums at most"
-            f" {_SUM_MAX:g}. Got {least:g} and {largest:g} instead."
-        )

@@ -47,10 +47,12 @@ __all__ = [
     "at_row",
     "check_examples",
     "count_within_bound",
+    "has_short",
     "learn_within_bound",
     "not_learned",
     "scratch_of_this_thread",
     "short_entries",
+    "short_words",
 ]
 
 
@@ -95,6 +97,8 @@ class GroupState(ABC):
     may_lack_fields: bool = False
     # Whether `can_encode_one` takes an example without any of its fields.
     one_may_lack_fields: bool = False
+    # Whether rows can be taken back among others that are learned; see `learn.prequential`.
+    takes_in_place: bool = False
     # Whether parts add up to the same sum in any order, so that rows can be added to the sum too.
     sums_exactly: bool = True
 
@@ -157,6 +161,16 @@ class GroupState(ABC):
         A row without a label takes nothing back. Raises InputError if more would be unlearned than
         was learned.
         """
+
+    def holds(
+        self,
+        batch: Any,  # noqa: ARG002 -- of a group that takes nothing back in its place
+        labels: NDArray[np.int32],  # noqa: ARG002
+        weights: Floats,  # noqa: ARG002
+        part: GroupPart | None,  # noqa: ARG002
+    ) -> bool:
+        """Return whether the rows with a label can be taken back, whatever is learned meanwhile."""
+        return False
 
     @abstractmethod
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
@@ -378,6 +392,17 @@ def short_entries(
     return short, before
 
 
+def short_words(
+    counts: Any, rows: Rows, labels: NDArray[np.int32], weights: Floats
+) -> tuple[NDArray[np.bool_], Floats, Floats]:
+    """Return which entries find less than they want back, what each wants, and what it finds."""
+    n, sizes = int(rows.indptr[-1]), np.diff(rows.indptr)
+    wanted = np.repeat(weights, sizes) * rows.counts[:n]
+    entry_labels = np.repeat(labels, sizes)
+    short, held = short_entries(counts.by_word, rows.columns[:n], entry_labels, wanted)
+    return short, wanted, held
+
+
 def check_examples(what: str, labels: NDArray[np.int32], weights: Floats, held: Floats) -> None:
     """Refuse to unlearn examples from a class that holds less than their weight; shape (n,)."""
     nowhere = np.zeros(len(labels), np.int32)
@@ -387,6 +412,12 @@ def check_examples(what: str, labels: NDArray[np.int32], weights: Floats, held: 
             f"{what}{at_row(row, len(labels))}: an example of weight {weights[row]:g} cannot be"
             f" unlearned, as its class holds {before[row]:g}. Unlearn what was learned, once."
         )
+
+
+def has_short(held: Floats, labels: NDArray[np.int32], weights: Floats) -> bool:
+    """Return whether a class holds less than the weight of its examples; see `check_examples`."""
+    nowhere = np.zeros(len(labels), np.int32)
+    return bool(short_entries(held.reshape(1, -1), nowhere, labels, weights)[0].any())
 
 
 def at_row(row: int, n: int) -> str:

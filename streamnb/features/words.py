@@ -18,7 +18,7 @@ from streamnb.features.fields import check_max, is_name
 from streamnb.features.protocol import SHORT_CHARS_MAX, ExampleScratch, GroupState, plain_values
 from streamnb.kernels import word_table
 from streamnb.kernels.layout import Rows, Scratch, Texts
-from streamnb.labels import unlabelled
+from streamnb.labels import UNLABELLED, unlabelled
 from streamnb.likelihoods import Multinomial, WordLikelihood, likelihood_from_dict
 from streamnb.likelihoods.base import Batch, BatchToUnlearn
 from streamnb.likelihoods.multinomial import Hybrid, hybrid_from_dict
@@ -185,6 +185,8 @@ def check_dictionary(words: Any) -> tuple[str, ...] | None:
 class WordsState(CountedState):
     """The state of `Words`: text to columns and counts; the rest is `CountedState`'s."""
 
+    takes_in_place = True
+
     def __init__(self, spec: Words, name: str, n_classes: int, hash_key: int) -> None:
         self.field = spec.field or name
         self.tokenizer = spec.tokenizer
@@ -211,6 +213,8 @@ class WordsState(CountedState):
     ) -> Batch:
         """Return texts `begin` to `end` as columns and counts; to learn, new words get columns."""
         learn = learn and not self.n_declared
+        if self.n_declared:  # other words are none, in rows that are taken back too
+            labels = np.maximum(labels, np.int32(UNLABELLED))
         return self._batch(text, begin, end, labels, self.vocabulary, learn=learn)
 
     def encode_to_unlearn(self, text: TextPieces, labels: NDArray[np.int32]) -> BatchToUnlearn:

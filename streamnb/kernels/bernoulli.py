@@ -34,9 +34,11 @@ import numpy as np
 from streamnb.kernels.counting import (
     ADDED,
     FULL,
+    count_gone,
     count_new,
     has_no_room,
     is_unknown,
+    leave_out_short,
     prefetch_row,
     vocabulary_size,
 )
@@ -339,8 +341,12 @@ def learn_row(
     """
     counts.examples[y] = add_weight(counts.examples[y], weight)
     n_tokens = 0.0
+    if weight < 0.0:
+        leave_out_short(counts.by_word, rows, i, y, weight)
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
+        if column < 0:
+            continue
         old = counts.by_word[column, y]
         counts.by_word[column, y] = add_weight(old, weight * rows.counts[at])
         n_tokens += rows.counts[at]
@@ -404,11 +410,12 @@ def bernoulli(
                 return i, STALE, 0
         if not present[i]:
             continue
-        if i >= options.n_predicted:
+        is_taken = weights[i] < 0.0
+        if i >= options.n_predicted and not is_taken:
             add_log_likelihood(counts, beta1, beta2, scale, rows, i, base, scratch, out)
         if options.learn and labels[i] >= 0:
             y = labels[i]
-            n_new = count_new(counts.by_word, rows, i)
+            n_new = 0 if is_taken else count_new(counts.by_word, rows, i)
             if has_no_room(counts, n_new, options.n_max):
                 return i, FULL, n_new
             n_grams = rows.indptr[i + 1] - rows.indptr[i]
@@ -417,8 +424,8 @@ def bernoulli(
             counts.state[LIVE] += n_new
             mass = beta2[y] * scale
             is_followed = learn_row(counts, mass, absence, rows, i, y, weights[i], n_words)
-            if weights[i] < 0.0:
-                counts.state[LIVE] -= count_new(counts.by_word, rows, i)
+            if is_taken:
+                counts.state[LIVE] -= count_gone(counts.by_word, rows, i)
             if not is_followed:
                 return i + 1, STALE, 0
             refresh(counts, beta1[y] * scale, mass, absence, y, base)

@@ -22,6 +22,7 @@ from streamnb.kernels.counting import (
     is_new,
     is_unknown,
     learn_row,
+    leave_out_short,
     prefetch_row,
     vocabulary_size,
 )
@@ -107,8 +108,12 @@ def follow_row(
     """Add row `i` to the counts of class `y` as `learn_row` does; the sums follow word by word."""
     counts.examples[y] = add_weight(counts.examples[y], weight)
     n_tokens = 0.0
+    if weight < 0.0:
+        leave_out_short(counts.by_word, rows, i, y, weight)
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
+        if column < 0:
+            continue
         was_known = not is_unknown(counts, column)
         was_new = is_new(counts.by_word, column)
         old = counts.by_word[column, y]
@@ -197,12 +202,13 @@ def complement(
         prefetch_row(counts, rows, i + 1)
         if not present[i]:
             continue
-        if i >= options.n_predicted:
+        is_taken = weights[i] < 0.0
+        if i >= options.n_predicted and not is_taken:
             add_log_likelihood(
                 counts, alphas, alpha_sums, normalise, sums, scales[i], rows, i, scratch, out
             )
         if options.learn and labels[i] >= 0:
-            n_new = count_new(counts.by_word, rows, i)
+            n_new = 0 if is_taken else count_new(counts.by_word, rows, i)
             if has_no_room(counts, n_new, options.n_max):
                 return i, FULL, n_new
             if normalise:

@@ -25,7 +25,7 @@ from streamnb.kernels.layout import (
     RowUpdates,
     prefetch,
 )
-from streamnb.kernels.posterior import add_weight
+from streamnb.kernels.posterior import add_weight, is_short
 
 ADDED, FULL = range(2)
 NEAR_WORDS = 1 << 14  # so many words' counts stay in the processor's cache by themselves
@@ -65,6 +65,18 @@ def count_new(by_word: F64Grid, rows: Rows, i: int) -> int:
 
 
 @inner
+def leave_out_short(by_word: F64Grid, rows: Rows, i: int, y: int, weight: float) -> None:
+    """Set the columns to -1 of what row `i` would take back, and its class does not hold.
+
+    These are words that have left: whether one has is known no sooner than here.
+    """
+    for at in range(rows.indptr[i], rows.indptr[i + 1]):
+        column = rows.columns[at]
+        if column >= 0 and is_short(by_word[column, y], -weight * rows.counts[at]):
+            rows.columns[at] = np.int32(-1)
+
+
+@inner
 def prefetch_row(counts: Counts, rows: Rows, i: int) -> None:
     """Have the counts of row `i`, if there is one, brought near; few words are near anyway."""
     if i + 1 < len(rows.indptr) and counts.state[0] > NEAR_WORDS:
@@ -86,23 +98,39 @@ def has_no_room(counts: Counts, n_new: int, n_words_max: int) -> bool:
 
 @inner
 def learn_row(counts: Counts, rows: Rows, i: int, y: int, weight: float, n_new: int) -> None:
-    """Add row `i`, `weight` times, to the counts of class `y`; below zero it is taken back."""
+    """Add row `i`, `weight` times, to the counts of class `y`; below zero it is taken back.
+
+    What the class does not hold is left out then; see `leave_out_short`.
+    """
     n_tokens = 0.0
-    for at in range(rows.indptr[i], rows.indptr[i + 1]):
-        n_tokens += rows.counts[at]
     if weight > 0.0:
+        for at in range(rows.indptr[i], rows.indptr[i + 1]):
+            n_tokens += rows.counts[at]
         counts.examples[y] += weight
         counts.tokens[y] += weight * n_tokens
         counts.state[LIVE] += n_new
         for at in range(rows.indptr[i], rows.indptr[i + 1]):
             counts.by_word[rows.columns[at], y] += weight * rows.counts[at]
         return
-    counts.examples[y] = add_weight(counts.examples[y], weight)
-    counts.tokens[y] = add_weight(counts.tokens[y], weight * n_tokens)
+    leave_out_short(counts.by_word, rows, i, y, weight)
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
+        if column < 0:
+            continue
+        n_tokens += rows.counts[at]
         counts.by_word[column, y] = add_weight(counts.by_word[column, y], weight * rows.counts[at])
-    counts.state[LIVE] -= count_new(counts.by_word, rows, i)
+    counts.state[LIVE] -= count_gone(counts.by_word, rows, i)
+    counts.examples[y] = add_weight(counts.examples[y], weight)
+    counts.tokens[y] = add_weight(counts.tokens[y], weight * n_tokens)
+
+
+@inner
+def count_gone(by_word: F64Grid, rows: Rows, i: int) -> int:
+    """Return how many words of row `i`, which was taken back, stand at zero."""
+    n_gone = 0
+    for at in range(rows.indptr[i], rows.indptr[i + 1]):
+        n_gone += rows.columns[at] >= 0 and is_new(by_word, rows.columns[at])
+    return n_gone
 
 
 @kernel
@@ -120,7 +148,7 @@ def add_rows(
         y = labels[i]
         if y < 0 or not present[i]:
             continue
-        n_new = count_new(counts.by_word, rows, i)
+        n_new = count_new(counts.by_word, rows, i) if weights[i] > 0.0 else 0
         if has_no_room(counts, n_new, n_words_max):
             return i, FULL, n_new
         learn_row(counts, rows, i, y, weights[i], n_new)

@@ -338,7 +338,7 @@ def forget_words(
     """Set the weights of row `i`'s words to zero if nothing is left of their counts."""
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
-        if is_new(by_word, column):
+        if column >= 0 and is_new(by_word, column):
             for place in range(own.words.shape[1]):
                 move(own.words, column, place, -own.words[column, place], whole.words, is_shared)
 
@@ -414,7 +414,8 @@ def hybrid(
         x = -1.0
         y = labels[i]
         to_learn = options.learn and y >= 0
-        if i >= options.n_predicted:
+        is_taken = amounts[i] < 0.0
+        if i >= options.n_predicted and not is_taken:
             x = score(
                 counts, weights, scratch.weights, kinds, rows, i, scales[i], to_learn, scratch
             )
@@ -422,27 +423,30 @@ def hybrid(
                 out[i, c] += scratch.scores[c]
         if not to_learn:
             continue
+        if is_taken:
+            learn_row(part, rows, i, y, amounts[i], 0)
+            if is_shared:
+                learn_row(counts, rows, i, y, amounts[i], 0)
+            forget_words(part_weights, weights, is_shared, part.by_word, rows, i)
+            continue
         n_new = count_new(part.by_word, rows, i)
         if has_no_room(part, n_new, options.n_max):
             return i, FULL, n_new
-        if amounts[i] > 0.0:
-            if mode == PARTS or x < 0.0:
-                own = scratch.own_weights
-                x = score(part, part_weights, own, kinds, rows, i, scales[i], to_learn, scratch)
-            weight = min(amounts[i] / scales[i], 1.0)
-            if x > 0.0:
-                learn_weights(
-                    part_weights, weights, is_shared, part.by_word, rows, i, y, x, weight, scratch
-                )
-            decay = scratch.options[DECAY]
-            count_recent(part_weights.recent, weights.recent, is_shared, y, decay, 1.0)
+        if mode == PARTS or x < 0.0:
+            own = scratch.own_weights
+            x = score(part, part_weights, own, kinds, rows, i, scales[i], to_learn, scratch)
+        weight = min(amounts[i] / scales[i], 1.0)
+        if x > 0.0:
+            learn_weights(
+                part_weights, weights, is_shared, part.by_word, rows, i, y, x, weight, scratch
+            )
+        decay = scratch.options[DECAY]
+        count_recent(part_weights.recent, weights.recent, is_shared, y, decay, 1.0)
         if n_new > 0:
             name_kinds(part, kinds, table, rows, i)
         if is_shared:
             learn_row(counts, rows, i, y, amounts[i], count_new(counts.by_word, rows, i))
         learn_row(part, rows, i, y, amounts[i], n_new)
-        if amounts[i] < 0.0:
-            forget_words(part_weights, weights, is_shared, part.by_word, rows, i)
     return len(labels), ADDED, 0
 
 

@@ -26,6 +26,7 @@ I16Grid = Annotated[NDArray[np.int16], types.int16[:, ::1]]
 I32Grid = Annotated[NDArray[np.int32], types.int32[:, ::1]]
 I64Grid = Annotated[NDArray[np.int64], types.int64[:, ::1]]
 F64Grid = Annotated[NDArray[np.float64], types.float64[:, ::1]]
+TAKEN_BACK = -2  # in the place of a label: of this row, words that the table lacks stand as -1
 LIVE, DECLARED = range(2)  # places in `Counts.state`
 Int = int | np.int64  # one type to the compiler, two to Python
 

@@ -100,13 +100,15 @@ def multinomial(
         prefetch_row(counts, rows, i + 1)
         if not present[i]:
             continue
-        n_new = -1
-        if i >= options.n_predicted:
+        is_taken = weights[i] < 0.0  # back, so that nobody asks what it is
+        n_new = 0 if is_taken else -1
+        if i >= options.n_predicted and not is_taken:
             n_new = add_log_likelihood(
                 counts, alphas, alpha_sums, scales[i], rows, i, products, out
             )
         if options.learn and labels[i] >= 0:
-            if n_new < 0 or counts.state[DECLARED] > 0:  # declared words at zero are known
+            # Declared words at zero are known.
+            if n_new < 0 or (counts.state[DECLARED] > 0 and not is_taken):
                 n_new = count_new(counts.by_word, rows, i)
             if has_no_room(counts, n_new, options.n_max):
                 return i, FULL, n_new

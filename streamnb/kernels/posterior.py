@@ -238,6 +238,12 @@ def add_weight(count: float, change: float) -> float:
     return left
 
 
+@inner
+def is_short(held: float, wanted: float) -> bool:
+    """Tell whether less is held than is wanted back."""
+    return bool(held < wanted * (1.0 - DUST) or (held < wanted and _is_exact(held, wanted)))
+
+
 @kernel
 def find_short(
     held: F64Grid, columns: I32, labels: I32, wanted: F64, before: F64, short: Flags
@@ -251,11 +257,7 @@ def find_short(
         column, y = columns[at], labels[at]
         known = 0 <= column < len(held)
         before[at] = held[column, y] if known and y >= 0 else 0.0
-        short[at] = y >= 0 and (
-            not known
-            or before[at] < wanted[at] * (1.0 - DUST)
-            or (before[at] < wanted[at] and _is_exact(before[at], wanted[at]))
-        )
+        short[at] = y >= 0 and (not known or is_short(before[at], wanted[at]))
         if y >= 0 and not short[at]:
             held[column, y] = add_weight(before[at], -wanted[at])
     for at in range(len(columns) - 1, -1, -1):

@@ -23,6 +23,7 @@ from streamnb.kernels.jit import inner, kernel, short_kernel
 from streamnb.kernels.layout import (
     I32,
     I64,
+    TAKEN_BACK,
     U8,
     U64,
     Int,
@@ -447,7 +448,8 @@ def encode_rows(
 
     Words enter the table only where `learn` and the row has a label. Without `learn` the table is
     only read: just its first `n_known` columns are seen, and other words are left out; to `keep`
-    these, all columns are seen, and a word without one stands as -1.
+    these, all columns are seen, and a word without one stands as -1, as it does in rows that are
+    `TAKEN_BACK`.
 
     Without `extras` there are words and their n-grams alone: no punctuation, ends of a text, gaps,
     or n-grams of characters. It is a constant to the compiler, which then leaves out what reads
@@ -464,9 +466,10 @@ def encode_rows(
         n_grams = collect(n_tokens, reader, scratch, extras)
         first = n
         known = state[N_WORDS] if learn or keep else n_known
-        stays = keep or (learn and labels[i] >= 0)
+        is_kept = keep or labels[i] == TAKEN_BACK
+        stays = is_kept or (learn and labels[i] >= 0)
         n, n_new = look_up(n_grams, scratch, table, known, stays, rows, n)
-        if n_new > 0 and keep:
+        if n_new > 0 and is_kept:
             for at in range(first, n):
                 rows.columns[at] = max(rows.columns[at], np.int32(-1))
         elif n_new > 0:

@@ -23,6 +23,14 @@ class Batch:
     present: NDArray[np.bool_]
 
 
+def take_rows(rows: Rows, chosen: NDArray[np.int64]) -> Rows:
+    """Return some rows."""
+    sizes = np.diff(rows.indptr)[chosen]
+    ends = np.concatenate(([0], np.cumsum(sizes)))
+    at = np.arange(ends[-1]) + np.repeat(rows.indptr[chosen] - ends[:-1], sizes)
+    return Rows(rows.columns[at], rows.counts[at], ends)
+
+
 @dataclass(frozen=True, slots=True)
 class BatchToUnlearn(Batch):
     """Rows to be taken back, looked up in the vocabulary and never entered into it.

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from streamnb.errors import InputError, check_kind
 from streamnb.kernels import multinomial as kernel
 from streamnb.kernels.categorical import Alphas
-from streamnb.kernels.hybrid import BANDS, N_WORD_GROUPS, HybridScratch
+from streamnb.kernels.hybrid import BANDS, N_WORD_GROUPS, HybridScratch, Weights
 from streamnb.kernels.layout import DECLARED, LIVE, Counts, RowUpdates, RunOptions
 from streamnb.likelihoods.base import Batch
 from streamnb.priors import Dirichlet, as_lists, check
 
+_SUM_MAX = 1e60  # of a hybrid's gradients and precisions; one count is at most 1e50
 _N_LOGS = 1024  # of small counts, which most words have
 _LEAST = 1e-6  # less would be no prior, and let a quotient overflow
 
@@ -205,6 +206,17 @@ def hybrid_scratch(hybrid: Hybrid, n_classes: int) -> HybridScratch:
 def hybrid_from_dict(values: dict[str, float] | None) -> Hybrid | None:
     """Return the hybrid that a file's header describes, if it has one."""
     return None if values is None else Hybrid(**values)
+
+
+def check_weights(prefix: str, weights: Weights) -> None:
+    """Refuse weights that learning cannot have left, and that would be no number when divided."""
+    least = min(weights.words[:, 0].min(initial=0.0), weights.groups[:, 0].min())
+    largest = max(np.abs(array).max(initial=0.0) for array in weights)
+    if least < 0.0 or largest > _SUM_MAX:
+        raise InputError(
+            f"{prefix}: a hybrid's precisions must be at least 0, and its sums at most"
+            f" {_SUM_MAX:g}. Got {least:g} and {largest:g} instead."
+        )
 
 
 @dataclass(frozen=True, slots=True)

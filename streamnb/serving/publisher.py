@@ -14,12 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, Protocol, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from streamnb import predict
 from streamnb.decisions import AnswerRule, Confidence
 from streamnb.errors import InputError, check_has, check_kind, check_whole
 from streamnb.features.protocol import Floats
 from streamnb.labels import Codes, Label, read_labels, to_indices
-from streamnb.learn import EncodedRows, prequential
+from streamnb.learn import LEARNED, EncodedRows, prequential, takes_in_place
 from streamnb.model import NaiveBayes
 from streamnb.priors import check
 from streamnb.reader import ModelReader
@@ -250,6 +253,11 @@ class Learner:
             return None
         return self._policy.n_until_due(self.model.n_examples)
 
+    @property
+    def takes_in_place(self) -> bool:
+        """Whether `learn` can take examples back among those that it learns."""
+        return takes_in_place(self.model.state)
+
     def learn(
         self,
         part: str,
@@ -260,6 +268,7 @@ class Learner:
         times_s: Sequence[float] | Floats | None = None,
         judged: bool = True,
         encoded: EncodedRows | None = None,
+        taken: NDArray[np.int8] | None = None,
     ) -> Floats:
         """Judge, then learn examples of one part, and publish if the policy says so.
 
@@ -282,10 +291,16 @@ class Learner:
         encoded : EncodedRows, optional
             Keeps what was encoded, for models that learn the same examples after this one.
 
+        taken : ndarray of shape (n,), int8, optional
+            Which examples are taken back in their place instead, if `takes_in_place`: see
+            `learn.LEARNED`, `EARLIER` and `OWN`.
+
         Returns
         -------
         ndarray of shape (n, n_classes), in nats
-            Log-posteriors from before each was learned, calibrated if there is a calibrator.
+            Log-posteriors from before each was learned, calibrated if there is a calibrator; those
+            of examples taken back mean nothing. There are fewer if the rest was left, as something
+            of it cannot be taken back now.
 
         Raises
         ------
@@ -297,11 +312,13 @@ class Learner:
             labels = read_labels(labels, None, self.model.classes)
         posteriors = prequential(
             self.model.state, columns, labels, weights=weights, times_s=times_s, part=part,
-            encoded=encoded,
+            encoded=encoded, taken=taken,
         )  # fmt: skip
+        is_learned = slice(None) if taken is None else taken[: len(posteriors)] == LEARNED
+        self._changed |= taken is not None
         if confidence is not None:
-            truth = to_indices(cast("Codes", labels), self.model.classes)
-            posteriors = confidence.learn(posteriors, truth)
+            truth = to_indices(cast("Codes", labels), self.model.classes)[: len(posteriors)]
+            posteriors[is_learned] = confidence.learn(posteriors[is_learned], truth[is_learned])
         self.publish_if_due()
         return posteriors
 

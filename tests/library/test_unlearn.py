@@ -18,12 +18,15 @@ from streamnb import (
     Complement,
     Dirichlet,
     Fixed,
+    Hybrid,
     Multinomial,
     NaiveBayes,
     Words,
 )
 from streamnb.errors import InputError
 from streamnb.features.protocol import Group
+from streamnb.learn import EARLIER, LEARNED, OWN, prequential
+from streamnb.predict import BATCH_ROWS
 from tests.library.features.count_models import (
     CLASSES,
     FRACTIONAL,
@@ -311,3 +314,58 @@ def test_unlearning_takes_the_weight_it_is_told() -> None:
     unlearn(model, [replace(example, weight=1.0)])
     assert model.word_counts(["a", "b"])[:, 0].tolist() == [3.0, 6.0]
     assert model.to_bytes() != empty
+
+
+@given(
+    st.builds(Words, st.sampled_from(FAMILIES), max_words=st.sampled_from([6, 1000]))
+    | st.just(Words(Multinomial(), hybrid=Hybrid(), max_words=6)),
+    examples(),
+    examples(max_size=12),
+    st.randoms(use_true_random=False),
+    st.sampled_from([None, "p/0", "p/1"]),
+)
+def test_what_is_taken_back_in_its_place_is_as_by_a_call_of_its_own(
+    words: Words, first: list[Example], stream: list[Example], random: Random, part: str | None
+) -> None:
+    """Among rows that are learned, too, while words leave: answers and counts are the same.
+
+    Examples from before the call and of the call itself are taken back.
+    """
+    model = model_of({"text": words}, CLASSES)
+    for i, each in enumerate(first):
+        own = None if part is None else f"p/{i % 2}"
+        model.learn_one(each.x, each.label, weight=each.weight, part=own)
+    living = [(each, EARLIER) for i, each in enumerate(first) if part in {None, f"p/{i % 2}"}]
+    rows = list[tuple[Example, int]]()
+    for each in stream:
+        rows.append((each, LEARNED))
+        living.append((each, OWN))
+        while living and random.random() < 0.5:
+            rows.append(living.pop(random.randrange(len(living))))
+    single, said = model.clone(), []
+    for each, code in rows:
+        if code == LEARNED:
+            said += single.prequential_many(**batch([each]), part=part).tolist()
+        else:
+            single.unlearn_one(each.x, each.label, weight=each.weight, part=part)
+    if rows:
+        codes = np.array([code for _, code in rows], np.int8)
+        many = batch([each for each, _ in rows]) | {"part": part, "taken": codes}
+        found = prequential(model.state, **many)
+        assert found[codes == LEARNED].tolist() == said
+    assert facts(model) == facts(single)
+
+
+def test_what_cannot_be_taken_back_in_its_place_is_left_with_all_behind_it() -> None:
+    """The rows of the pieces before are done; nothing of the rest is, and the caller goes on."""
+    model = model_of({"text": Words(Multinomial())}, CLASSES)
+    n, n_first = 3 * BATCH_ROWS // 2, BATCH_ROWS
+    columns, labels = {"text": ["a"] * n}, ["ham"] * (n - 2) + ["spam"] * 2
+    codes = np.full(n, LEARNED, np.int8)
+    codes[-1] = EARLIER
+    found = prequential(model.state, columns, labels, taken=codes)
+    assert (len(found), model.class_counts.tolist()) == (n_first, [n_first, 0.0, 0.0])
+    codes[-1] = OWN
+    rest = {"text": columns["text"][n_first:]}, labels[n_first:]
+    found = prequential(model.state, *rest, taken=codes[n_first:])
+    assert (len(found), model.class_counts.tolist()) == (n - n_first, [n - 2, 0.0, 0.0])

@@ -16,7 +16,7 @@ from unittest.mock import patch
 from consumers.features import build_model
 from consumers.kafka.client import Fetched
 from consumers.kafka.group_source import GroupSource
-from consumers.messages import Partition, RawColumns
+from consumers.messages import Messages, Partition, RawColumns
 from consumers.pipeline import revision, waiting_messages
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.group_parts import GroupParts, _Known
@@ -26,6 +26,7 @@ from consumers.pipeline.loop import Pipeline
 from consumers.pipeline.part_files import LoadedPart, PartFiles
 from consumers.pipeline.reader import Reader
 from consumers.pipeline.revision import Reviser
+from consumers.pipeline.waiting_messages import Taking
 from consumers.sinks.jsonl import JsonLinesSink
 from streamnb.state import ModelState, PartState
 from tests.system_calls import Call
@@ -137,13 +138,20 @@ def stale_fetch(_world: World) -> Iterator[Patch]:
 
 def taken_back_twice(_world: World) -> Iterator[Patch]:
     """What a delete takes back is subtracted twice."""
-    real = waiting_messages.take_back
+    real, placed = waiting_messages.take_back, Reviser.place
 
     def take_back(*args: Any) -> Counter[str]:
         real(*args)
         return real(*args)
 
+    def place(self: Reviser, *args: Any, **options: Any) -> tuple[Messages, Taking | None]:
+        messages, taking = placed(self, *args, **options)
+        if taking is not None:
+            taking.is_apart = True  # so that `take_back` has it all
+        return messages, taking
+
     yield revision, "take_back", take_back
+    yield Reviser, "place", place
 
 
 def delete_forgotten(_world: World) -> Iterator[Patch]:

@@ -13,13 +13,14 @@ from consumers.config.message import LateLabelsSettings
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
 from consumers.decode.decoder import LabelDecoder
-from consumers.features import build_model
+from consumers.features import ExampleTimes, build_model, columns_of
 from consumers.messages import Partition, part_name
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.revision import Reviser
-from streamnb import Codes, EveryExamples, Learner, NaiveBayes, SnapshotBoard
+from consumers.pipeline.waiting_messages import learn_rows
+from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.pipeline.revised_log import FIELDS, KEEP, LOG
 from tests.endtoend.expected_counts import Counts, counts
@@ -86,20 +87,13 @@ class LateRun:
         messages = self.decoder.decode(raw(LOG, lines, self.at))
         assert not messages.rejects
         revision = self.reviser.revise(messages, self.learner.model.classes)
-        own = revision.messages
-        for rows, labels in ((own.to_learn, own.labels), (own.to_predict, None)):
-            texts = own.texts.texts
-            columns = {
-                "text": [bytes(texts.data[texts.starts[i] : texts.ends[i]]).decode() for i in rows]
-            }
-            if labels is not None:
-                codes = Codes(labels[rows], own.classes)
-                self.learner.learn(part_name(LOG), columns, codes)
-            elif len(rows):
-                said = self.learner.snapshot.predict_log_proba_many(columns)
-                self.late.judged(own.offsets[rows], said)
-        for _, taken in revision.cuts(in_place=False):
-            self.reviser.take_back(revision, taken, self.learner)
+        own, taking = self.reviser.place(revision, self.learner, in_place=False)
+        columns = columns_of(own, own.to_learn, ["text"])
+        found = learn_rows(self.learner, own, own.to_learn, columns, ExampleTimes(), taking)
+        self.reviser.count_taken(found)
+        if len(own.to_predict):
+            said = self.learner.snapshot.stated(columns_of(own, own.to_predict, ["text"]))
+            self.late.judged(own.offsets[own.to_predict], said)
         self.reviser.remember(revision, self.learner)
         self.at += len(lines)
 

@@ -16,12 +16,14 @@ from consumers.config.model import READING, Kind
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
 from consumers.corrections.model import Correction
-from consumers.features import build_model, learned_kinds, times_and_weights
+from consumers.features import build_model, columns_of, learned_kinds, times_and_weights
 from consumers.messages import Partition, RawColumns, part_name
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.revision import Reviser
-from streamnb import Codes, EveryExamples, Learner, NaiveBayes, SnapshotBoard
+from consumers.pipeline.waiting_messages import learn_rows
+from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard
+from streamnb.learn import LEARNED
 from tests.consumers.decoded_messages import decoder
 from tests.endtoend.expected_counts import Counts, counts
 
@@ -147,6 +149,7 @@ class Run:
         self.reviser = Reviser(self.memory)
         self.decoder = decoder(settings)
         self.n_superseded = 0
+        self.is_apart = False  # whether each record is taken back by a call of its own
 
     def read(
         self, log: Sequence[Said], until: int, at_cut: Callable[[int], object] | None = None
@@ -158,20 +161,31 @@ class Run:
         messages = self.decoder.decode(raw(log[self.position : until], self.position))
         assert not messages.rejects
         revision = self.reviser.revise(messages, self.learner.model.classes)
-        own, begin = revision.messages, 0
-        texts = own.texts.texts
-        for end, taken in revision.cuts(in_place=at_cut is not None):
-            rows = own.to_learn[(own.to_learn >= begin) & (own.to_learn < end)]
-            labels = Codes(own.labels[rows], own.classes)
-            columns = {
-                "text": [bytes(texts.data[texts.starts[i] : texts.ends[i]]).decode() for i in rows]
-            }
-            weights = times_and_weights(own, None).of(rows, own).weights
-            self.learner.learn(part_name(LOG), columns, labels, weights=weights)
-            self.reviser.take_back(revision, taken, self.learner)
-            if at_cut is not None and end > begin:
-                at_cut(int(own.offsets[end - 1]) + 1)
-            begin = end
+        own, taking = self.reviser.place(revision, self.learner, in_place=at_cut is not None)
+        if taking is not None and self.is_apart:
+            taking.is_apart = True
+        rows, times = own.to_learn, times_and_weights(own, None)
+        while True:  # a batch without labels gives its log a part too
+            n = len(rows) if taking is None else min(len(rows), taking.n_together(rows))
+            if taking is not None and len(rows) and not n:
+                n = taking.n_apart(rows)
+                taking.take_back(taking.numbers[rows[:n]], self.learner)
+            else:
+                if taking is not None and at_cut is not None:  # up to the next that is taken back
+                    is_taken = taking.codes[rows[:n]] != LEARNED
+                    begin = int(is_taken.argmax()) if is_taken.any() else n
+                    n = min(n, begin + taking.n_apart(rows[begin:]))
+                columns = columns_of(own, rows[:n], list(FIELDS))
+                weights = times.of(rows[:n], own)
+                found = learn_rows(self.learner, own, rows[:n], columns, weights, taking)
+                self.reviser.count_taken(found)
+                if taking is not None and found.n_done < n:
+                    taking.is_apart, n = True, found.n_done
+            if at_cut is not None and n:
+                at_cut(int(own.offsets[rows[n - 1]]) + 1)
+            rows = rows[n:]
+            if not len(rows):
+                break
         self.reviser.remember(revision, self.learner)
         self.n_superseded += len(revision.superseded)
         self.position = until

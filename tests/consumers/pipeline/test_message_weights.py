@@ -52,3 +52,19 @@ def test_where_weights_begin_or_end_the_memory_begins_anew(
     assert dict(run.reviser.counts) == {"delete_matched": 1, "delete_unmatched": 1, "unlearned": 1}
     assert run.learner.model.n_examples == 6
     run.memory.close()
+
+
+@given(WEIGHTED_LOGS, SIZES)
+def test_taken_back_among_the_learned_or_apart_is_the_same(
+    log: list[Said], sizes: list[int]
+) -> None:
+    """A model that cannot take back among what it learns ends with the same counts and outcomes."""
+    together, apart = Run(None, settings=WEIGHTED), Run(None, settings=WEIGHTED)
+    apart.is_apart = True
+    for run in (together, apart):
+        for size in sizes:
+            run.read(log, min(len(log), run.position + size), lambda _offset: None)
+        run.memory.close()
+    assert together.counts == apart.counts
+    assert together.reviser.counts == apart.reviser.counts
+    assert together.learner.model.n_examples == apart.learner.model.n_examples
