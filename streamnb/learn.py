@@ -253,7 +253,7 @@ def _learn_rows(
         out[first:last, :n_classes] = learn_batches(state, batches, own, part)
         if done is not None:
             for group, batch in zip(state.groups.values(), batches, strict=True):
-                group.n_skipped += _n_left_out(batch, done)
+                group.n_skipped += _n_left_out(batch)
         state.compact()
     return end
 
@@ -290,11 +290,9 @@ def _holds(
     )
 
 
-def _n_left_out(batch: Batch, taken: NDArray[np.int8]) -> int:
+def _n_left_out(batch: Batch) -> int:
     """Return how many words rows that were taken back went without, as they had left."""
-    columns, _, indptr = batch.rows
-    entries = np.repeat(taken != LEARNED, np.diff(indptr))
-    return int(np.count_nonzero(columns[: len(entries)][entries] < 0))
+    return int(np.count_nonzero(batch.rows.columns[: batch.rows.indptr[-1]] < 0))
 
 
 class EncodedRows:

@@ -457,10 +457,13 @@ class Reader:
                 return messages
 
 
-def pieces(raw: RawColumns, n_max: int) -> Iterator[RawColumns]:
-    """Yield a batch in pieces of about the same size, each of at most `n_max` messages."""
+def pieces(raw: RawColumns, n_wanted: int) -> Iterator[RawColumns]:
+    """Yield a batch in pieces of about the same size, each of about `n_wanted` messages.
+
+    That is at most half as many again: a batch of a few more is not halved, as each piece costs.
+    """
     n = len(raw)
-    n_pieces = max(1, -(-n // n_max))
+    n_pieces = max(1, round(n / n_wanted))
     cuts = [i * n // n_pieces for i in range(n_pieces + 1)]
     for begin, end in itertools.pairwise(cuts):
         yield raw.tail(begin).head(end - begin)

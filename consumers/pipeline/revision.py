@@ -195,6 +195,8 @@ class Reviser:
 
     def _count_accounts(self, accounts: Longs, took: Longs) -> None:
         """Count the deletions of accounts; `took` has the row of one for each id taken back."""
+        if not len(accounts):
+            return
         is_matched = np.isin(accounts, took)
         for outcome, n in (("matched", is_matched.sum()), ("unmatched", (~is_matched).sum())):
             if n:
@@ -252,7 +254,8 @@ class Reviser:
         codes[rows], numbers[rows] = np.where(is_own, OWN, EARLIER), done.taken
         own = part_name(messages.partition)
         given = found.parts(len(self._fields))
-        codes[rows[[part not in {None, own} for part in given]]] = APART
+        if any(given):
+            codes[rows[[part not in {None, own} for part in given]]] = APART
         placed = with_records(messages, source, rows, found, names, self._fields)
         effects = np.where(codes == LEARNED, 1, -1).astype(np.int8)
         if WEIGHT in placed.fields:
