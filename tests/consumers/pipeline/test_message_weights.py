@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from tests.consumers.pipeline.revised_log import (
     WEIGHTED_LOGS,
     Run,
     Said,
+    expected,
     leaves_the_rest,
 )
 
@@ -68,3 +70,25 @@ def test_taken_back_among_the_learned_or_apart_is_the_same(
     assert together.counts == apart.counts
     assert together.reviser.counts == apart.reviser.counts
     assert together.learner.model.n_examples == apart.learner.model.n_examples
+
+
+def test_what_is_taken_back_costs_no_call_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches with deletes are learned in one call each, as batches without."""
+    run, calls = Run(None), list[int]()
+    learn = run.learner.learn
+
+    def counted(part: str, columns: Any, labels: Any, **more: Any) -> Any:
+        calls.append(len(labels))
+        return learn(part, columns, labels, **more)
+
+    monkeypatch.setattr(run.learner, "learn", counted)
+    monkeypatch.setattr(run.learner, "unlearn_many", None)  # it would raise
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(9)]
+    update = Said("update", "a", "snow", "negative")
+    log += [Said("delete", "m3"), update, Said("create", "b", "rain", "negative")]
+    log.append(Said("delete", "a"))
+    run.read(log, 6)
+    run.read(log, len(log))
+    assert calls == [6, 3 + 1 + 1 + 1 + 1]
+    assert run.counts == expected(log)[0]
+    run.memory.close()

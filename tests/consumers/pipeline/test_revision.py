@@ -66,26 +66,6 @@ def test_in_place_each_delete_has_its_effect_where_it_stands(log: list[Said], fi
         each.memory.close()
 
 
-def test_what_is_taken_back_costs_no_call_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches with deletes are learned in one call each, as batches without."""
-    run, calls = Run(None), list[int]()
-    learn = run.learner.learn
-
-    def counted(part: str, columns: Any, labels: Any, **more: Any) -> Any:
-        calls.append(len(labels))
-        return learn(part, columns, labels, **more)
-
-    monkeypatch.setattr(run.learner, "learn", counted)
-    monkeypatch.setattr(run.learner, "unlearn_many", None)  # it would raise
-    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(9)]
-    log += [Said("delete", "m3"), UPDATE, Said("create", "b", "rain", "negative"), DELETE]
-    run.read(log, 6)
-    run.read(log, len(log))
-    assert calls == [6, 3 + 1 + 1 + 1 + 1]
-    assert run.counts == expected(log)[0]
-    run.memory.close()
-
-
 CREATE, AGAIN = Said("create", "a", "sun sun", "positive"), Said("create", "b", "rain", "negative")
 DELETE, UPDATE = Said("delete", "a"), Said("update", "a", "snow", "negative")
 
