@@ -35,16 +35,14 @@ from streamnb.testing.cases import (
     DoesNotApply,
     Fields,
     latest_time,
-    teach,
-    times_of,
-    with_weights,
-)
-from streamnb.testing.comparison import (
     must_answer_alike,
     must_be_same,
     must_be_untouched,
     must_know_alike,
     of_all_examples,
+    teach,
+    times_of,
+    with_weights,
 )
 
 _ROUNDING = 1e-9  # relative to the largest term, if many are added up in another order
