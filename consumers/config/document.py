@@ -12,7 +12,8 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, get_args, get_origin
+from pathlib import Path as FilePath
+from typing import Any, TypeAlias, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import ValidationError
@@ -22,8 +23,10 @@ from pydantic_core import ErrorDetails
 from consumers.config.message import LABELS
 from consumers.config.model import GROUPS
 from consumers.config.sections import Section
+from consumers.errors import ConfigError
 
 Path: TypeAlias = tuple[str | int, ...]
+SomeSection = TypeVar("SomeSection", bound=Section)
 
 # `$${` is how a plain `${` is written.
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
@@ -162,6 +165,67 @@ class _Walk:
 
     def _report(self, path: Path, text: str) -> None:
         self._document.problems.append(Problem(path, text))
+
+
+def load_section(
+    root: type[SomeSection],
+    path: FilePath | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, str | int | None],
+) -> SomeSection:
+    """Read a section with all below it from a file, or take its defaults.
+
+    `${NAME}` is looked up in `environ`. `overrides`, such as ``{"http.port": 0}``, win over the
+    file; None leaves one as it is. All mistakes are listed by one `ConfigError`.
+    """
+    name = "the built-in configuration" if path is None else str(path)
+    document = Document() if path is None else _read(path, environ)
+    data = {} if document.data is None else document.data
+    if not isinstance(data, dict):
+        raise ConfigError(f"{name} cannot be used: it must be keys and values, `source: generator`")
+    for dotted, value in overrides.items():
+        if value is not None:
+            _override(document, data, dotted, value)
+    problems: list[Problem] = list(document.problems)
+    try:
+        settings = root.model_validate(data)
+    except ValidationError as error:
+        problems += problems_of(error, root, document)
+        # The cause is left out: pydantic's own text repeats values, and one may be a secret.
+        raise ConfigError(render(name, problems, document)) from None
+    if problems:
+        raise ConfigError(render(name, problems, document))
+    return settings
+
+
+def _override(document: Document, data: dict[Any, Any], dotted: str, value: str | int) -> None:
+    """Put a value in the place of a file's."""
+    section, _, key = dotted.rpartition(".")
+    place = (section, key) if section else (key,)
+    if isinstance(data.get(section), dict):
+        data[section][key] = value
+    elif section:
+        # One that is no mapping stays the mistake that it is.
+        data[section] = data.get(section) or {key: value}
+    else:
+        data[key] = value
+    document.written[place] = str(value)
+    document.lines.pop(place, None)  # it came from the command line
+
+
+def _read(path: FilePath, environ: Mapping[str, str]) -> Document:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 at byte {error.start}: save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}; --config names the file"
+        ) from None
+    try:
+        return read_yaml(text, environ)
+    except ValueError as error:
+        raise ConfigError(f"{path} is no YAML: {error}") from None
 
 
 # ---- mistakes --------------------------------------------------------------------------------

@@ -17,21 +17,13 @@ import yaml
 from pydantic import (
     Field,
     StringConstraints,
-    ValidationError,
     field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from consumers.config.addresses import OutputAddress, SourceAddress
-from consumers.config.document import (
-    Document,
-    Problem,
-    problems_of,
-    read_yaml,
-    render,
-    settings_of,
-)
+from consumers.config.document import load_section, settings_of
 from consumers.config.message import (
     MESSAGE_PARTS,
     SENTIMENT140,
@@ -80,7 +72,6 @@ from consumers.config.sections import (
     Section,
     SharedSettings,
 )
-from consumers.errors import ConfigError
 
 __all__ = [
     "CategoriesSettings",
@@ -513,55 +504,8 @@ def load(
     environ: Mapping[str, str],
     overrides: Mapping[str, str | int | None] | None = None,
 ) -> Settings:
-    """Read the settings from a file, or take the built-in defaults.
-
-    `${NAME}` is looked up in `environ`. `overrides`, such as ``{"http.port": 0}``, win over the
-    file; None leaves one as it is. All mistakes are listed by one `ConfigError`.
-    """
-    name = "the built-in configuration" if path is None else str(path)
-    document = Document() if path is None else _read(path, environ)
-    data = {} if document.data is None else document.data
-    if not isinstance(data, dict):
-        raise ConfigError(f"{name} cannot be used: it must be keys and values, `source: generator`")
-    for dotted, value in (overrides or {}).items():
-        if value is None:
-            continue
-        section, _, key = dotted.rpartition(".")
-        place = (section, key) if section else (key,)
-        if isinstance(data.get(section), dict):
-            data[section][key] = value
-        elif section:
-            # One that is no mapping stays the mistake that it is.
-            data[section] = data.get(section) or {key: value}
-        else:
-            data[key] = value
-        document.written[place] = str(value)
-        document.lines.pop(place, None)  # it came from the command line
-    problems: list[Problem] = list(document.problems)
-    try:
-        settings = Settings.model_validate(data)
-    except ValidationError as error:
-        problems += problems_of(error, Settings, document)
-        # The cause is left out: pydantic's own text repeats values, and one may be a secret.
-        raise ConfigError(render(name, problems, document)) from None
-    if problems:
-        raise ConfigError(render(name, problems, document))
-    return settings
-
-
-def _read(path: Path, environ: Mapping[str, str]) -> Document:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 at byte {error.start}: save it as UTF-8") from None
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read: {error.strerror}; --config names the file"
-        ) from None
-    try:
-        return read_yaml(text, environ)
-    except ValueError as error:
-        raise ConfigError(f"{path} is no YAML: {error}") from None
+    """Read the settings from a file, or take the built-in defaults; see `document.load_section`."""
+    return load_section(Settings, path, environ, overrides or {})
 
 
 def to_yaml(settings: Settings) -> str:

@@ -39,14 +39,7 @@ from consumers.pipeline.reader import Handover, LabelReader, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.pipeline.waiting_messages import LearnedRows, Taking, joined, learn_rows, rows_until
 from consumers.search.store import RecentStore
-from consumers.sinks.records import (
-    NoSink,
-    Record,
-    Sink,
-    decided_by,
-    prediction_record,
-    reject_record,
-)
+from consumers.sinks.records import NoSink, Record, Sink, prediction_records, reject_record
 from streamnb import Answer, Learner, Predictor, Snapshot
 from streamnb.errors import QueueFullError
 
@@ -495,19 +488,7 @@ class Pipeline:
     ) -> None:
         if isinstance(self.predictions, NoSink):
             return
-        classes = [str(label) for label in answer.classes]
-        records = [
-            prediction_record(
-                envelope, classes, row, answer.version, decided, place=(messages.partition, offset)
-            )
-            for envelope, row, offset, decided in zip(
-                messages.envelopes(rows),
-                answer.log_posteriors.tolist(),
-                messages.offsets[rows].tolist(),
-                decided_by(answer.rule, classes, answer.log_posteriors),
-                strict=True,
-            )
-        ]
+        records = prediction_records(messages, rows, answer)
         if held is None:
             self.predictions.add(records)
         else:

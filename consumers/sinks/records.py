@@ -22,8 +22,8 @@ import structlog
 from numpy.typing import NDArray
 
 from consumers.errors import SinkError, TransactionError
-from consumers.messages import Envelope, Partition, Reason, Reject
-from streamnb import AnswerRule
+from consumers.messages import Envelope, Messages, Partition, Reason, Reject
+from streamnb import Answer, AnswerRule
 
 _TEXT_BYTES_MAX = 4096
 _SHORT_FROM_BYTES = 1 << 16  # no topic refuses smaller records
@@ -234,6 +234,23 @@ def prediction_record(
         prediction, id=short_id, text=msgspec.UNSET, fields=msgspec.UNSET
     )
     return Record(envelope.id.encode(), value, Record(short_id.encode(), _encode(small)), place)
+
+
+def prediction_records(messages: Messages, rows: NDArray[np.int64], answer: Answer) -> list[Record]:
+    """Return the records of an answer to some messages."""
+    classes = [str(label) for label in answer.classes]
+    return [
+        prediction_record(
+            envelope, classes, row, answer.version, decided, place=(messages.partition, offset)
+        )
+        for envelope, row, offset, decided in zip(
+            messages.envelopes(rows),
+            answer.log_posteriors.tolist(),
+            messages.offsets[rows].tolist(),
+            decided_by(answer.rule, classes, answer.log_posteriors),
+            strict=True,
+        )
+    ]
 
 
 def _stands_at(place: tuple[Partition, int] | None) -> dict[str, Any]:
