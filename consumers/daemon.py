@@ -48,6 +48,7 @@ from consumers.features import (
     build_confidence,
     build_model,
     hash_key_of,
+    judged_kinds,
 )
 from consumers.http import server
 from consumers.http.server import raise_priority
@@ -62,6 +63,7 @@ from consumers.pipeline.challengers import Challengers
 from consumers.pipeline.checkpoint import Checkpoint, warn_of_left_topics
 from consumers.pipeline.checkpoint_writer import CheckpointWriter, KnownLogs, Publishing
 from consumers.pipeline.loop import Pipeline
+from consumers.pipeline.own_models import OwnModels
 from consumers.pipeline.part_files import as_stored
 from consumers.pipeline.reader import LabelReader, Limits, Reader
 from consumers.pipeline.revision import Reviser
@@ -171,7 +173,7 @@ class Daemon:
         self._health = Health(self._clock, settings.http.stuck_after_s)
         self._health.watch_part(logs.trouble)
         self._statistics = RunStatistics(
-            classes, settings.model.fields, settings.learning.window, self._clock
+            classes, tuple(judged_kinds(settings)), settings.learning.window, self._clock
         )
         source = build_source(settings, until_end=until_end, part=part)
         self._files: list[JsonLinesSink] = []
@@ -308,23 +310,34 @@ class Daemon:
                 f"messages taught, cannot be read ({error.strerror}). See to its mode and owner."
             ) from error
 
-    def _build_models(self) -> tuple[SavedConfidence | None, Challengers | None]:
-        """Return what knows the worth of answers, and the challengers; None for what is off."""
+    def _build_models(self) -> tuple[SavedConfidence | None, Challengers | OwnModels | None]:
+        """Return what knows the worth of answers, and the other models; None for what is off."""
         settings, serving = self._settings, self._checkpoint.serving
-        if not settings.challengers:
-            return build_confidence(settings.model), None
         window = settings.learning.window
+        if not settings.challengers:
+            per, others = settings.per, None
+            if per.field is not None:
+                others = OwnModels(settings.model, per, window)
+            return build_confidence(settings.model), others
         challengers = Challengers(settings.models, settings.promotion, window, serving)
         return SavedConfidence(settings.models[serving]), challengers
 
-    def _begin_challengers(
-        self, challengers: Challengers | None, model: NaiveBayes, saved: SavedConfidence | None
+    def _begin_others(
+        self,
+        others: Challengers | OwnModels | None,
+        model: NaiveBayes,
+        saved: SavedConfidence | None,
     ) -> None:
-        """Let the models of the settings go on beside the restored one, or begin."""
-        if challengers is None or saved is None:
-            return
+        """Let other models of the settings go on beside the restored one, or begin."""
         logs = {} if self._learned is None else self._learned.logs
-        challengers.begin(model, saved, {part_name(at): each.n for at, each in logs.items()})
+        records = {part_name(at): each.n for at, each in logs.items()}
+        if isinstance(others, OwnModels):
+            others.begin(model, records)
+            self.reporter.own_models = others
+        if not isinstance(others, Challengers) or saved is None:
+            return
+        challengers = others
+        challengers.begin(model, saved, records)
         statistics = self._statistics
 
         def promoted(confidence: Confidence) -> None:
@@ -350,19 +363,19 @@ class Daemon:
         join = None if labels is None else labels.join
         consumed += [] if memory is None else [memory]
         consumed += [] if join is None else [join]
-        saved, challengers = self._build_models()
+        saved, others = self._build_models()
         drift = statistics.drift = DriftWatch.of(settings.drift)
-        consumed += [each for each in (self._decay, saved, drift, challengers) if each is not None]
+        consumed += [each for each in (self._decay, saved, drift, others) if each is not None]
         self._checkpoint.restore_entries((*consumed, *predicted))
         self._begin_memory(positions)
         if labels is not None:
             labels.join.begin()
-        self._begin_challengers(challengers, model, saved)
+        self._begin_others(others, model, saved)
         self._classes.grow(model.classes)
         if not by_examples:  # else all figures are those of the log
             self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
         confidence = statistics.confidence = None if saved is None else saved.learned
-        learner = publishing.learner(model, self._board, self._clock, confidence, challengers)
+        learner = publishing.learner(model, self._board, self._clock, confidence, others)
         if settings.http.enabled:
             with contextlib.suppress(PredictorError):  # it is being stopped already
                 self._predictor.ask(lambda _snapshot: raise_priority())
@@ -398,7 +411,7 @@ class Daemon:
             reviser=None if memory is None else Reviser(memory, join),
             labels=labels,
             decay=self._decay,
-            challengers=challengers,
+            challengers=others if isinstance(others, Challengers) else None,
             positions=positions,
             has_outputs=bool(self._files),
             handled=None if self._transactions is None else self._transactions.done,

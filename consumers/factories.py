@@ -40,7 +40,7 @@ from consumers.decode.decoder import Decoder, LabelDecoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.decode.schemas import payloads_of
 from consumers.errors import CheckpointError, ConfigError
-from consumers.features import build_model, extra_fields, kinds_of, learned_kinds
+from consumers.features import build_model, extra_fields, judged_kinds, learned_kinds
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
 from consumers.kafka.group_source import GroupSource
@@ -216,7 +216,7 @@ def build_decoder(
         labeller = EmoticonLabeller(labels, classes)
     else:
         labeller = FieldLabeller(labels, classes)
-    fields = dict.fromkeys((*settings.message.fields, *extra_fields(settings.model)))
+    fields = dict.fromkeys((*settings.message.fields, *extra_fields(settings)))
     message = settings.message.model_copy(update={"fields": tuple(fields)})
     form = source.record_format
     payloads = payloads_of(message, form)
@@ -305,7 +305,7 @@ def build_corrections(
         entries,
         lookup,
         classes,
-        ExampleReader(kinds_of(settings.model), settings.message),
+        ExampleReader(judged_kinds(settings), settings.message),
         lambda: reading.why_not_ready(entries.name),
         bound=f"the newest {settings.recent.messages_max} messages",
         part_of=lambda log: part_name(log if stream is None else stream.messages_of(log)),

@@ -306,15 +306,22 @@ def kinds_of(settings: ModelSettings) -> dict[str, Kind]:
     }
 
 
+def judged_kinds(settings: Settings) -> dict[str, Kind]:
+    """Return the fields of a message by which it is judged: the model's, and `per.field`."""
+    kinds, field = kinds_of(settings.model), settings.per.field
+    own: dict[str, Kind] = {} if field is None or field in kinds else {field: "categories"}
+    return own | kinds
+
+
 def learned_kinds(settings: Settings) -> dict[str, Kind]:
-    """Return the fields of a message by which it is learned: those of the model, and its weight."""
-    kinds = kinds_of(settings.model)
+    """Return the fields of a message by which it is learned: those judged by, and its weight."""
+    kinds = judged_kinds(settings)
     return kinds if settings.message.weight is None else kinds | {WEIGHT: "numbers"}
 
 
-def extra_fields(settings: ModelSettings) -> tuple[str, ...]:
-    """Return the fields of a message that the model reads beyond text, user and lang."""
-    return tuple(name for name in kinds_of(settings) if name not in MESSAGE_PARTS)
+def extra_fields(settings: Settings) -> tuple[str, ...]:
+    """Return the fields of a message that it is judged by beyond text, user and lang."""
+    return tuple(name for name in judged_kinds(settings) if name not in MESSAGE_PARTS)
 
 
 def columns_of(

@@ -19,6 +19,7 @@ from consumers.monitoring.status import ClassRow, Health, Status, Summary
 from consumers.pipeline.challengers import Challengers
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.group_parts import GroupParts, GroupStatus
+from consumers.pipeline.own_models import OwnModels
 from consumers.pipeline.reader import SourceStatus
 from consumers.terminal import View
 from streamnb import Snapshot, SnapshotBoard
@@ -134,6 +135,7 @@ class Reporter:
         self.http_address: str | None = None
         self.note: str | None = None
         self.challengers: Challengers | None = None
+        self.own_models: OwnModels | None = None
         self._source = source
         self._source_status = source_status
         self._board = board
@@ -252,6 +254,7 @@ class Reporter:
             oldest_part_s=group.oldest_s,
             n_damaged_parts=group.n_damaged,
             challengers=None if self.challengers is None else self.challengers.report(),
+            per=None if self.own_models is None else self.own_models.report(),
         )
 
     def summary(self, reason: str, positions: Mapping[Partition, int]) -> Summary:

@@ -449,6 +449,16 @@ class PredictionsSettings(OutputSettings):
         return self
 
 
+class PerSettings(Section):
+    """A model of its own for each value of a field, beside the one that learns everything."""
+
+    field: str | None = Field(default=None, min_length=1)  # lang, user or a path; None: one model
+    values: tuple[Annotated[str, Field(min_length=1)], ...] = Field(default=(), max_length=64)
+    most: int = Field(default=8, ge=1, le=64)  # without `values`: the first so many
+    examples_min: int = Field(default=200, ge=1)  # below it the shared model answers
+    prior_examples: float = Field(default=0.0, ge=0, le=1e9)  # that the shared one counts as
+
+
 class PredictorSettings(Section):
     """The thread that judges what has no label."""
 

@@ -66,6 +66,7 @@ from consumers.config.sections import (
     LearningSettings,
     LiveSettings,
     OutputSettings,
+    PerSettings,
     PredictionsSettings,
     PredictorSettings,
     RecentSettings,
@@ -163,6 +164,7 @@ class Settings(Section):
         default_factory=dict, max_length=CHALLENGERS_MAX
     )
     promotion: PromotionSettings = PromotionSettings()
+    per: PerSettings = PerSettings()
     learning: LearningSettings = LearningSettings()
     drift: DriftSettings = DriftSettings()
     learned: LearnedSettings = LearnedSettings()
@@ -240,6 +242,7 @@ class Settings(Section):
             *_wrong_labels(self),
             *_wrong_features(self, self.model, (MODEL,)),
             *_wrong_challengers(self),
+            *_wrong_per(self),
             *_wrong_outputs(self),
             *_wrong_group(self),
             *_wrong_transactions(self),
@@ -360,6 +363,33 @@ def _wrong_challenger(
         if read.get(field) != kind:
             text = f"reads {field!r} as {kind}, and model.features does not"
             yield here, f"{text}: messages are read and remembered by the fields of the model"
+
+
+def _wrong_per(settings: Settings) -> Iterator[_Found]:
+    """Find why the values of a field cannot have models of their own."""
+    field, here = settings.per.field, ("per", "field")
+    if field is None:
+        return
+    path = getattr(settings.message, field) if field in MESSAGE_PARTS else field
+    if field == "text" or _kinds(settings.model).get(field) in {"flags", "numbers"}:
+        yield here, "must be lang, user or a path to a text, such as a tenant's name"
+    if isinstance(settings.labels, FieldLabels) and path == settings.labels.field:
+        yield here, f"reads {path!r}, where labels stand: each label would have its own model"
+    if settings.challengers:
+        yield here, "does not go with challengers, which compare one model with others: name none"
+    if settings.group.folder is not None:
+        text = "does not go with a group.folder, whose parts hold one model: give each value"
+        yield here, f"{text} a topic and a group of its own, or read all by one daemon"
+    if settings.model.half_life_s is not None:
+        text = "does not go with model.half_life_s: how many examples are left of each value, by"
+        yield here, f"{text} which its model answers, would fall with time; leave one of them out"
+    if settings.model.new_classes:
+        yield here, "needs model.new_classes: false, as all models must know the same classes"
+    if settings.http.snapshots:
+        yield here, "needs http.snapshots: false, as a replica would answer by the shared model"
+    if settings.corrections.to != "none" and not settings.learned.messages_max:
+        text = "needs learned.messages_max above 0 for corrections, to take back what was learned"
+        yield here, text
 
 
 def _kinds(model: ModelSettings) -> dict[str, str]:

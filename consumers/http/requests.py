@@ -39,7 +39,7 @@ from consumers.decode.decoder import Decoder
 from consumers.decode.example_input import example_at, text_field
 from consumers.decode.json import replace_lone_surrogates
 from consumers.decode.labels import NoLabels
-from consumers.features import columns_of, kinds_of
+from consumers.features import columns_of, judged_kinds
 from consumers.http.schemas import ID_CHARS_MAX, QUERY_CHARS_MAX, ApiProblem
 from consumers.messages import Partition, RawColumns
 from consumers.process import cached
@@ -312,7 +312,7 @@ class ExampleDecoder:
 
     def __init__(self, settings: Settings) -> None:
         model = settings.model
-        self._kinds = kinds_of(model)
+        self._kinds = judged_kinds(settings)
         self.text_field = text_field(self._kinds)  # of a text alone; None if none, or several
         self._decoder = Decoder(settings.message, NoLabels(model.classes), reads=self._kinds)
 

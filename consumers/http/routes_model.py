@@ -335,6 +335,7 @@ def _model(
         labelling=labelling,
         challengers=status.challengers,
         stated=status.stated,
+        per=status.per,
         **{name: getattr(status.quality, name) for name in QualityReport.__slots__},
     )
 

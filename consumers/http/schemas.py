@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from consumers.monitoring.prequential import Bin, DriftReport
 from consumers.monitoring.quality import Confusion, Point, PrequentialFigures, Share, Telling, Trend
-from consumers.monitoring.status import ChallengersReport, ClassRow
+from consumers.monitoring.status import ChallengersReport, ClassRow, OwnModelsReport
 from consumers.search.label_queue import LabellingState
 from streamnb import ReliabilityBin
 
@@ -96,6 +96,8 @@ class ApiPrediction(Struct, omit_defaults=True, gc=False):
     `prediction_set` holds the classes that can be meant, with model.coverage, and `decision` is the
     cheapest class, with model.costs.
     `raw` has the probabilities by the counts alone, without a hybrid's weights, if asked for.
+    With per.field, `model` is the value whose own model answered, null for the shared one, and
+    `answered_by` says why.
     """
 
     label: Label
@@ -109,6 +111,8 @@ class ApiPrediction(Struct, omit_defaults=True, gc=False):
     ] = UNSET
     prediction_set: list[Label] | None = None
     decision: Label | None = None
+    model: str | UnsetType | None = UNSET
+    answered_by: str | None = None
 
 
 class PredictAnswer(Struct):
@@ -359,6 +363,7 @@ class ModelAnswer(Struct):
     drift: DriftReport | None
     labelling: LabellingState | None
     challengers: ChallengersReport | None
+    per: OwnModelsReport | None
     prequential: PrequentialFigures
     confusion: Confusion
     calibration: tuple[Bin, ...]

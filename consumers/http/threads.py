@@ -115,6 +115,11 @@ def predict_columns(
         for prediction, each in zip(predictions, decided, strict=True):
             prediction.prediction_set = each.get("prediction_set")
             prediction.decision = each.get("decision")
+    answered_by = snapshot.answered_by(columns)
+    for prediction, by in zip(predictions, answered_by or (), strict=answered_by is not None):
+        prediction.model = by.model
+        who = "the shared model" if by.model is None else f"the model of {by.model}"
+        prediction.answered_by = f"answered by {who}: {by.reason}"
     return PredictAnswer(classes, snapshot.version, snapshot.n_examples, predictions)
 
 

@@ -164,6 +164,15 @@ LABELLED_METRICS: tuple[
      ("model",), lambda s, _: _by_model(s, "window_accuracy")),
     (GAUGE, "model_window_calibration_error_ratio", "Calibration error of each of several models.",
      ("model",), lambda s, _: _by_model(s, "calibration_error")),
+    (GAUGE, "value_examples", "Examples that the model of each value has learned.", ("value",),
+     lambda s, _: _by_value(s, n_examples="")),
+    (GAUGE, "value_window_log_loss_nats", "Mean log-loss of a value's own and the shared model.",
+     ("value", "model"),
+     lambda s, _: _by_value(s, window_log_loss="own", shared_window_log_loss="shared")),
+    (GAUGE, "value_window_accuracy_ratio",
+     "Share of a value's messages that its own and the shared model predicted right.",
+     ("value", "model"),
+     lambda s, _: _by_value(s, window_accuracy="own", shared_window_accuracy="shared")),
     (COUNTER, "examples_learned", "Examples learned, by label.", ("label",),
      lambda s, classes: _counts_by_class(s.learned_by_class, classes)),
     (COUNTER, "predictions", "Predictions for messages without a label, by class.", ("label",),
@@ -182,6 +191,15 @@ LABELLED_METRICS: tuple[
 def _by_model(status: Status, figure: str) -> Samples:
     models = () if status.challengers is None else status.challengers.models
     return {(each.name,): getattr(each, figure) for each in models}
+
+
+def _by_value(status: Status, **models: str) -> Samples:
+    """Return figures of each value by its name and the name of the model, if that is not empty."""
+    return {
+        (each.value, model) if model else (each.value,): getattr(each, figure)
+        for each in (() if status.per is None else status.per.models)
+        for figure, model in models.items()
+    }
 
 
 def _counts_by_class(counts: Mapping[str, int], classes: Sequence[str]) -> Samples:

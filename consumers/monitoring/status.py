@@ -263,6 +263,42 @@ class ChallengersReport:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnModelFigures:
+    """The model of one value, and how well it and the shared one did on the value's messages.
+
+    Attributes
+    ----------
+    value : str
+    n_examples : int
+        How many examples it has learned.
+    answers : bool
+        Whether it answers for its value, as it has learned enough.
+    window_accuracy, window_log_loss : float or None
+        Of what it stated before it learned, over the newest `learning.window` of its messages.
+    shared_window_accuracy, shared_window_log_loss : float or None
+        Of what the shared model stated of the same ones.
+    """
+
+    value: str
+    n_examples: int
+    answers: bool
+    window_accuracy: float | None
+    window_log_loss: float | None
+    shared_window_accuracy: float | None
+    shared_window_log_loss: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnModelsReport:
+    """The models of single values of a field, in the order in which they began; see `per`."""
+
+    field: str
+    examples_min: int
+    prior_examples: float
+    models: tuple[OwnModelFigures, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The daemon at one moment.
 
@@ -331,6 +367,7 @@ class Status:
     new_values_dropped: int = 0  # values of categories, likewise
     drift: DriftReport | None = None  # with `drift.enabled`
     challengers: ChallengersReport | None = None  # with `challengers`
+    per: OwnModelsReport | None = None  # with `per.field`
     health: HealthReport = NOT_BEGUN  # what `/healthz` and `/readyz` answer
 
 

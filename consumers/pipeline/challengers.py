@@ -382,14 +382,14 @@ class Challengers:
     ) -> Candidate | None:
         """Return a model that goes on; None if its section is not what it was."""
         figures = Prequential(self.window)
-        own = _below(arrays, f"{stored}/figures/")
+        own = below(arrays, f"{stored}/figures/")
         figures.unpack(CheckpointEntry(said["figures"], own), sums=True)
         fresh, saved = build_model(self.settings[name]), SavedConfidence(self.settings[name])
         known = said.get("late")  # older files have none
         late = None if known is None else Calibrator.from_dict(known)
         if "model" not in said:  # `begin` has it
             return Candidate(fresh, saved, figures, said["begins"], late)
-        state, _ = serialization.unpack(said["model"], _below(arrays, f"{stored}/model/"))
+        state, _ = serialization.unpack(said["model"], below(arrays, f"{stored}/model/"))
         model = NaiveBayes.of(state)
         changed = mismatch(fresh, {}, model, {})
         if changed:
@@ -411,7 +411,8 @@ _DROPPED = "it learned beside the model that answers, and challengers has it no 
 _CHANGED = "its section is not what it was, so it begins anew:"
 
 
-def _below(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+def below(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays whose names begin so, by the rest of their names."""
     return {
         name.removeprefix(prefix): each for name, each in arrays.items() if name.startswith(prefix)
     }
@@ -533,7 +534,7 @@ def revert(settings: CheckpointSettings) -> tuple[str, str]:
             raise CheckpointError(f"{path}: no challenger was promoted, or it went back already")
         arrays = dict(entries[ENTRY].arrays)
         models = {name: dict(each) for name, each in values["models"].items()}
-        mine = _below(arrays, f"{new}/model/")
+        mine = below(arrays, f"{new}/model/")
         state, _ = serialization.unpack(models[new].pop("model"), mine)
         header, theirs = serialization.pack(stored.model.state, {})
         models[old] |= {"model": header, "confidence": entries["confidence"].values}

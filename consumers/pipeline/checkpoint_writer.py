@@ -27,10 +27,17 @@ from consumers.config.sections import LearningSettings
 from consumers.errors import CheckpointError, SinkError, SourceError
 from consumers.messages import Checkpointed, CheckpointEntry, Partition, part_name, partition_of
 from consumers.monitoring.logs import span
-from consumers.pipeline.challengers import ChallengedLearner, Challengers
+from consumers.pipeline.challengers import ChallengedLearner, Challengers, below
 from consumers.pipeline.checkpoint import (
     Checkpoint,
     SavedCheckpoint,
+)
+from consumers.pipeline.own_models import (
+    OwnLearner,
+    OwnModels,
+    OwnSnapshot,
+    pack_states,
+    unpack_states,
 )
 from consumers.pipeline.reader import Reader
 from consumers.process import return_freed_memory
@@ -259,6 +266,7 @@ class Publishing:
         self._learner: Learner | None = None
         self._version = 0  # of the restored snapshot; 0 if there is none
         self._known: NaiveBayes | None = None  # what it knew, if the model knows more
+        self._own: Mapping[str, ModelState] = {}  # what it knew by value then, with `per.field`
         self._rule: Mapping[str, Any] | None = None  # what it answered by
 
     @property
@@ -272,19 +280,24 @@ class Publishing:
         board: SnapshotBoard,
         clock: Callable[[], float],
         confidence: Confidence | None = None,
-        challengers: Challengers | None = None,
+        others: Challengers | OwnModels | None = None,
     ) -> Learner:
         """Return the learner of a model, with its first snapshot published."""
         settings = self._settings
         make: Callable[..., Learner] = Learner
-        if challengers is not None:
-            make = partial(ChallengedLearner, challengers)
+        if isinstance(others, Challengers):
+            make = partial(ChallengedLearner, others)
+        elif others is not None:
+            make = partial(OwnLearner, others)
         if not self._by_examples:
             by_time = EveryInterval(settings.publish_interval_s, settings.publish_share_max, clock)
             return make(model, board, by_time, clock, confidence=confidence)
         known, self._known = self._known, None
         rule = None if confidence is None else self._rule_of(confidence)
         snapshot = Snapshot(known or model, self._version, rule) if self._version else None
+        if snapshot is not None and isinstance(others, OwnModels):
+            own = others.frozen() if known is None else self._own
+            snapshot = OwnSnapshot(known or model, self._version, rule, own, others.per)
         policy = EveryExamples(settings.publish_examples)
         self._learner = make(
             model, board, policy, clock, snapshot, is_current=known is None, confidence=confidence
@@ -314,15 +327,23 @@ class Publishing:
         if self._learner.is_current:
             return CheckpointEntry(values)
         header, arrays = serialization.pack(snapshot.state, {})
-        return CheckpointEntry(values | {"model": header}, arrays)
+        values |= {"model": header}
+        if isinstance(snapshot, OwnSnapshot):
+            own = pack_states(snapshot.own)
+            values |= {"own": own.values}
+            arrays = {**arrays, **{f"own/{name}": each for name, each in own.arrays.items()}}
+        return CheckpointEntry(values, arrays)
 
     def unpack(self, entry: CheckpointEntry) -> None:
         """Keep the snapshot for `learner`."""
         self._version = entry.values["version"]
         self._rule = entry.values.get("rule")
         if "model" in entry.values:
-            state, _ = serialization.unpack(entry.values["model"], dict(entry.arrays))
+            theirs = {k: each for k, each in entry.arrays.items() if not k.startswith("own/")}
+            state, _ = serialization.unpack(entry.values["model"], theirs)
             self._known = NaiveBayes.of(state)
+            own = CheckpointEntry(entry.values.get("own", {}), below(entry.arrays, "own/"))
+            self._own = unpack_states(own)
 
 
 class KnownLogs:

@@ -416,7 +416,7 @@ class Pipeline:
             self.labels.join.judged(messages.offsets[rows], stated)
             answer = Answer(
                 rule.calibrated(stated), snapshot.classes, snapshot.version, snapshot.n_examples,
-                rule,
+                rule, snapshot.answered_by(columns),
             )  # fmt: skip
             self._after_predictions(partial(then, answer))
 

@@ -46,6 +46,7 @@ from consumers.pipeline.learned_records import (
     LearnedRecord,
     Longs,
 )
+from consumers.pipeline.own_models import OwnLearner
 from streamnb import Codes, Learner, TextColumn
 from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
@@ -377,7 +378,7 @@ def unlearn(
     records: FoundRecords, part: str, fields: Mapping[str, Kind], learner: Learner, log_name: str
 ) -> None:
     """Unlearn what some records of a log taught a part; if one cannot be, none is."""
-    if isinstance(learner, ChallengedLearner):  # which may have begun behind some of them
+    if isinstance(learner, ChallengedLearner | OwnLearner):  # one may have begun behind some
         learner.take_back(records, log_name, part, fields)
         return
     labels = Codes(records.labels, tuple(learner.model.classes))

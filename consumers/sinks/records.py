@@ -163,6 +163,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     log_posterior: dict[str, float]  # null for an impossible class: JSON has no infinity
     prediction_set: list[str] | msgspec.UnsetType = msgspec.UNSET  # with model.coverage
     decision: str | msgspec.UnsetType = msgspec.UNSET  # the cheapest class, with model.costs
+    model: str | msgspec.UnsetType | None = msgspec.UNSET  # with per.field: whose own; null: shared
     snapshot_version: int
     truth: str | msgspec.UnsetType = msgspec.UNSET  # the label, of a message that has one
     # Where the message stands in the stream: by it a deletion spares what came later under its id.
@@ -239,15 +240,18 @@ def prediction_record(
 def prediction_records(messages: Messages, rows: NDArray[np.int64], answer: Answer) -> list[Record]:
     """Return the records of an answer to some messages."""
     classes = [str(label) for label in answer.classes]
+    decided = decided_by(answer.rule, classes, answer.log_posteriors)
+    for each, by in zip(decided, answer.answered_by or (), strict=False):
+        each["model"] = by.model
     return [
         prediction_record(
-            envelope, classes, row, answer.version, decided, place=(messages.partition, offset)
+            envelope, classes, row, answer.version, own, place=(messages.partition, offset)
         )
-        for envelope, row, offset, decided in zip(
+        for envelope, row, offset, own in zip(
             messages.envelopes(rows),
             answer.log_posteriors.tolist(),
             messages.offsets[rows].tolist(),
-            decided_by(answer.rule, classes, answer.log_posteriors),
+            decided,
             strict=True,
         )
     ]

@@ -14,7 +14,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -30,7 +30,7 @@ from streamnb.errors import (
 )
 from streamnb.features.protocol import Floats
 from streamnb.labels import Label
-from streamnb.serving.publisher import Snapshot, SnapshotBoard
+from streamnb.serving.publisher import AnsweredBy, Snapshot, SnapshotBoard
 
 T = TypeVar("T")
 
@@ -50,6 +50,8 @@ class Answer:
         How many examples that snapshot had seen.
     rule : AnswerRule
         The snapshot's: by it the posteriors are calibrated, and sets and labels follow from them.
+    answered_by : sequence of AnsweredBy, optional
+        Which of several models answered each example; see `Snapshot.answered_by`.
     """
 
     log_posteriors: Floats
@@ -57,6 +59,7 @@ class Answer:
     version: int
     n_examples: int
     rule: AnswerRule = field(default_factory=AnswerRule)
+    answered_by: Sequence[AnsweredBy] | None = None
 
 
 class Predictor:
@@ -268,8 +271,9 @@ class Predictor:
 def _judge(snapshot: Snapshot, columns: Any) -> Answer:
     posteriors = snapshot.predict_log_proba_many(columns)
     return Answer(
-        posteriors, snapshot.classes, snapshot.version, snapshot.n_examples, snapshot.rule
-    )
+        posteriors, snapshot.classes, snapshot.version, snapshot.n_examples, snapshot.rule,
+        snapshot.answered_by(columns),
+    )  # fmt: skip
 
 
 # ---- one class of work ---------------------------------------------------------------------------

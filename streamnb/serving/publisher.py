@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NamedTuple, NoReturn, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,21 @@ from streamnb.learn import LEARNED, EncodedRows, prequential, takes_in_place
 from streamnb.model import NaiveBayes
 from streamnb.priors import check
 from streamnb.reader import ModelReader
+
+
+class AnsweredBy(NamedTuple):
+    """Which of several models answered an example, and why.
+
+    Attributes
+    ----------
+    model : str or None
+        Its name; None for the one that knows all examples.
+    reason : str
+        Why it was that one, as a clause.
+    """
+
+    model: str | None
+    reason: str
 
 
 class Snapshot(ModelReader):
@@ -74,6 +89,10 @@ class Snapshot(ModelReader):
             For a value that cannot be used.
         """
         return predict.log_posteriors(replace(self.state, calibration=None), columns)
+
+    def answered_by(self, columns: Any) -> list[AnsweredBy] | None:  # noqa: ARG002 -- of one model
+        """Return which of several models answers each example; None if there is one."""
+        return None
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         """Refuse: a snapshot is a value."""
@@ -310,10 +329,7 @@ class Learner:
         confidence = self.confidence if judged else None
         if confidence is not None:  # read once: they may be an iterator
             labels = read_labels(labels, None, self.model.classes)
-        posteriors = prequential(
-            self.model.state, columns, labels, weights=weights, times_s=times_s, part=part,
-            encoded=encoded, taken=taken,
-        )  # fmt: skip
+        posteriors = self._prequential(part, columns, labels, weights, times_s, encoded, taken)
         is_learned = slice(None) if taken is None else taken[: len(posteriors)] == LEARNED
         self._changed |= taken is not None
         if confidence is not None:
@@ -321,6 +337,26 @@ class Learner:
             posteriors[is_learned] = confidence.learn(posteriors[is_learned], truth[is_learned])
         self.publish_if_due()
         return posteriors
+
+    def _prequential(
+        self,
+        part: str,
+        columns: Any,
+        labels: Any,
+        weights: Any,
+        times_s: Any,
+        encoded: EncodedRows | None,
+        taken: NDArray[np.int8] | None,
+    ) -> Floats:
+        """Learn examples; return what is stated of each before. A subclass may have more models."""
+        return prequential(
+            self.model.state, columns, labels, weights=weights, times_s=times_s, part=part,
+            encoded=encoded, taken=taken,
+        )  # fmt: skip
+
+    def _frozen(self, rule: AnswerRule | None) -> Snapshot:
+        """Return a snapshot of what is known now; see `_prequential`."""
+        return Snapshot(self.model, self._version, rule)
 
     def learn_one(self, part: str, x: Mapping[str, Any], y: Label, *, weight: float = 1.0) -> None:
         """Learn one example of a part unjudged: a correction, not one of the stream.
@@ -426,7 +462,7 @@ class Learner:
         began = self._clock()
         self._version += 1
         rule = None if self.confidence is None else self.confidence.rule()
-        snapshot = self._snapshot = Snapshot(self.model, self._version, rule)
+        snapshot = self._snapshot = self._frozen(rule)
         self._board.publish(snapshot)
         self._changed = False
         self._policy.published(self.model.n_examples, self._clock() - began)

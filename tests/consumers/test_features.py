@@ -20,7 +20,8 @@ from consumers.config.model import (
     NumbersSettings,
     WordsSettings,
 )
-from consumers.config.settings import FieldLabels, MessageSettings
+from consumers.config.sections import PerSettings
+from consumers.config.settings import FieldLabels, MessageSettings, Settings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller, within_limit
 from consumers.features import build_model, columns_of, extra_fields
@@ -330,6 +331,7 @@ def test_default_settings_make_a_model(likelihood: str) -> None:
 def test_extra_fields_are_those_that_no_column_holds() -> None:
     """Only what a message does not carry as a column of its own must be kept for the model."""
     names = ("text", "user", "lang", "place", "topic")
-    settings = ModelSettings(features={name: WordsSettings() for name in names})
-    assert extra_fields(settings) == ("place", "topic")
-    assert extra_fields(ModelSettings()) == ()
+    model = ModelSettings(features={name: WordsSettings() for name in names})
+    assert extra_fields(Settings(model=model)) == ("place", "topic")
+    assert extra_fields(Settings()) == ()
+    assert extra_fields(Settings(per=PerSettings(field="tenant"))) == ("tenant",)
