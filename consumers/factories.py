@@ -40,7 +40,7 @@ from consumers.decode.decoder import Decoder, LabelDecoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.decode.schemas import payloads_of
 from consumers.errors import CheckpointError, ConfigError
-from consumers.features import build_model, extra_fields, judged_kinds, learned_kinds
+from consumers.features import build_model, extra_fields, judged_kinds, kinds_of, learned_kinds
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
 from consumers.kafka.group_source import GroupSource
@@ -410,9 +410,10 @@ def build_memory(
     n, keep = settings.learned.messages_max, settings.checkpoint.keep
     if not n:
         return None
+    per = None if settings.per.field in kinds_of(settings.model) else settings.per.field
     memory = LearnedMemory(
         checkpoint.own_folder, learned_kinds(settings), n, keep,
-        accounts=settings.message.deletes_accounts,
+        accounts=settings.message.deletes_accounts, per=per,
     )  # fmt: skip
     stack.callback(memory.close)
     return memory

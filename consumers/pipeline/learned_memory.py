@@ -283,16 +283,17 @@ class LearnedMemory:
 
     `fields` are those that messages are learned by, with what is made of them; `records_max` bounds
     the records of a partition, and `keep` checkpoints are kept. With `accounts` all records of an
-    account can be found, by the first part of their ids.
+    account can be found, by the first part of their ids. `per` is the field among them that the
+    model does not read, if there is one: records of another one are given up.
     """
 
     name = "memory"
 
     def __init__(
         self, folder: Path | None, fields: Mapping[str, Kind], records_max: int, keep: int,
-        *, accounts: bool = False,
+        *, accounts: bool = False, per: str | None = None,
     ) -> None:  # fmt: skip
-        self.accounts = accounts
+        self.accounts, self.per = accounts, per
         self.folder = None if folder is None else folder / FOLDER_NAME
         self.fields = dict(fields)
         self.records_max = records_max
@@ -462,7 +463,8 @@ class LearnedMemory:
                     "files": list(memory.segments),
                     "tag": memory.tag,
                     "is_elsewhere": memory.is_elsewhere,
-                },
+                }
+                | ({} if self.per is None else {"per": self.per}),
                 [(segment, segment.n_bytes) for segment in memory.segments.values()],
             )
             for partition, memory in self.logs.items()
@@ -498,7 +500,11 @@ class LearnedMemory:
             memory.tag = values.get("tag", "")
             memory.is_elsewhere = values.get("is_elsewhere", False)
 
-            def read(number: int, memory: LogMemory = memory) -> bytes:
+            was = values.get("per")
+
+            def read(number: int, memory: LogMemory = memory, was: str | None = was) -> bytes:
+                if was != self.per:
+                    raise DamagedError(f"it was written with per.field {was or 'null'}")
                 path = memory.path(number)
                 return b"" if path is None else path.read_bytes()
 

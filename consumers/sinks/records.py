@@ -342,7 +342,9 @@ _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s,"{}\[\]:]+)')
 _QUOTED_CELL = re.compile(r'"((?:[^"]|"")*+)"')
 _WITHOUT_TEXT = tuple(each for each in Prediction.__struct_fields__ if each not in _TEXTS)
 _PLACE = {"topic", "partition", "offset"}
-_IN_EVERY_PREDICTION = set(_WITHOUT_TEXT) - {"prediction_set", "decision", "truth"} - _PLACE
+_IN_EVERY_PREDICTION = (
+    set(_WITHOUT_TEXT) - {"prediction_set", "decision", "model", "truth"} - _PLACE
+)
 _WITHOUT_BYTES = tuple(each for each in RejectedMessage.__struct_fields__ if each != "value")
 _IN_EVERY_REJECT = set(_WITHOUT_BYTES) - {"id"}
 _ID = re.compile(rb'\{"id":("[^"\\]*(?:\\.[^"\\]*)*")')

@@ -213,10 +213,14 @@ def test_values_beyond_the_bound_are_answered_by_the_shared_model(tmp_path: Path
     assert names() == ["de"]
     dropped = {each["name"] for each in lines if each["event"] == "own_model_dropped"}
     assert dropped == {*first} - {"de"}
-    replay(folder, source, n=50, model=MODEL, per=PER | {"field": "user"})
-    assert names() == []
-    replay(folder, source, n=50, model=MODEL)
-    assert "per" not in read(folder / "model.nb").header["notes"]["entries"]
+    for per in ({"field": "user"}, {}):  # records of another field are not read by its name
+        with capture_logs() as lines:
+            replay(folder, source, n=50, model=MODEL, per=per)
+        said = [each["detail"] for each in lines if each["event"] == "learned_damaged"]
+        assert said[0].startswith(f"it was written with per.field {'user' if not per else 'lang'};")
+        found = read(folder / "model.nb").header["notes"]["entries"].get("per")
+        assert (found or {}).get("models", []) == []
+    assert found is None
 
 
 def test_one_that_comes_later_takes_back_what_it_learned_alone(tmp_path: Path) -> None:
@@ -319,7 +323,7 @@ def test_a_kill_loses_nothing_and_the_answer_names_its_model(tmp_path: Path) -> 
         assert alone["answered_by"] == none["answered_by"]
         said = ask(daemon.address, "GET", "/v1/model")[1]["per"]
         assert {each["value"] for each in said["models"]} == {"en", "de", "ja"}
-        assert f'streamnb_value_examples{{value="de"}} {n}.0\n' in daemon.get("/metrics")[1]
+        assert f'streamnb_value_learned_messages{{value="de"}} {n}.0\n' in daemon.get("/metrics")[1]
         daemon.until_it_takes_corrections()
         other = model_of(killed / "state", "en").digest()
         gone = next(each for each in languages(900)[::-1] if each.get("lang") == "de")["id"]
