@@ -1,7 +1,8 @@
-"""What the page draws of categories, flags and numbers."""
+"""What the page draws of categories, flags and numbers, and of models by the value of a field."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,3 +52,34 @@ def test_words_alone_have_no_fields(book: Book, open_page: Callable[..., Opened]
         page.goto(f"{book.address}/?view=model")
     expect(page.get_by_test_id("telling").first).to_be_visible()
     expect(page.get_by_role("heading", name="Fields by class")).to_be_hidden()
+
+
+def test_the_answer_names_the_model_of_its_language(
+    browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
+) -> None:
+    """A text alone is answered by the shared model, a message by its language's; both say so."""
+    assert browser.is_connected()
+    lines = [
+        json.dumps({"id": f"{lang}{i}", "text": text, "lang": lang, "label": label})
+        for i in range(30)
+        for lang, sides in (("en", ("gift", "rope")), ("de", ("rope", "gift")))
+        for text, label in zip(sides, ("positive", "negative"), strict=True)
+    ]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    config = write_config(
+        tmp_path / "config.yaml", source="file:in.jsonl", per={"field": "lang", "examples_min": 50}
+    )
+    with Daemon(config) as daemon:
+        daemon.until_metric("streamnb_messages_total", len(lines))
+        page, _ = open_page(f"{daemon.address}/?view=try")
+        page.get_by_test_id("try-text").fill("gift")
+        found = page.get_by_test_id("try-label")
+        expect(found).to_contain_text("answered by the shared model: no lang is given")
+        page.get_by_test_id("try-mode-json").check()
+        for lang, label in (("en", "positive"), ("de", "negative")):
+            page.get_by_test_id("try-json").fill(json.dumps({"text": "gift", "lang": lang}))
+            expect(found).to_contain_text(label, ignore_case=True)
+            expect(found).to_contain_text(f"answered by the model of {lang}: 60 labelled messages")
+        assert violations(page) == []
+        page.goto("about:blank")  # it would complain of a daemon that is gone
+        assert daemon.stop() == 0

@@ -29,7 +29,7 @@ export function makeTryIt(onText) {
   let shown = 0;
   let told = ""; // in the address
 
-  function draw({ classes, n_examples: n, predictions: [{ label, probabilities, interval, prediction_set: set, explanation }] }) {
+  function draw({ classes, n_examples: n, predictions: [{ label, probabilities, interval, prediction_set: set, explanation, answered_by }] }) {
     setClasses(classes);
     const isKnown = !explanation || explanation.features.some(isLearned);
     $("try-bars").hidden = $("try-reasons").hidden = n > 0 && !isKnown;
@@ -38,7 +38,7 @@ export function makeTryIt(onText) {
       return $("try-label").replaceChildren(words, el("span.note", "It has no reason to prefer a class."));
     }
     const sure = el("strong", probability(probabilities[label]));
-    $("try-label").replaceChildren(named(label), sure, el("span.note", n ? [interval && withinWords(interval), meant(set)] : "nothing is learned yet"));
+    $("try-label").replaceChildren(named(label), sure, el("span.note", n ? [interval && withinWords(interval), meant(set), el("div", answered_by)] : "nothing is learned yet"));
     bars.update(inOrder(classes), (name) => ({ share: probabilities[name], words: probability(probabilities[name]) }));
     const isOpen = part($("try-reasons"), "numbers")?.open ?? true; // as it was left
     $("try-reasons").replaceChildren(...(explanation ? [explanationTable(explanation, isOpen)] : []));
