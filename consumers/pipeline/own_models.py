@@ -49,6 +49,7 @@ from streamnb.state import ModelState
 
 ENTRY = "per"
 VALUE_BYTES_MAX = 64  # a longer value has no model of its own
+_UNKNOWN = ("lang", "und")
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 log = structlog.get_logger(__name__)
@@ -65,7 +66,10 @@ class ValueRows(NamedTuple):
 
     def each(self) -> Iterator[tuple[str, Longs]]:
         """Yield each value with its rows, ascending."""
-        return ((name, np.flatnonzero(self.codes == k)) for k, name in enumerate(self.names))
+        order = np.argsort(self.codes, kind="stable")
+        ends = np.searchsorted(self.codes[order], np.arange(len(self.names) + 1))
+        for k, name in enumerate(self.names):
+            yield name, order[ends[k] : ends[k + 1]]
 
 
 def read_values(field_name: str, columns: Mapping[str, Any]) -> ValueRows:
@@ -73,35 +77,40 @@ def read_values(field_name: str, columns: Mapping[str, Any]) -> ValueRows:
     column = columns.get(field_name)
     if column is None:
         return ValueRows([], np.full(len(next(iter(columns.values()), ())), -1))
-    codes = np.full(len(column), -1)
+    texts, codes = _coded(column)
     found: dict[str, int] = {}
-    for value, rows in _texts_of(column):
-        name = value
+    places = []
+    for text in texts:
+        name = text
         if field_name == "lang":
-            name = min(language_ranges(value), key=len)
-            name = "" if name == "und" else name
-        if name and len(name.encode()) <= VALUE_BYTES_MAX:
-            codes[rows] = found.setdefault(name, len(found))
-    return ValueRows(list(found), codes)
+            name = min(language_ranges(text), key=len)
+        is_value = 0 < len(name.encode()) <= VALUE_BYTES_MAX and (field_name, name) != _UNKNOWN
+        places.append(found.setdefault(name, len(found)) if is_value else -1)
+    return ValueRows(list(found), np.array([*places, -1])[codes])
 
 
-def _texts_of(column: Any) -> Iterator[tuple[str, Longs]]:
-    """Yield each text of a column with its rows, in order of the first of them."""
+def _coded(column: Any) -> tuple[list[str], Longs]:
+    """Return texts in the order of their first rows, and each row's place among them; -1: none."""
+    codes = np.full(len(column), -1)
     if not isinstance(column, TextColumn):
-        texts = np.array(["" if each is None else str(each) for each in column], object)
-        for text in dict.fromkeys(texts.tolist()):
-            yield text, np.flatnonzero(texts == text)
-        return
+        known: dict[str, int] = {}
+        for row, text in enumerate(column):
+            codes[row] = -1 if text is None else known.setdefault(str(text), len(known))
+        return list(known), codes
     data, starts, ends = column.texts
     sizes = ends - starts
     rows = np.flatnonzero((sizes > 0) & (sizes <= VALUE_BYTES_MAX))
-    width = np.arange(sizes[rows].max(initial=1))
-    at = np.minimum(starts[rows, np.newaxis] + width, max(0, len(data) - 1))
-    bytes_of = np.where(width < sizes[rows, np.newaxis], data[at], 0) if len(rows) else at
-    keys = np.ascontiguousarray(bytes_of, np.uint8).view(f"S{len(width)}").ravel()
-    texts, firsts, places = np.unique(keys, return_index=True, return_inverse=True)
-    for k in np.argsort(firsts).tolist():
-        yield texts[k].decode("utf-8", "replace"), rows[places == k]
+    if not len(rows):
+        return [], codes
+    width = np.arange(sizes[rows].max())
+    at = np.minimum(starts[rows, np.newaxis] + width, len(data) - 1)
+    grid = np.where(width < sizes[rows, np.newaxis], data[at], np.uint8(0))
+    keys, firsts, places = np.unique(
+        grid.view(f"S{len(width)}").ravel(), return_index=True, return_inverse=True
+    )
+    order = np.argsort(firsts)
+    codes[rows] = np.argsort(order)[places]
+    return [each.decode("utf-8", "replace") for each in keys[order].tolist()], codes
 
 
 def _some(columns: Mapping[str, Any], rows: Longs) -> dict[str, Any]:
@@ -295,7 +304,9 @@ class OwnModels:
         teaches = np.ones(len(labels), np.bool_) if weights is None else np.asarray(weights) > 0.0
         truth = to_indices(labels, tuple(self.settings.classes))
         for name, rows in read_values(str(self.per.field), columns).each():
-            own = self._begun(name) if teaches[rows].any() else self.models.get(name)
+            own = self.models.get(name)
+            if own is None and may_begin(self.per, self.models, name) and teaches[rows].any():
+                own = self._begun(name)
             if own is None:
                 continue
             n_before = own.model.n_examples + np.cumsum(teaches[rows]) - teaches[rows]

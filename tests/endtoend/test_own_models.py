@@ -13,9 +13,13 @@ import pytest
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
+from consumers.cli.model_report import read_newest
+from consumers.cli.verify import verify
+from consumers.config.model import ModelSettings, WordsSettings
 from consumers.config.sections import PerSettings
 from consumers.config.settings import Settings
-from consumers.pipeline.own_models import read_values
+from consumers.features import build_model
+from consumers.pipeline.own_models import OwnReader, read_values
 from streamnb import NaiveBayes, TextColumn, serialization
 from streamnb.kernels.layout import Texts
 from streamnb.storage import read
@@ -124,6 +128,11 @@ def test_each_model_is_what_it_would_be_alone(tmp_path: Path) -> None:
     replay(tmp_path / "shared", source, model=MODEL, message=times)
     stored = [read(tmp_path / each / "model.nb").model.digest() for each in ("state", "shared")]
     assert stored[0] == stored[1]
+    config = write_config(
+        tmp_path / "config.yaml", source=f"file:{source}", model=MODEL, per=PER, message=times,
+        checkpoint={"folder": str(tmp_path / "state")},
+    )  # fmt: skip
+    assert verify(*read_newest(config, None)[:2]).is_equal
     of: dict[str, str | None] = {}
     for each in log:
         if "text" in each:
@@ -168,6 +177,41 @@ def test_the_shared_model_counts_as_so_many_examples(tmp_path: Path) -> None:
         plain = (n * said[0][label] + prior * said[1][label]) / (n + prior)
         assert share == pytest.approx(plain, rel=1e-12)
     assert said[0]["positive"] != pytest.approx(said[1]["positive"], abs=0.05)
+
+
+def test_each_question_is_asked_of_the_model_that_answers() -> None:
+    """Explanation, interval, counts alone and a uniform prior are those of one of the two."""
+    words = WordsSettings(hybrid=False)
+    shared, own = (build_model(ModelSettings(features={"text": words})) for _ in range(2))
+    texts = ["a gift", "a gift", "rope", "a rope"]
+    shared.learn_many({"text": texts}, ["positive", "positive", "negative", "negative"])
+    own.learn_many({"text": texts[1:]}, ["negative", "positive", "positive"])
+    per = PerSettings(field="lang", examples_min=3)
+    reader = OwnReader(shared.state, {"de": own.state}, per)
+    for lang, alone in (("de", own), ("en", shared), (None, shared)):
+        x = {"text": "a gift", "lang": lang}
+        assert reader.explain_one(x) == alone.explain_one(x)
+        assert reader.credible_interval_one(x, 0.9, "delta") == alone.credible_interval_one(
+            x, 0.9, "delta"
+        )
+        for one, other in (
+            (reader, alone),
+            (reader.raw(), alone.raw()),
+            (reader.without_prior(), alone.without_prior()),
+        ):
+            assert one.predict_proba_one(x) == pytest.approx(other.predict_proba_one(x), rel=1e-15)
+    assert reader.without_prior().predict_proba_one(x) != reader.predict_proba_one(
+        x | {"lang": "de"}
+    )
+
+
+def test_an_update_may_change_the_language(tmp_path: Path) -> None:
+    """What the message taught one model is taken back there, and learned by the other."""
+    first = {"id": "m", "text": "gift", "lang": "en", "label": "positive"}
+    log = [first, first | {"lang": "de", "label": "negative", "operation": "update"}]
+    replay(tmp_path, write_log(tmp_path, log), model=MODEL, per=PER)
+    counts = {lang: model_of(tmp_path, lang).class_counts.tolist() for lang in ("en", "de")}
+    assert counts == {"en": [0.0, 0.0], "de": [1.0, 0.0]}
 
 
 def test_late_labels_teach_the_model_of_their_message(tmp_path: Path) -> None:
