@@ -24,7 +24,7 @@ from consumers.http.state import AppState, ClassLook, bar_of, looks_of, named
 from consumers.http.threads import Batcher, WorkerPool
 from consumers.monitoring.prequential import SCORED_MAX, Judgements, ScoreCurve, wilson
 from consumers.monitoring.quality import Share, Trend
-from consumers.monitoring.status import ChallengersReport, JudgedBlock, Status
+from consumers.monitoring.status import ChallengersReport, JudgedBlock, OwnModelsReport, Status
 from streamnb import Snapshot
 
 _CURVE_POINTS = 60
@@ -50,7 +50,9 @@ def part_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> l
         return "" if judged is None else drawn_curves(settings, app_state.classes, judged())
 
     parts: dict[str, Callable[[Snapshot], str]] = {
-        "fields": lambda snapshot: drawn_fields(settings, fields_of(snapshot)),
+        "fields": lambda snapshot: (
+            drawn_models(app_state.status().per) + drawn_fields(settings, fields_of(snapshot))
+        ),
         "quality": of_status(drawn_quality),
         "words": of_status(drawn_words),
         "curves": curves,
@@ -456,6 +458,19 @@ def _by_block(
 
 
 # ---- fields by class -----------------------------------------------------------------------------
+
+
+def drawn_models(report: OwnModelsReport | None) -> str:
+    """Return a table of the models of single values; empty without `per.field`."""
+    rows = []
+    for each in () if report is None else report.models:
+        shares = (each.window_accuracy, each.shared_window_accuracy)
+        who = "itself" if each.answers else f"the shared model, until {report.examples_min:,}"
+        cells = (f"{each.n_examples:,}", *(_or_none(share, ".1%") for share in shares), who)
+        rows.append((f"<bdi>{escape(each.value)}</bdi>", *cells))
+    heads = ("value", "learned", "own right", "shared right", "who answers")
+    table = _table(f"Models by {escape(report.field)}", heads, rows, shown=True) if report else ""
+    return f'<div data-testid="own-models">{table}</div>' * bool(table)
 
 
 def drawn_fields(settings: Settings, answer: schemas.FieldsAnswer) -> str:

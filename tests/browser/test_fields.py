@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,6 +66,7 @@ def test_the_answer_names_the_model_of_its_language(
         for lang, sides in (("en", ("gift", "rope")), ("de", ("rope", "gift")))
         for text, label in zip(sides, ("positive", "negative"), strict=True)
     ]
+    lines.append(json.dumps({"id": "ja", "text": "gift", "lang": "ja", "label": "positive"}))
     (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     config = write_config(
         tmp_path / "config.yaml", source="file:in.jsonl", per={"field": "lang", "examples_min": 50}
@@ -80,6 +82,12 @@ def test_the_answer_names_the_model_of_its_language(
             page.get_by_test_id("try-json").fill(json.dumps({"text": "gift", "lang": lang}))
             expect(found).to_contain_text(label, ignore_case=True)
             expect(found).to_contain_text(f"answered by the model of {lang}: 60 labelled messages")
+        assert violations(page) == []
+        page.goto(f"{daemon.address}/?view=model")
+        rows = page.get_by_test_id("own-models").locator("tbody tr")
+        expect(rows.nth(0)).to_contain_text(re.compile(r"en\s*60\s*[\d.]+%\s*[\d.]+%\s*itself"))
+        expect(rows).to_have_count(3)
+        expect(rows.nth(2)).to_contain_text("the shared model, until 50")
         assert violations(page) == []
         page.goto("about:blank")  # it would complain of a daemon that is gone
         assert daemon.stop() == 0
