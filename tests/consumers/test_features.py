@@ -332,6 +332,7 @@ def test_extra_fields_are_those_that_no_column_holds() -> None:
     """Only what a message does not carry as a column of its own must be kept for the model."""
     names = ("text", "user", "lang", "place", "topic")
     model = ModelSettings(features={name: WordsSettings() for name in names})
-    assert extra_fields(Settings(model=model)) == ("place", "topic")
+    kept = MessageSettings(fields=("place", "topic"))
+    assert extra_fields(Settings(model=model, message=kept)) == ("place", "topic")
     assert extra_fields(Settings()) == ()
     assert extra_fields(Settings(per=PerSettings(field="tenant"))) == ("tenant",)

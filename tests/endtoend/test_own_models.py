@@ -205,11 +205,17 @@ def test_each_question_is_asked_of_the_model_that_answers() -> None:
     )
 
 
-def test_an_update_may_change_the_language(tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", ["lang", "tenant", "meta.tenant"])
+def test_an_update_may_change_the_value(field: str, tmp_path: Path) -> None:
     """What the message taught one model is taken back there, and learned by the other."""
-    first = {"id": "m", "text": "gift", "lang": "en", "label": "positive"}
-    log = [first, first | {"lang": "de", "label": "negative", "operation": "update"}]
-    replay(tmp_path, write_log(tmp_path, log), model=MODEL, per=PER)
+
+    def of(value: str) -> dict[str, Any]:
+        section, _, name = field.rpartition(".")
+        return {section: {name: value}} if section else {name: value}
+
+    first = {"id": "m", "text": "gift", "label": "positive"}
+    log = [first | of("en"), first | of("de") | {"label": "negative", "operation": "update"}]
+    replay(tmp_path, write_log(tmp_path, log), model=MODEL, per={"field": field})
     counts = {lang: model_of(tmp_path, lang).class_counts.tolist() for lang in ("en", "de")}
     assert counts == {"en": [0.0, 0.0], "de": [1.0, 0.0]}
 
