@@ -84,7 +84,7 @@ def test_the_answer_names_the_model_of_its_language(
             expect(found).to_contain_text(f"answered by the model of {lang}: 60 labelled messages")
         assert violations(page) == []
         page.goto(f"{daemon.address}/?view=model")
-        rows = page.get_by_test_id("own-models").locator("tbody tr")
+        rows = page.get_by_role("region", name="Models by lang").locator("tbody tr")
         expect(rows.nth(0)).to_contain_text(re.compile(r"en\s*60\s*[\d.]+%\s*[\d.]+%\s*itself"))
         expect(rows).to_have_count(3)
         expect(rows.nth(2)).to_contain_text("the shared model, until 50")
