@@ -332,7 +332,7 @@ def has_learned(folder: Path, n: int) -> bool:
 
 
 def test_a_kill_loses_nothing_and_the_answer_names_its_model(tmp_path: Path) -> None:
-    """After two kills counts are an undisturbed run's; a correction moves one language alone."""
+    """After two kills counts are an undisturbed run's; a delete moves one language alone."""
     lines = write_log(tmp_path, languages(900)).read_bytes().splitlines(keepends=True)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
@@ -374,11 +374,11 @@ def test_a_kill_loses_nothing_and_the_answer_names_its_model(tmp_path: Path) -> 
         said = ask(daemon.address, "GET", "/v1/model")[1]["per"]
         assert {each["value"] for each in said["models"]} == {"en", "de", "ja"}
         assert f'streamnb_value_learned_messages{{value="de"}} {n}.0\n' in daemon.get("/metrics")[1]
-        daemon.until_it_takes_corrections()
         other = model_of(killed / "state", "en").digest()
         gone = next(each for each in languages(900)[::-1] if each.get("lang") == "de")["id"]
-        assert ask(daemon.address, "DELETE", f"/v1/messages/{gone}")[0] in {200, 202}
-        daemon.until(lambda: model_of(killed / "state", "de").n_examples == n - 1, "the correction")
+        with (killed / "in.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"id": gone, "operation": "delete"}) + "\n")
+        daemon.until(lambda: model_of(killed / "state", "de").n_examples == n - 1, "the delete")
         assert model_of(killed / "state", "en").digest() == other
         assert daemon.stop() == 0
 
