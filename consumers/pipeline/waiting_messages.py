@@ -458,6 +458,8 @@ def learn_rows(
     """Learn rows of a batch, taking back those that are records, up to one that cannot be now."""
     labels = Codes(messages.labels[rows], messages.classes)
     codes = None if taking is None else taking.codes[rows]
+    if codes is not None and (codes == LEARNED).all():
+        codes = None  # nothing to ask a model for that not every model can do
     posteriors = learner.learn(
         part_name(messages.partition), columns, labels, weights=own.weights, times_s=own.times_s,
         taken=codes,

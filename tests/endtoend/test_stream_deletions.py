@@ -16,6 +16,7 @@ from tests.consumers.sources.live_server import LiveServer, Peer
 from tests.endtoend.correction_clients import ask
 from tests.endtoend.daemon_process import Daemon, write_config
 from tests.endtoend.expected_counts import Example, counts_at, counts_of, message
+from tests.endtoend.test_reproducible import KEY, replay
 
 
 def test_what_the_stream_deletes_cannot_be_found(tmp_path: Path) -> None:
@@ -112,6 +113,37 @@ def test_an_update_takes_the_place_of_its_message(tmp_path: Path) -> None:
         assert daemon.stop() == 0
     model = read(tmp_path / "state" / "model.nb").model
     assert model.class_counts.tolist() == [2.0, 0.0]
+
+
+@pytest.mark.parametrize("publish", ["interval", "examples"])
+@pytest.mark.parametrize("kind", ["words", "categories", "flags", "numbers"])
+def test_groups_of_each_kind_take_back(tmp_path: Path, kind: str, publish: str) -> None:
+    """Beside the text or alone: the counts are those of a log without what was deleted."""
+    values: dict[str, Callable[[int], object]] = {
+        "words": str, "categories": str, "flags": lambda i: i % 2 == 0, "numbers": float
+    }  # fmt: skip
+    log: list[dict[str, object]] = []
+    for i in range(300):
+        text, label = f"word{i % 7} and more", "positive" if i % 3 else "negative"
+        log.append({"id": i, "text": text, "label": label, "more": values[kind](i % 5)})
+        if i % 4 == 3:
+            log.append({"id": i - i % 5, "operation": "delete"})
+    gone = {each["id"] for each in log if "operation" in each}
+    kept = [each for each in log if each["id"] not in gone]
+    models = []
+    for name, messages in (("whole", log), ("kept", kept)):
+        source = tmp_path / f"{name}.jsonl"
+        source.write_text("".join(json.dumps(each) + "\n" for each in messages))
+        features = {"text": {}, "beside": {"kind": kind, "fields": ["more"]}}
+        replay(
+            tmp_path / name, source, model={"features": features, "hash_key": KEY},
+            learning={"publish": publish, "publish_examples": 100}, file={"batch_bytes": 4_096},
+        )  # fmt: skip
+        models.append(read(tmp_path / name / "model.nb").model)
+    whole, alone = models
+    assert 0 < alone.n_examples == whole.n_examples < 300
+    has_moments = kind == "numbers"  # of which the sums round
+    assert whole.digest(moments=not has_moments) == alone.digest(moments=not has_moments)
 
 
 @pytest.mark.integration
