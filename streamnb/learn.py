@@ -98,7 +98,8 @@ def prequential(
     else:
         fields, codes, given, times = encoded.read(state, columns, labels, weights, times_s)
         n = len(codes)
-    new = classes_to_join(state, codes, _may_bring(given, taken))
+    counted = None if given is None else given > 0.0
+    new = classes_to_join(state, codes, counted if taken is None else _bring(counted, taken))
     classes = [*state.classes, *(label for _, label in new)] if new else state.classes
     indices = to_indices(codes, classes)
     if given is not None and not given.all():
@@ -106,7 +107,8 @@ def prequential(
     schedule = state.clock.schedule(indices, given, times)
     target = None if part is None and not state.parts else part_to_learn(state, part)
     encode_rows = None if encoded is None else partial(encoded.encode, given=indices)
-    way, updates = _Way(target, encode_rows, taken), _signed(schedule.updates, taken)
+    way, updates = _Way(target, encode_rows, taken), schedule.updates
+    updates = updates if taken is None else _signed(updates, taken)
     out = np.full((n, len(classes)), -np.inf)
     coming = dict(new)
     # Between two of these rows no class joins and no landmark moves.
@@ -143,18 +145,13 @@ class _Way(NamedTuple):
     taken: NDArray[np.int8] | None
 
 
-def _may_bring(weights: Floats | None, taken: NDArray[np.int8] | None) -> NDArray[np.bool_] | None:
-    """Return which rows may bring a class; None if all may."""
-    counted = None if weights is None else weights > 0.0
-    if taken is None:
-        return counted
+def _bring(counted: NDArray[np.bool_] | None, taken: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """Return which rows may bring a class, of those that count if some do not."""
     learned: NDArray[np.bool_] = taken == LEARNED
     return learned if counted is None else learned & counted
 
 
-def _signed(updates: RowUpdates, taken: NDArray[np.int8] | None) -> RowUpdates:
-    if taken is None:
-        return updates
+def _signed(updates: RowUpdates, taken: NDArray[np.int8]) -> RowUpdates:
     return updates._replace(weights=np.where(taken == LEARNED, updates.weights, -updates.weights))
 
 
