@@ -206,6 +206,11 @@ class LateLabels:
         if len(due):
             self._learn_default(partition, due, hashes, learner)
         known.floor = leaving(memory)
+        self._give_up_late(partition)
+
+    def _give_up_late(self, partition: Partition) -> None:
+        """Give up the labels for which no message can come any more."""
+        known = self._logs[partition]
         due, hashes = known.labels_before(known.newest_ms - 2 * self._window_ms, known.floor)
         if len(due):
             self._give_up(partition, due, hashes)
@@ -364,6 +369,7 @@ class LateLabels:
         self._teach(partition, matches, LATE_LABELLED, learner)
         if early:
             self._let_wait(partition, messages, np.array(early), times_ms, hashes)
+            self._give_up_late(partition)  # behind the last message nothing else would
         return not (times_ms > self._logs[partition].newest_ms).any()
 
     def _let_wait(
