@@ -46,6 +46,7 @@ from consumers.kafka.group_source import (
 )
 from consumers.kafka.patch import (
     Privates,
+    close_abandoned_sockets,
     drop_broken_batch,
     is_known,
     make_no_topics,
@@ -165,6 +166,7 @@ class KafkaPythonClient(GroupClient):
     def _prepare(self, net: Any) -> None:
         """Set up the consumer's network client; on the thread that connects."""
         make_no_topics(net)
+        close_abandoned_sockets(net)
         tell_connection_errors(net, self._connecting.note)
         self._cluster = require_topic_ids(net)
         if self._decode == "records":

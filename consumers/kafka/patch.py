@@ -126,6 +126,25 @@ def tell_connection_errors(net: Any, tell: Callable[[BaseException], None]) -> N
     manager.get_connection = get_ours  # type: ignore[union-attr]
 
 
+def close_abandoned_sockets(net: Any) -> None:
+    """Make a network client close, at its end, the sockets of connections that are still under way.
+
+    The library forgets them: they stay open until they are collected. A client without these parts
+    goes on as it is.
+    """
+    selector = getattr(net, "_net", None)
+    unregister = getattr(selector, "unregister_event", None)
+    if unregister is None:
+        return
+
+    def unregister_ours(socket: Any, event: int) -> None:
+        unregister(socket, event)
+        if getattr(selector, "_closed", False):  # nobody will wait for it again
+            socket.close()
+
+    selector.unregister_event = unregister_ours  # type: ignore[union-attr]
+
+
 def require_topic_ids(net: Any) -> Any:
     """Return what a network client knows of the cluster; without topic ids, a `ConfigError`."""
     cluster = getattr(net, "cluster", None)

@@ -39,7 +39,12 @@ from consumers.kafka.client import (
     quiet_log,
     require_checksums,
 )
-from consumers.kafka.patch import is_known, receive_in_large_pieces, tell_connection_errors
+from consumers.kafka.patch import (
+    close_abandoned_sockets,
+    is_known,
+    receive_in_large_pieces,
+    tell_connection_errors,
+)
 from consumers.messages import Headers, Partition
 from consumers.sinks.records import Record
 
@@ -79,6 +84,7 @@ class TopicProducer:
         return Connecting(KafkaProducer, self._made_with, self._prepare)
 
     def _prepare(self, net: Any) -> None:
+        close_abandoned_sockets(net)
         tell_connection_errors(net, self._connecting.note)
         if is_known():
             receive_in_large_pieces(net)  # or a refused login is told as a lost connection

@@ -38,6 +38,7 @@ from consumers.kafka.client import (
     no_answer,
     quiet_log,
 )
+from consumers.kafka.patch import close_abandoned_sockets
 from consumers.messages import Partition
 from consumers.sinks.records import Record
 
@@ -319,7 +320,7 @@ class KafkaTransactions:
         if self._connecting is None:
             made_with = client_settings(self._servers, self._settings)
             del made_with["metrics_enabled"]  # an administrator has none
-            self._connecting = Connecting(KafkaAdminClient, made_with)
+            self._connecting = Connecting(KafkaAdminClient, made_with, close_abandoned_sockets)
         admin: Any = None
         while admin is None:
             admin = self._connecting.wait(self._settings.retry_pause_max_s)

@@ -32,6 +32,7 @@ from consumers.kafka.fetch_columns import ColumnRecords
 from consumers.kafka.kafka_python import KafkaPythonClient
 from consumers.kafka.patch import (
     LargePieces,
+    close_abandoned_sockets,
     make_no_topics,
     receive_in_large_pieces,
     require_privates,
@@ -199,6 +200,23 @@ def test_large_pieces_are_one_consumers_alone() -> None:
         assert type(transport) is KafkaTCPTransport
     assert KafkaTCPTransport._sock_recv is STOCK_RECEIVE
     assert KafkaConnectionManager._build_transport is STOCK_BUILD
+
+
+@pytest.mark.parametrize("n_steps", range(6))
+def test_no_socket_outlives_a_client_that_was_connecting(n_steps: int) -> None:
+    """However far a connection has come when its client is closed, its socket is closed too."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        net = KafkaNetClient(bootstrap_servers=[f"127.0.0.1:{listening.getsockname()[1]}"])
+        close_abandoned_sockets(net)
+        (broker,) = net._manager.cluster.bootstrap_brokers()
+        net.maybe_connect(broker.node_id)
+        seen: set[socket.socket] = set()
+        for _ in range(n_steps):
+            net._net._poll_once(0)
+            seen |= {key.fileobj for key in net._net._selector.get_map().values()}
+        net.close()
+        assert len(seen) == (2 if n_steps else 0)  # with the one that wakes the client up
+        assert {each.fileno() for each in seen} <= {-1}
 
 
 @pytest.mark.parametrize(
