@@ -114,7 +114,7 @@ def run(
         reporter.update(force=True)
         reporter.start()
         stack.callback(reporter.stop)
-        if not daemon.compile_kernels():
+        if not daemon.compile_kernels(stack):
             reporter.stop()
             daemon.reader.close()
             return reporter.summary("told to stop", {})
@@ -264,19 +264,22 @@ class Daemon:
         self.reporter.watch()
         self._watch_http()
 
-    def compile_kernels(self) -> bool:
-        """Compile the kernels that the run needs, or load them; return False if stopped before."""
+    def compile_kernels(self, stack: contextlib.ExitStack) -> bool:
+        """Compile the kernels that the run needs; return False if stopped before.
+
+        What is on disk is loaded while the stream runs, until `stack` ends that.
+        """
         warm_up = WarmUp(needed(self._settings), self._clock)
         if warm_up.n:
             gc.enable()  # a compiler leaves much garbage
             log.warning("compiling", kernels=warm_up.n, detail=warm_up.note)
         warm_up.start()
+        stack.callback(warm_up.cancel)
         while not warm_up.wait(_NOTE_INTERVAL_S):
             self.reporter.note = note = warm_up.note
             if note is not None:
                 self._health.set_starting(note)
             if self._stop.is_set():
-                warm_up.cancel()
                 return False
         self.reporter.note = None
         return True

@@ -397,14 +397,14 @@ def run(settings: Settings, place: str, stop: threading.Event) -> None:
     """
     keep_freed_memory()
     replica = Replica(settings, feed_of(place, settings))
-    with serving(replica) as (_, watch):
+    with contextlib.ExitStack() as stack, serving(replica) as (_, watch):
         warm_up = WarmUp(needed(settings))
         warm_up.start()
+        stack.callback(warm_up.cancel)
         while not warm_up.wait(_NOTE_INTERVAL_S):
             if warm_up.note is not None:
                 replica.health.set_starting(warm_up.note)
             if stop.is_set():
-                warm_up.cancel()
                 return
         with short_pauses():
             while not stop.is_set():

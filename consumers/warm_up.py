@@ -47,6 +47,7 @@ from streamnb.kernels.jit import (
     is_warm,
     read_only,
 )
+from streamnb.kernels.jit import warm_up as load
 from streamnb.tokenizer import Tokenizer
 
 Kernel = EntryPoint[Any, Any]
@@ -61,6 +62,7 @@ PROCESSES_MAX: Final = 2  # each takes 0.2 GB; the longest kernel alone takes a 
 # as much as the first kernels do.
 _GUESS_S, _GUESS_BYTES = 0.0003, 4000
 _TURN_S = 0.2  # Ctrl-C is heeded between two turns
+LOAD_AFTER_S: Final = 2.0  # the first messages load what they need; the rest can wait for them
 _COMPILE = (
     "import sys; sys.modules['scipy.linalg'] = None; "  # as in `WarmUp`
     "from streamnb.kernels.jit import compile_as_told; compile_as_told()"
@@ -100,6 +102,8 @@ def warm() -> Warmed:
     everything.start()
     while not everything.wait(_TURN_S):
         pass
+    everything.cancel()
+    load(entry_points)
     return Warmed(len(entry_points), kept, time.perf_counter() - began_s, not was_warm)
 
 
@@ -155,8 +159,10 @@ def needed(settings: Settings) -> list[Kernel]:
 class WarmUp:
     """Compiles kernels on a thread of its own, while others wait for it or end it.
 
-    Of `n` that must be compiled, `n_done` are: the others are on disk, and loading them takes no
-    time. `clock` returns monotonic seconds.
+    Of `n` that must be compiled, `n_done` are: the others are on disk. What is on disk is loaded by
+    its first call, or `LOAD_AFTER_S` after the wait is over, so that no start waits for kernels
+    that its first messages do not need and no message waits for a disk long afterwards. `clock`
+    returns monotonic seconds.
     """
 
     def __init__(
@@ -173,7 +179,7 @@ class WarmUp:
         self._clock = clock
         self._began_s = self._done_at_s = clock()
         self._lock = threading.Lock()
-        self._cancelled = False
+        self._cancelled = threading.Event()
         self._done = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="compile", daemon=True)
@@ -184,16 +190,16 @@ class WarmUp:
         self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until all are compiled and loaded; return whether they are, or raise the failure."""
+        """Wait until none need be compiled; return whether that is so, or raise the failure."""
         done = self._done.wait(timeout_s)
         if self._failure is not None:
             raise self._failure
         return done
 
     def cancel(self) -> None:
-        """End it: processes at once, compiling in this one after the kernel that it is at."""
+        """End it: processes at once, this one's thread after the kernel that it is at."""
         with self._lock:
-            self._cancelled = True
+            self._cancelled.set()
             for process in self._processes:
                 process.kill()
         self._thread.join()
@@ -231,14 +237,25 @@ class WarmUp:
             # ours asks for it.
             with left_out("scipy.linalg"):
                 for each in self._kernels:
-                    if self._cancelled:
+                    if self._cancelled.is_set():
                         return
-                    each.compile()
+                    if not each.is_kept:
+                        each.compile()
             self.n_done = self.n
         except BaseException as error:  # noqa: BLE001 -- it comes out of `wait`, on the thread that ends the run
             self._failure = error
         finally:
             self._done.set()
+        if self._failure is None and not self._cancelled.wait(LOAD_AFTER_S):
+            self._load_rest()
+
+    def _load_rest(self) -> None:
+        with left_out("scipy.linalg"):
+            for each in self._kernels:
+                if self._cancelled.is_set():
+                    return
+                with contextlib.suppress(Exception):  # its first call raises it where it matters
+                    each.compile()
 
     def _processes_help(self) -> bool:
         """Return whether what another process compiles can be loaded by this one."""
@@ -269,7 +286,7 @@ class WarmUp:
         """Start a process that compiles what it is told to; None where there can be none."""
         path = os.pathsep.join(each for each in sys.path if each)
         with self._lock:
-            if self._cancelled:
+            if self._cancelled.is_set():
                 return None
             try:
                 process = subprocess.Popen(  # noqa: S603 -- our own interpreter and words
@@ -288,7 +305,7 @@ class WarmUp:
 
     def _next(self) -> Kernel | None:
         with self._lock:
-            return self._left.pop() if self._left and not self._cancelled else None
+            return self._left.pop() if self._left and not self._cancelled.is_set() else None
 
 
 def _cost(kernel: Kernel) -> int:

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
@@ -191,20 +192,46 @@ def test_without_processes_kernels_are_compiled_here(monkeypatch: pytest.MonkeyP
     assert warm_up.note is None
 
 
-def test_what_compiling_raises_comes_out() -> None:
+def test_what_compiling_raises_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that cannot be compiled ends the wait for it with its error."""
 
     class Broken(FakeKernel):
-        def __init__(self) -> None:
-            super().__init__("a.b")
-            self.is_kept = True
-
         def compile(self) -> None:
             raise ValueError(self.name)
 
-    broken: Any = Broken()
+    monkeypatch.setattr(warming, "PROCESSES_MAX", 0)
+    broken: Any = Broken("a.b")
     warm_up = WarmUp([broken])
-    assert warm_up.note is None
     warm_up.start()
     with pytest.raises(ValueError, match=r"a\.b"):
         warm_up.wait(60.0)
+    warm_up.cancel()
+
+
+def test_what_is_on_disk_is_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is loaded behind the first messages, all of it, and a broken one keeps none from it."""
+    loaded = threading.Event()
+
+    class Kept(FakeKernel):
+        def compile(self) -> None:
+            if self.name == "a.broken":
+                raise ValueError(self.name)
+            super().compile()
+            if self.name == "a.last":
+                loaded.set()
+
+    kernels: list[Any] = [Kept(name) for name in ("a.first", "a.broken", "a.last")]
+    for each in kernels:
+        each.is_kept = True
+    for pause_s in (3600.0, 0.0):
+        monkeypatch.setattr(warming, "LOAD_AFTER_S", pause_s)
+        warm_up = WarmUp(kernels)
+        assert warm_up.note is None
+        warm_up.start()
+        assert warm_up.wait(60.0)
+        if pause_s:
+            warm_up.cancel()  # which the hour does not keep waiting
+            assert not any(each.is_compiled for each in kernels)
+    assert loaded.wait(60.0)
+    warm_up.cancel()
+    assert [each.is_compiled for each in kernels] == [True, False, True]

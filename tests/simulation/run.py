@@ -74,7 +74,7 @@ def replaced(world: World) -> Iterator[None]:
             (daemon, "serve", serve),
             (daemon, "raise_priority", lambda: None),
             (daemon, "short_pauses", contextlib.nullcontext),
-            (daemon.Daemon, "compile_kernels", lambda _self: True),
+            (daemon.Daemon, "compile_kernels", lambda _self, _stack: True),
             (daemon.Daemon, "build_pipeline", build_pipeline),
             (secrets, "randbits", keys.getrandbits),
             (secrets, "token_hex", lambda n: keys.randbytes(n).hex()),
