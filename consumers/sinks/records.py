@@ -154,7 +154,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """A prediction as it is written."""
 
     id: str
-    time_ms: int  # when the message was written, in Unix milliseconds
+    time_ms: int | None  # when the message was written, in Unix milliseconds; null if not known
     text: str | msgspec.UnsetType  # if it is asked for and the model reads one
     # The other fields that are kept or read, as they came, if any.
     fields: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
@@ -184,7 +184,7 @@ class RejectedMessage(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     offset: int
-    time_ms: int
+    time_ms: int | None
     id: str | msgspec.UnsetType = msgspec.UNSET
     key_base64: str | None
     value_base64: str | None
@@ -216,7 +216,7 @@ def prediction_record(
     logs = dict(zip(classes, map(float, log_posteriors), strict=True))
     prediction = Prediction(
         id=envelope.id,
-        time_ms=envelope.time_ms,
+        time_ms=_known(envelope.time_ms),
         text=envelope.text if includes_text else msgspec.UNSET,
         fields=envelope.fields or msgspec.UNSET,
         label=max(logs, key=logs.__getitem__),
@@ -257,6 +257,10 @@ def prediction_records(messages: Messages, rows: NDArray[np.int64], answer: Answ
     ]
 
 
+def _known(time_ms: int) -> int | None:
+    return time_ms if time_ms >= 0 else None
+
+
 def _stands_at(place: tuple[Partition, int] | None) -> dict[str, Any]:
     if place is None:
         return {}
@@ -291,7 +295,7 @@ def reject_record(reject: Reject) -> Record:
         topic=topic,
         partition=partition,
         offset=reject.offset,
-        time_ms=reject.time_ms,
+        time_ms=_known(reject.time_ms),
         id=msgspec.UNSET if reject.id is None else reject.id,
         key_base64=_base64(reject.key),
         value_base64=_base64(reject.value),
@@ -351,7 +355,7 @@ _ID = re.compile(rb'\{"id":("[^"\\]*(?:\\.[^"\\]*)*")')
 # How a line begins that does not end where a file was torn, or was read to.
 _BEGINNING = re.compile(
     rb'\{"reason":"[a-z0-9_]+","detail":"'
-    rb'|\{"id":"[^"\\]*(?:\\.[^"\\]*)*","time_ms":-?[0-9]+,"(?:text|fields|label)":'
+    rb'|\{"id":"[^"\\]*(?:\\.[^"\\]*)*","time_ms":(?:-?[0-9]+|null),"(?:text|fields|label)":'
 )
 _REJECT = b'{"reason":"'
 

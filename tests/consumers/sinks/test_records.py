@@ -10,8 +10,14 @@ import pytest
 
 from consumers.config.settings import Settings
 from consumers.factories import build_decoder, build_source
-from consumers.messages import Messages, Partition, Reason, Reject
-from consumers.sinks.records import reject_record, reject_without_bytes
+from consumers.messages import Envelope, Messages, Operation, Partition, Reason, Reject
+from consumers.sinks.records import (
+    is_output,
+    prediction_record,
+    prediction_without_text,
+    reject_record,
+    reject_without_bytes,
+)
 from tests.consumers.decoded_messages import raw
 
 LOG = Partition("t", 0)
@@ -53,6 +59,22 @@ def test_a_deletion_erases_the_reject_of_its_id(
     assert (found["id"], found["value_base64"], found["detail"]) == (deleted, None, "")
     assert "value" not in found
     assert reject_without_bytes(erased, {msgspec.json.encode(deleted): {}}) is None
+
+
+@pytest.mark.parametrize(("time_ms", "written"), [(-1, None), (0, 0), (1_700_000_000_000,) * 2])
+def test_a_time_that_is_not_known_is_null(time_ms: int, written: int | None) -> None:
+    """A file has no times: its messages' records say null, and are erased as others are."""
+    envelope = Envelope("m1", time_ms, None, None, SECRET, None, Operation.CREATE, {})
+    prediction = prediction_record(envelope, ["a", "b"], [0.0, -1.0], 1).value
+    reject = reject_record(
+        Reject(Reason.NOT_JSON, SECRET, LOG, 7, time_ms, None, SECRET.encode(), "m1")
+    ).value
+    for value, erase in ((prediction, prediction_without_text), (reject, reject_without_bytes)):
+        assert json.loads(value)["time_ms"] == written
+        assert is_output(value[: value.index(SECRET.encode())])  # torn amid the text
+        erased = erase(value, {b'"m1"': {}})
+        assert erased is not None
+        assert SECRET.encode() not in erased
 
 
 def test_a_reject_that_names_a_deleted_message_stays() -> None:
