@@ -37,6 +37,7 @@ from consumers.features import (
     times_and_weights,
 )
 from consumers.messages import CLASSES_MAX, Column, KnownClasses, Messages, rows_of
+from consumers.process import keep_freed_memory, short_pauses
 from consumers.sinks.records import decided_by, prediction_record, reject_record
 from consumers.sources.base import Source
 from streamnb import AnswerRule, Codes, Folds, NaiveBayes, Snapshot, TextColumn
@@ -190,7 +191,9 @@ def read_messages(
             if n_read == messages_max:
                 return
 
-    with progress_bar(show=show) as bar:
+    keep_freed_memory()
+    # Reading, learning and importing take turns at the interpreter's lock, some thousand times.
+    with short_pauses(), progress_bar(show=show) as bar:
         task = bar.add_task(source.name, total=messages_max)
         with closing(ahead(read(bar, task))) as batches:
             for messages in batches:
