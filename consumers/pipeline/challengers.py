@@ -243,13 +243,7 @@ class Challengers:
         for name, each in self.models.items():
             if name == self.serving:
                 continue
-            known = each.known(records, log_name)
-            if _is_unlearned(known, part, fields, classes, each.model):
-                continue
-            for number in known.numbers.tolist():  # the others are taken back all the same
-                one = known.some(known.numbers == number)
-                if not _is_unlearned(one, part, fields, classes, each.model):
-                    log.error("not_taken_back", name=name, record=number)
+            unlearn_records(name, each.model, classes, each.known(records, log_name), part, fields)
 
     # ---- the start -----------------------------------------------------------------------------
 
@@ -416,6 +410,26 @@ def below(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[
     return {
         name.removeprefix(prefix): each for name, each in arrays.items() if name.startswith(prefix)
     }
+
+
+def unlearn_records(
+    name: str,
+    model: NaiveBayes,
+    classes: Sequence[Any],
+    records: FoundRecords,
+    part: str,
+    fields: Mapping[str, Any],
+) -> None:
+    """Unlearn in a model beside the serving one what some records taught a part.
+
+    If they cannot be unlearned together, each is by itself; the log names those that cannot.
+    """
+    if _is_unlearned(records, part, fields, classes, model):
+        return
+    for number in records.numbers.tolist():
+        one = records.some(records.numbers == number)
+        if not _is_unlearned(one, part, fields, classes, model):
+            log.error("not_taken_back", name=name, record=number)
 
 
 def _is_unlearned(

@@ -33,12 +33,11 @@ from consumers.features import build_model
 from consumers.messages import CheckpointEntry, rows_of, weighed
 from consumers.monitoring.prequential import Prequential
 from consumers.monitoring.status import OwnModelFigures, OwnModelsReport
-from consumers.pipeline.challengers import below
+from consumers.pipeline.challengers import below, unlearn_records
 from consumers.pipeline.checkpoint import mismatch, take_settings
 from consumers.pipeline.learned_records import FoundRecords
 from streamnb import AnswerRule, Codes, Learner, NaiveBayes, Snapshot, TextColumn, serialization
 from streamnb.calibration import calibrated
-from streamnb.errors import InputError
 from streamnb.inspection import explain
 from streamnb.labels import read_labels, to_indices
 from streamnb.learn import EncodedRows, prequential
@@ -353,12 +352,7 @@ class OwnModels:
             if own is None:
                 continue
             known = own.known(records.some(rows), log_name)
-            mine, weights = weighed(known.columns(fields))
-            labels = Codes(known.labels, tuple(self.settings.classes))
-            try:
-                own.model.unlearn_many(mine, labels, weights=weights, part=part)
-            except InputError as error:
-                log.error("not_taken_back", name=name, detail=str(error))  # noqa: TRY400
+            unlearn_records(name, own.model, self.settings.classes, known, part, fields)
             self._frozen.pop(name, None)
 
     def frozen(self) -> dict[str, ModelState]:

@@ -44,7 +44,7 @@ def segment_of(chunks: list[list[Record]], path: Path | None) -> Segment:
     """Return a segment with these chunks: in memory, or in a file alone."""
     segment = Segment(0, path)
     for own in chunks:
-        ids, texts = _texts([each[0] for each in own]), _texts([each[1] for each in own])
+        ids, texts = texts_of([each[0] for each in own]), texts_of([each[1] for each in own])
         numbers = np.array([each[2] for each in own])
         n = len(own)
         first = segment.n
@@ -62,7 +62,8 @@ def segment_of(chunks: list[list[Record]], path: Path | None) -> Segment:
     return segment
 
 
-def _texts(values: list[str | None]) -> Texts:
+def texts_of(values: list[str | None]) -> Texts:
+    """Return texts in one buffer."""
     data = b"".join((value or "").encode() for value in values)
     sizes = np.array([len((value or "").encode()) for value in values], np.int64)
     ends = np.cumsum(sizes)
