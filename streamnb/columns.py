@@ -151,11 +151,22 @@ def text_column(field: str, values: Any) -> TextPieces:
         values.check()  # its arrays are the caller's, and may have changed since it was made
         return values
     _length(field, values)
-    plain = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    plain = as_list(field, values)
     if set(map(type, plain)) <= {str}:
         return Strings(plain, has_missing=False)
     texts = [_text_or_none(field, row, value) for row, value in enumerate(plain)]
     return Strings(texts, has_missing=None in texts)
+
+
+def as_list(field: str, values: Any) -> list[Any]:
+    """Return a column's values, or refuse what has a length and no values, such as a buffer."""
+    try:
+        return values.tolist() if isinstance(values, np.ndarray) else list(values)
+    except TypeError as error:
+        raise InputError(
+            f"field {field!r}: a sequence of values is wanted. Got {type(values).__name__} instead;"
+            " give a list."
+        ) from error
 
 
 def _length(field: str, values: Any) -> int:
@@ -375,7 +386,7 @@ def read_column(kind: Kind, field: str, values: Any, n: int) -> Floats:
         with np.errstate(over="ignore"):  # what is too wide for float64 is found below
             column = array.astype(np.float64, copy=False)
     else:
-        plain = list(values) if array is None else array.tolist()
+        plain = as_list(field, values if array is None else array)
         column = _column(kind, field, plain)
     check_length(field, column, n)
     unfit = np.flatnonzero(kind.unfit(column))

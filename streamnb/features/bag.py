@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.columns import Strings, as_array, first_present, is_missing
+from streamnb.columns import Strings, as_array, as_list, check_length, first_present, is_missing
 from streamnb.decay import AMOUNTS, WEIGHT_MAX, WEIGHT_MIN, are_amounts
 from streamnb.errors import InputError
 from streamnb.features.counted_words import CountedState
@@ -103,7 +103,9 @@ def from_mappings(field: str, values: Any, n: int) -> SparseRows:
     counts: list[float] = []
     indptr = np.zeros(n + 1, dtype=np.int64)
     present = np.zeros(n, dtype=np.bool_)
-    for row, value in enumerate([None] * n if values is None else list(values)):
+    given = [None] * n if values is None else as_list(field, values)
+    check_length(field, given, n)
+    for row, value in enumerate(given):
         if not is_missing(value):
             present[row] = True
             for word, count in sorted(_counted(field, row, value).items()):  # as above
@@ -254,12 +256,13 @@ def _numbers(field: str, values: Any, n: int) -> NDArray[np.float64]:
     """Return one column of counts, nan where missing."""
     array = as_array(values)  # what is masked in it is missing
     if array is not None and array.dtype.kind in "iufb":
-        column = array.astype(np.float64)
+        with np.errstate(over="ignore"):  # what is too wide for float64 is found below
+            column = array.astype(np.float64)
     else:
         column = np.array(
             [
                 np.nan if is_missing(v) else _count(field, row, v, "")
-                for row, v in enumerate(values if array is None else array.tolist())
+                for row, v in enumerate(as_list(field, values if array is None else array))
             ],
             dtype=np.float64,
         )

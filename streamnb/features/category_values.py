@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -21,6 +21,7 @@ from streamnb.columns import (
     TextColumn,
     TextPieces,
     as_array,
+    as_list,
     check_length,
     is_missing,
     read_column,
@@ -308,7 +309,7 @@ def _column(field: str, values: Any) -> TextPieces:
         return _numbers(array)
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
         return text_column(field, values)  # it says what is wrong
-    plain = list(values) if array is None else array.tolist()
+    plain = as_list(field, values if array is None else array)
     if set(map(type, plain)) <= {str}:
         return Strings(plain, has_missing=False)
     texts = [value_text(field, row, value) for row, value in enumerate(plain)]
@@ -412,7 +413,7 @@ def are_categories(values: Any) -> bool:
     """
     if isinstance(values, TextColumn):
         return bool((values.texts.ends >= 0).any())
-    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         return False
     array = as_array(values)
     plain = values if array is None else array.tolist()

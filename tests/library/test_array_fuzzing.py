@@ -125,6 +125,40 @@ def test_columns(kind: str, data: st.DataObject) -> None:
         assert model.to_bytes() == before
 
 
+class Sized:
+    """Has a length, and no values."""
+
+    def __len__(self) -> int:
+        return N
+
+
+class Shorter(list[Any]):
+    """Has another length than the values that it yields."""
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+
+TEXT_COLUMN = TextColumn(Texts(np.zeros(N, np.uint8), np.arange(N), np.arange(N) + 1))
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.parametrize(
+    "column", [Sized(), Shorter([1] * N), TEXT_COLUMN, np.full(N, np.longdouble("1e4000"))]
+)
+def test_odd_columns(kind: str, column: Any) -> None:
+    """What only looks like a column, or one of another group, is refused by name, or read."""
+    for ask in ("learn_many", "unlearn_many"):
+        model = model_of(kind)
+        before = model.to_bytes()
+        try:
+            getattr(model, ask)({"f": column}, LABELS)
+            assert kind.startswith("open") or not isinstance(column, Sized | Shorter)
+        except InputError:
+            assert model.to_bytes() == before
+    must_be_refused_or_right(lambda: model_of(kind).predict_many({"f": column}))
+
+
 @given(arrays(), st.sampled_from(["weights", "times_s", "labels"]))
 def test_what_stands_beside_the_columns(array: Any, name: str) -> None:
     """Weights, times and labels of any kind are refused, or taken as the list of their values."""
