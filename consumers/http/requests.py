@@ -376,8 +376,9 @@ _LOCALHOST = "localhost"
 # Nothing behind a bracket but a port.
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]]*?)(:[^:\[\]]*)?")
 # Headers that proxies add. A client that sends them itself only gets stricter rules.
-_PROXY_HEADERS = frozenset({b"forwarded", b"via", b"x-real-ip"})
-_PROXY_PREFIX = b"x-forwarded-"
+_PROXY_HEADERS = frozenset({b"via", b"cdn-loop", b"x-envoy-external-address"})
+_PROXY_PREFIX = b"x-forwarded"
+_PROXY_ENDINGS = (b"forwarded", b"forwarded-for", b"real-ip", b"client-ip", b"connecting-ip")
 
 
 def is_loopback(host: str) -> bool:
@@ -470,7 +471,8 @@ def check_change(request: Request, settings: HttpSettings, what: str = CHANGES) 
 
 def _check_no_proxy(request: Request) -> None:
     for name, _ in request.headers.raw:
-        if name in _PROXY_HEADERS or name.startswith(_PROXY_PREFIX):
+        is_from_proxy = name.startswith(_PROXY_PREFIX) or name.endswith(_PROXY_ENDINGS)
+        if is_from_proxy or name in _PROXY_HEADERS:
             raise ProblemError(
                 403,
                 f"the request came through a proxy (it has the header {name.decode('latin-1')}), "

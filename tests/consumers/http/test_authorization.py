@@ -38,7 +38,9 @@ LABEL = {"id": "7", "label": "positive"}
 READING = {("POST", "/v1/predict")}
 PROXY_HEADERS = [
     "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-anything",
-    "forwarded", "via", "x-real-ip",
+    "forwarded", "via", "x-real-ip", "x-forwarded", "forwarded-for",
+    "x-original-forwarded-for", "x-client-ip", "x-cluster-client-ip", "true-client-ip",
+    "cf-connecting-ip", "cdn-loop", "x-envoy-external-address",
 ]  # fmt: skip
 
 
