@@ -150,7 +150,6 @@ def text_column(field: str, values: Any) -> TextPieces:
     if isinstance(values, TextColumn):
         values.check()  # its arrays are the caller's, and may have changed since it was made
         return values
-    _length(field, values)
     plain = as_list(field, values)
     if set(map(type, plain)) <= {str}:
         return Strings(plain, has_missing=False)
@@ -159,14 +158,11 @@ def text_column(field: str, values: Any) -> TextPieces:
 
 
 def as_list(field: str, values: Any) -> list[Any]:
-    """Return a column's values, or refuse what has a length and no values, such as a buffer."""
-    try:
-        return values.tolist() if isinstance(values, np.ndarray) else list(values)
-    except TypeError as error:
-        raise InputError(
-            f"field {field!r}: a sequence of values is wanted. Got {type(values).__name__} instead;"
-            " give a list."
-        ) from error
+    """Return a column's values, or refuse what is one value, or has a length and no values."""
+    if not isinstance(values, str | bytes | Mapping):
+        with contextlib.suppress(TypeError):
+            return values.tolist() if isinstance(values, np.ndarray) else list(values)
+    raise _no_sequence(field, values)
 
 
 def _length(field: str, values: Any) -> int:
@@ -175,9 +171,13 @@ def _length(field: str, values: Any) -> int:
     if not isinstance(values, str | bytes | Mapping):
         with contextlib.suppress(TypeError):
             return len(values)
-    raise InputError(
-        f"field {field!r}: a sequence of str is wanted. Got {type(values).__name__} instead;"
-        " wrap a single text in a list."
+    raise _no_sequence(field, values)
+
+
+def _no_sequence(field: str, values: Any) -> InputError:
+    return InputError(
+        f"field {field!r}: a sequence of values is wanted. Got {type(values).__name__} instead;"
+        " wrap a single value in a list."
     )
 
 

@@ -126,9 +126,9 @@ def test_chunks_cover_all_rows_once(n: int, size: int) -> None:
 WRONG: list[tuple[Any, str]] = [
     ({"text": ["a", 5]}, r"field 'text', row 1: text must be a str.*Got 5 \(int\) instead"),
     ({"text": [b"a", "b"]}, r"field 'text', row 0: .*Got b'a' \(bytes\)"),
-    ({"text": "a text"}, r"field 'text': a sequence of str is wanted. Got str.*in a list"),
+    ({"text": "a text"}, r"field 'text': a sequence of values is wanted. Got str.*in a list"),
     ({"text": iter(["a", "b"])}, r"field 'text': a sequence.* Got list_iterator"),
-    ({"text": 5}, r"field 'text': a sequence of str is wanted. Got int"),
+    ({"text": 5}, r"field 'text': a sequence of values is wanted. Got int"),
     ({"text": [["a"], "b"]}, r"field 'text', row 0: .*Got \['a'\] \(list\)"),
     ({"text": [np.array([1, 2]), "b"]}, r"field 'text', row 0: .*\(ndarray\)"),
     ({"other": ["a", "b"]}, r"none of the model's fields \(text\) is among the columns: other"),
