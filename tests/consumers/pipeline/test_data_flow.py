@@ -43,7 +43,8 @@ def modules_called() -> Iterator[set[str]]:
 
     def note(frame: FrameType, event: str, _argument: Any) -> None:
         name = frame.f_globals.get("__name__", "")
-        if event == "call" and name.startswith("consumers."):
+        is_annotation = frame.f_code.co_name == "<module>"  # of a kernel that is compiled only now
+        if event == "call" and name.startswith("consumers.") and not is_annotation:
             found.add(name)
 
     threading.setprofile(note)
