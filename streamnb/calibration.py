@@ -417,7 +417,7 @@ def checked_log_posteriors(log_posteriors: ArrayLike) -> Floats:
     """Return log-posteriors as an array, or refuse them."""
     try:
         found = np.asarray(log_posteriors, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = np.empty(0)
     if found.ndim != 2:
         raise InputError(

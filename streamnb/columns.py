@@ -264,7 +264,7 @@ def read_losses(losses: ArrayLike) -> NDArray[np.float64]:
     """Return losses as an array, or refuse them."""
     try:
         found = np.ascontiguousarray(losses, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = np.full(1, np.nan)
     if found.ndim != 1 or not (found >= 0.0).all():
         raise InputError(f"losses must be a row of numbers of 0 or above. Got {losses!r}.")

@@ -283,7 +283,7 @@ def _checked_costs(costs: ArrayLike) -> Floats:
     """Return costs as an array, or refuse them."""
     try:
         table = np.asarray(costs, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         table = np.empty(0)
     if table.ndim != 2 or not table.size:
         raise InputError(

@@ -14,6 +14,8 @@ Every message names the place, the value found and the way out.
 
 from __future__ import annotations
 
+import operator
+
 
 class StreamnbError(Exception):
     """Root of the library's errors."""
@@ -58,10 +60,20 @@ def check_bool(name: str, value: object) -> None:
         raise InputError(f"{name} must be True or False. Got {value!r} instead.")
 
 
+def check_choice(name: str, value: object, *choices: str) -> None:
+    """Refuse a value that is none of these words."""
+    if not (isinstance(value, str) and value in choices):
+        wanted = " or ".join(map(repr, choices))
+        raise InputError(f"{name} must be {wanted}. Got {value!r} instead.")
+
+
 def check_whole(name: str, value: object, least: int) -> None:
     """Refuse a value that is no whole number, or below the least one."""
-    is_whole = hasattr(value, "__index__") and not isinstance(value, bool)
-    if not is_whole or value < least:  # type: ignore[operator]  # an index can be compared
+    try:
+        is_fit = not isinstance(value, bool) and operator.index(value) >= least  # type: ignore[arg-type]
+    except TypeError:  # also an array, though it has `__index__`
+        is_fit = False
+    if not is_fit:
         raise InputError(
             f"{name} must be a whole number of at least {least}. Got {value!r} instead."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -96,6 +97,8 @@ def export_json(model: ModelReader, target: str | os.PathLike[str] | TextIO) -> 
         target.write(text)
         return
     path = Path(target)
+    if not path.name or "\0" in path.name:
+        raise InputError(f"target must name a file. Got {target!r} instead.")
     write_beside(path, text.encode("utf-8"))
 
 
@@ -106,7 +109,8 @@ def write_beside(path: Path, data: bytes) -> None:
         fresh.write_bytes(data)
         fresh.replace(path)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
         raise StoreError(
             f"{path}: cannot be written ({error.strerror or error}). See to the folder and the"
             " disk's room, then export again."
@@ -168,6 +172,7 @@ def export_arrow(model: ModelReader, folder: str | os.PathLike[str]) -> list[Pat
     StoreError
         If a file cannot be written.
     """
+    check_kind("folder", folder, str, os.PathLike)
     arrow = _pyarrow()
     paths = []
     for i, table in enumerate(to_arrow(model).values()):
@@ -233,6 +238,7 @@ def export_mlflow(model: ModelReader, folder: str | os.PathLike[str], **options:
     InputError
         If MLflow is not installed.
     """
+    check_kind("folder", folder, str, os.PathLike)
     _pass_to_mlflow("save_model", model, options | {"path": os.fspath(folder)})
 
 

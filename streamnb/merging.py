@@ -33,7 +33,7 @@ from dataclasses import replace
 import numpy as np
 
 from streamnb.decay import Clock
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_kind
 from streamnb.features import statistics
 from streamnb.features.words import WordsState
 from streamnb.kernels.posterior import QUANTUM
@@ -89,6 +89,7 @@ def subtract(first: ModelState, other: ModelState) -> ModelState:
 
 def part_of(state: ModelState, name: str) -> ModelState:
     """Return a model of what one part has learned, kept in that part; see `NaiveBayes.part`."""
+    check_kind("name", name, str)
     part = known_part(state, name)
     assert part is not None
     alone = FrozenParts(state.frozen_tables(), {name: part}).state()

@@ -188,7 +188,10 @@ def read(path: str | os.PathLike[str]) -> Stored:
 
 def _path(path: Any) -> Path:
     check_kind("path", path, str, os.PathLike)
-    return Path(path)
+    found = Path(path)
+    if not found.name or "\0" in found.name:
+        raise InputError(f"path must name a file. Got {path!r} instead.")
+    return found
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.columns import TextPieces, check_length, missing_text, text_column
-from streamnb.errors import InputError, check_kind
+from streamnb.errors import InputError, check_choice, check_kind
 from streamnb.features import statistics
 from streamnb.features.counted_words import CountedState
 from streamnb.features.fields import check_max, is_name
@@ -92,10 +92,8 @@ class Words:
     def __post_init__(self) -> None:
         check_words("Words", self.likelihood, self.field)
         check_hybrid("Words", self.hybrid, self.likelihood)
-        if self.counts not in (None, "presence", "occurrence"):
-            raise InputError(
-                f"counts must be 'presence' or 'occurrence'. Got {self.counts!r} instead."
-            )
+        if self.counts is not None:
+            check_choice("counts", self.counts, "presence", "occurrence")
         if self.counts == "occurrence" and not self.likelihood.counts_occurrences:
             raise InputError(
                 "counts='occurrence' needs a multinomial likelihood: Bernoulli speaks of presence."

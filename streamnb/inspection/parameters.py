@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb import predict
-from streamnb.errors import InputError, check_whole
+from streamnb.errors import InputError, check_bool, check_choice, check_whole
 from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import Linear, ParameterCount, check_raw, views_of
 from streamnb.kernels import posterior
@@ -200,8 +200,7 @@ def credible_interval_one(
 ) -> dict[Label, tuple[float, float]]:
     """Return an interval for each p(c | x); see `ModelReader.credible_interval_one`."""
     level = check_level(level)
-    if method not in ("sampled", "delta"):
-        raise InputError(f"method must be 'sampled' or 'delta'. Got {method!r} instead.")
+    check_choice("method", method, "sampled", "delta")
     check_has_classes(state.classes)
     check_raw(state, "a credible interval comes from the posteriors of the counts' parameters")
     fields, _ = read(state, to_columns(state, x))
@@ -395,6 +394,7 @@ def likelihood_of(
     with_coefficient: bool = False,
 ) -> DataLikelihood:
     """Return how likely examples with their labels are; see `ModelReader.likelihood_of`."""
+    check_bool("with_coefficient", with_coefficient)
     fields, n = predict.read(state, columns)
     own = np.arange(n), _class_indices(labels, n, state.classes)
     joint = predict.joint_and_prior(state.raw(), columns)[0][own].sum()

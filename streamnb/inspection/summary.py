@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_bool, check_kind
 from streamnb.features import statistics
 from streamnb.features.categorical import CategoriesState
 from streamnb.features.counted_words import CountedState
@@ -337,6 +337,7 @@ class CountDifference(NamedTuple):
 
 def digest(state: ModelState, part: str | None = None, *, moments: bool = True) -> str:
     """Return the SHA-256 of what was counted, in hexadecimal; see `ModelReader.digest`."""
+    check_bool("moments", moments)
     clock = state.clock
     head = {"streamnb counts": 1, "landmark": clock.landmark if clock.half_life else None}
     found = hashlib.sha256(json.dumps(head).encode())
@@ -357,6 +358,8 @@ def counts_by_name(
     Of numbers n, mean and M2 are yielded as they are kept, in two floats each; without `moments` n
     alone, which is counted.
     """
+    if part is not None:
+        check_kind("part", part, str)
     if part is not None and part not in state.parts:
         raise InputError(
             f"part {part!r}: this model has no such part. It has"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.columns import LARGEST, NUMBERS, Kind
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_choice
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Estimates, GaussianOptions, Moments, Prior
 from streamnb.kernels.layout import I64, RowUpdates
@@ -266,10 +266,7 @@ class Gaussian:
                 "Gaussian.prior must be a VarianceFloor or a NormalInverseGamma."
                 f" Got {self.prior!r} instead."
             )
-        if self.variance not in ("own", "shared"):
-            raise InputError(
-                f"Gaussian.variance must be 'own' or 'shared'. Got {self.variance!r} instead."
-            )
+        check_choice("Gaussian.variance", self.variance, "own", "shared")
         if self.is_shared and isinstance(self.prior, NormalInverseGamma):
             for name in ("alpha", "beta"):
                 grid = np.array(getattr(self.prior, name), dtype=np.float64, ndmin=1)

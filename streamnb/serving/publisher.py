@@ -65,7 +65,9 @@ class Snapshot(ModelReader):
     def __init__(self, model: ModelReader, version: int, rule: AnswerRule | None = None) -> None:
         check_kind("model", model, ModelReader)
         check_whole("version", version, 0)
-        state, rule = model.state.frozen_copy(with_parts=False), rule or AnswerRule()
+        rule = AnswerRule() if rule is None else rule
+        check_kind("rule", rule, AnswerRule)
+        state = model.state.frozen_copy(with_parts=False)
         state.calibration = rule.curve
         object.__setattr__(self, "version", version)
         object.__setattr__(self, "rule", rule)
@@ -234,6 +236,8 @@ class Learner:
         check_has("board", board, "publish", "current")
         check_has("policy", policy, "is_due", "published")
         check_has("clock", clock, "__call__")
+        if confidence is not None:
+            check_kind("confidence", confidence, Confidence)
         self.model = model
         self.confidence = confidence
         self._board = board

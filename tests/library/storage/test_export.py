@@ -130,6 +130,9 @@ def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """As an error of the store's, with the way out."""
     with pytest.raises(StoreError, match=r"nowhere.*cannot be written"):
         export_json(mixed_model(5), tmp_path / "nowhere" / "model.json")
+    (tmp_path / "nowhere").touch()
+    with pytest.raises(StoreError, match=r"nowhere.*Not a directory"):
+        export_json(mixed_model(5), tmp_path / "nowhere" / "model.json")
 
 
 def test_arrow_tables_hold_what_the_json_holds() -> None:
