@@ -72,7 +72,7 @@ def write_state(folder: Path) -> None:
     config = configure(folder, {})
     with Daemon(config) as daemon:
         daemon.until_page(f"/v1/messages/m{READ_FIRST - 2}", 200)
-        daemon.until(lambda: _is_open(daemon), "a desk")
+        daemon.until(lambda: _is_open(daemon), "a correction service")
         _correct(daemon)
         daemon.until_metric("streamnb_corrections_total", CORRECTED)
         assert daemon.stop() == 0

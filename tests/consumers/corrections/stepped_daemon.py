@@ -1,7 +1,7 @@
-"""A daemon's rooms around corrections, driven step by step, through as many lives as it takes.
+"""A daemon's components around corrections, driven step by step, through as many lives as it takes.
 
 The stream is a list of messages in two partitions, fed batch by batch. Logs, checkpoints, model and
-desk are the daemon's own. A kill forgets everything that is not in a file.
+service are the daemon's own. A kill forgets everything that is not in a file.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Store:
 
 @dataclass
 class Life:
-    """One life of the daemon's rooms, from a checkpoint to a kill."""
+    """One life of the daemon's components, from a checkpoint to a kill."""
 
     folder: Path
     store: Store
@@ -100,7 +100,7 @@ class Life:
         # Time stands still, so that a turn is never over before all is applied that can be.
         built = build_corrections(self.settings, self.store, metrics, lambda: 0.0, self.classes)
         assert built is not None
-        self.room: CorrectionParts = built
+        self.corrections: CorrectionParts = built
         self.reading = built.applier._reading
         self.reading._source.open(self.positions.get)
         self.read_back()
@@ -108,7 +108,7 @@ class Life:
     @property
     def applier(self) -> CorrectionApplier:
         """What applies corrections."""
-        return self.room.applier
+        return self.corrections.applier
 
     def take(self, partition: Partition, n: int) -> None:
         """Learn the next messages of a partition, and let the store have them."""
@@ -139,7 +139,7 @@ class Life:
     def save(self) -> None:
         """Write a checkpoint, and take texts out of the log that are not needed any more."""
         self.checkpoint.write(self.learner.model, self.positions)
-        journal = self.room.log
+        journal = self.corrections.log
         assert isinstance(journal, Journal)
         wanted = {name: {partition: offset} for name, partition, offset in journal.deletions()}
         oldest = self.checkpoint.oldest_positions().get(journal.partition, 0)
@@ -152,7 +152,7 @@ class Life:
 
     def end(self) -> None:
         """Let the log go."""
-        self.room.log.close()
+        self.corrections.log.close()
 
     def finish(self) -> None:
         """Learn the rest of the stream, apply all corrections and write the last checkpoint."""

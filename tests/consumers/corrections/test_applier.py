@@ -37,7 +37,7 @@ JOURNAL = Partition("journal:corrections.jsonl", 0)
 
 @pytest.fixture
 def life(tmp_path: Path) -> Iterator[Life]:
-    """Return the daemon's rooms once the first partition's five messages are learned."""
+    """Return the daemon's components once the first partition's five messages are learned."""
     made = Life(tmp_path, Store(), examples(10))
     made.take(STREAM[0], 5)
     yield made
@@ -81,7 +81,7 @@ class Lines(Source):
 def say(life: Life, **said: Any) -> None:
     """Write a correction as any program might."""
     given = {"kind": "delete", "id": "m", "time_ms": 5, **said}
-    life.room.log.append(b"m", encode(Correction(**given)))
+    life.corrections.log.append(b"m", encode(Correction(**given)))
 
 
 def test_in_a_group_only_what_is_said_of_own_partitions_is_applied() -> None:
@@ -134,14 +134,14 @@ def test_a_correction_waits_for_its_message(life: Life) -> None:
     text, label = life.found[1]  # the second partition's first, which has not come
     taught = {"was": label, "was_part": "t/1", "example": {"text": text}}
     say(life, **taught, partition=("t", 1), offset=0)
-    life.room.correction_service.teach({"text": "behind it"}, "positive")
+    life.corrections.correction_service.teach({"text": "behind it"}, "positive")
     life.assigned = dict.fromkeys(STREAM, 0)
     life.correct()
     assert JOURNAL not in life.positions
     assert (life.reading.n_waiting, life.applier.has_backlog()) == (2, False)
     life.take(STREAM[1], 1)
     life.correct()
-    assert life.positions[JOURNAL] == life.room.log.append(b"", b"").offset  # type: ignore[attr-defined]
+    assert life.positions[JOURNAL] == life.corrections.log.append(b"", b"").offset  # type: ignore[attr-defined]
     assert (life.value("delete"), life.value("label")) == (1.0, 1.0)
     assert life.applier.take_deleted() == [
         (("m", STREAM[1], 0), None)
@@ -173,8 +173,8 @@ def test_a_new_class_waits_until_the_group_says_whether_it_joins(tmp_path: Path)
         return True
 
     life.applier._takes_class = takes_class
-    life.room.correction_service.teach({"text": "sun"}, "odd")
-    life.room.correction_service.teach({"text": "rain"}, "positive")
+    life.corrections.correction_service.teach({"text": "sun"}, "odd")
+    life.corrections.correction_service.teach({"text": "rain"}, "positive")
     life.correct()
     assert (life.reading.n_waiting, life.applier.has_backlog(), life.rejects) == (2, True, [])
     is_away[0] = False
@@ -256,7 +256,7 @@ def test_what_does_not_fit_is_refused_whole(life: Life, said: dict[str, Any]) ->
     kind = "label" if "label" in said else "delete"
     with capture_logs() as logged:
         say(life, kind=kind, partition=("t", 0), offset=0, **said)
-        life.room.correction_service.teach({"text": "goes on"}, "positive")
+        life.corrections.correction_service.teach({"text": "goes on"}, "positive")
         life.correct()
     (reject,) = life.rejects
     assert (reject.reason, reject.partition, reject.key) == (Reason.CORRECTION, JOURNAL, b"m")
@@ -327,7 +327,7 @@ def test_taking_back_words_that_nobody_wrote_leaves_no_trace(life: Life) -> None
 
 def test_lines_that_are_no_corrections_are_rejects(life: Life) -> None:
     """What stands in the log and is none is handed on with its bytes, and passed."""
-    life.room.log.append(b"", b"what is this")
+    life.corrections.log.append(b"", b"what is this")
     with capture_logs():
         life.correct()
     assert [(each.reason, each.value) for each in life.rejects] == [
@@ -346,7 +346,7 @@ def test_a_label_is_seen_though_the_number_of_examples_is_the_same(life: Life) -
     life.learner = learner
     text, label = life.found[0]
     other = {"positive": "negative", "negative": "positive"}[label]
-    life.room.correction_service.label("m0", other)
+    life.corrections.correction_service.label("m0", other)
     life.correct()
     assert learner.publish_if_due()
     snapshot = board.current()
@@ -363,7 +363,7 @@ def test_a_log_that_cannot_be_read_ends_the_run(life: Life) -> None:
     life.reading._thread.join(60.0)
     with pytest.raises(SourceError, match="Put the journal back"):
         life.applier.is_due()
-    assert "cannot be read back" in (life.room.correction_service.reason or "")
+    assert "cannot be read back" in (life.corrections.correction_service.reason or "")
     life.applier.close()
 
 
@@ -372,7 +372,7 @@ def test_a_turn_is_bounded(life: Life) -> None:
     times = iter(range(1000))
     life.applier._clock = lambda: float(next(times))
     for number in range(3):
-        life.room.correction_service.teach({"text": f"number {number}"}, "positive")
+        life.corrections.correction_service.teach({"text": f"number {number}"}, "positive")
     life.correct()
     assert (life.reading.n_waiting, life.applier.has_backlog()) == (2, True)
     assert life.applier.is_behind()  # so that the loop does not wait for the stream meanwhile
@@ -394,11 +394,11 @@ def test_examples_of_every_kind_of_field_are_corrected(tmp_path: Path) -> None:
     settings = Settings.model_validate(
         {"checkpoint": {"folder": tmp_path}, "model": {"features": FEATURES}}
     )
-    room = build_corrections(settings, None, Metrics(CollectorRegistry()), lambda: 0.0)
-    assert room is not None
+    corrections = build_corrections(settings, None, Metrics(CollectorRegistry()), lambda: 0.0)
+    assert corrections is not None
     model = build_model(settings.model)
     learner = Learner(model, SnapshotBoard(), EveryExamples(1 << 30), lambda: 0.0)
-    reading = room.applier._reading
+    reading = corrections.applier._reading
     reading._source.open(lambda _: None)
     reading.caught_up.set()
     positions: dict[Partition, int] = {}
@@ -406,7 +406,7 @@ def test_examples_of_every_kind_of_field_are_corrected(tmp_path: Path) -> None:
     def correct() -> None:
         for raw in reading._source.poll(0.0):
             reading._take(raw)
-        assert room.applier.apply(learner, positions, {}) == []
+        assert corrections.applier.apply(learner, positions, {}) == []
 
     given: list[dict[str, Any]] = [
         {"text": "so tall", "colour": 3, "bold": True, "height": 1.5},
@@ -415,27 +415,27 @@ def test_examples_of_every_kind_of_field_are_corrected(tmp_path: Path) -> None:
         {"colour": "blue", "bold": False},
     ]
     for example in given:
-        room.correction_service.teach(example, "positive")
+        corrections.correction_service.teach(example, "positive")
     correct()
     for example in given[1:]:
-        learned = room.correction_service._examples.checked(example)
-        room.log.append(
+        learned = corrections.correction_service._examples.checked(example)
+        corrections.log.append(
             b"",
             encode(Correction("delete", "m", 5, learned, was="positive", was_part=JOURNAL_PART)),
         )
     correct()
     twin = build_model(settings.model)
-    learned = room.correction_service._examples.checked(given[0])
+    learned = corrections.correction_service._examples.checked(given[0])
     assert learned == {"text": "so tall", "colour": "3", "bold": 1.0, "height": 1.5}
     twin.learn_one(learned, "positive", part=JOURNAL_PART)
     assert model.class_counts.tolist() == twin.class_counts.tolist()
     assert n_features(model.state) == n_features(twin.state)
     for asked in given:
-        example = room.correction_service._examples.checked(asked)
+        example = corrections.correction_service._examples.checked(asked)
         found, expected = (each.raw().predict_proba_one(example) for each in (model, twin))
         assert found == pytest.approx(expected)
     assert pack(model.state, {JOURNAL_PART: 5})[0]["sections"][0]["part"] == JOURNAL_PART
-    room.log.close()
+    corrections.log.close()
 
 
 def test_the_room_is_off_where_nothing_is_kept() -> None:

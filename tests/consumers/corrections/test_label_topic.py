@@ -87,7 +87,9 @@ def test_a_broker_that_is_away_takes_nothing(
 
 
 @contextmanager
-def room_of(broker: Broker, topic: str, folder: Path, store: Store) -> Iterator[CorrectionParts]:
+def corrections_of(
+    broker: Broker, topic: str, folder: Path, store: Store
+) -> Iterator[CorrectionParts]:
     """Yield the daemon's corrections over a label topic, read back by their own thread."""
     settings = Settings.model_validate(
         {
@@ -96,15 +98,15 @@ def room_of(broker: Broker, topic: str, folder: Path, store: Store) -> Iterator[
             "corrections": {"to": f"kafka:{topic}"},
         }
     )
-    room = build_corrections(settings, store, Metrics(CollectorRegistry()))
-    assert room is not None
-    room.applier.start({})
+    corrections = build_corrections(settings, store, Metrics(CollectorRegistry()))
+    assert corrections is not None
+    corrections.applier.start({})
     try:
-        assert room.applier._reading.caught_up.wait(PATIENCE_S)
-        yield room
+        assert corrections.applier._reading.caught_up.wait(PATIENCE_S)
+        yield corrections
     finally:
-        room.applier.close()
-        room.log.close()
+        corrections.applier.close()
+        corrections.log.close()
 
 
 def in_topic(broker: Broker, topic: str, n: int) -> list[Any]:
@@ -122,23 +124,23 @@ def test_a_correction_in_doubt_is_waited_for(
     own_broker.create_topic("labels")
     store = Store()
     store.offer("m1", Kept({"text": "so it goes"}, "negative", "t/0", Partition("t", 0), 0))
-    with room_of(own_broker, "labels", tmp_path, store) as room:
+    with corrections_of(own_broker, "labels", tmp_path, store) as corrections:
         monkeypatch.setattr(correction_service, "OUTCOME_TIMEOUT_S", PATIENCE_S)
-        assert room.correction_service.label("m1", "positive").position == "labels@0"
+        assert corrections.correction_service.label("m1", "positive").position == "labels@0"
         monkeypatch.setattr(correction_service, "OUTCOME_TIMEOUT_S", 0.3)
         assert own_broker._process is not None
         os.kill(own_broker._process.pid, signal.SIGSTOP)
         try:
             with pytest.raises(InDoubt, match="may be in it already"):
-                room.correction_service.label("m1", "negative")
+                corrections.correction_service.label("m1", "negative")
             with pytest.raises(NotReady, match="on its way to labels"):
-                room.correction_service.label("m1", "positive")
-            doubt = room.correction_service._doubts["m1"]
+                corrections.correction_service.label("m1", "positive")
+            doubt = corrections.correction_service._doubts["m1"]
         finally:
             os.kill(own_broker._process.pid, signal.SIGCONT)
         assert isinstance(doubt.appended.outcome(PATIENCE_S), LogPosition)
         monkeypatch.setattr(correction_service, "OUTCOME_TIMEOUT_S", PATIENCE_S)
-        receipt = room.correction_service.delete("m1")
+        receipt = corrections.correction_service.delete("m1")
         assert (receipt.was, receipt.position) == ("negative", "labels@2")
     said = in_topic(own_broker, "labels", 3)
     assert [(each.was, each.was_part, each.label) for each in said] == [
@@ -155,14 +157,14 @@ def test_what_another_daemon_wrote_is_remembered(
     topic, store = new_topic(), Store()
     for id_ in ("m1", "m2"):
         store.offer(id_, Kept({"text": "x"}, "negative", "t/0", Partition("t", 0), 0))
-    with room_of(broker, topic, tmp_path / "a", store) as first:
+    with corrections_of(broker, topic, tmp_path / "a", store) as first:
         first.correction_service.delete("m1")
     store.removed.clear()
-    with room_of(broker, topic, tmp_path / "b", store) as second:
+    with corrections_of(broker, topic, tmp_path / "b", store) as second:
         assert store.get("m1") is None
         other = Store()
         other.offer("m2", Kept({"text": "x"}, "negative", "t/0", Partition("t", 0), 0))
-        with room_of(broker, topic, tmp_path / "a", other) as first:
+        with corrections_of(broker, topic, tmp_path / "a", other) as first:
             first.correction_service.label("m2", "positive")
         reading = second.applier._reading
         with reading._changed:

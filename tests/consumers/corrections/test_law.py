@@ -42,7 +42,7 @@ steps = st.lists(rounds, min_size=1, max_size=12).map(
 
 
 class World:
-    """What the stream and the people have said, beside the rooms that learn it."""
+    """What the stream and the people have said, beside the daemon that learn it."""
 
     def __init__(self, folder: Path) -> None:
         self.found = examples(N)
@@ -62,7 +62,7 @@ class World:
         """Label a message that has come; without any, one that has not."""
         number = self._that_came(number)
         try:
-            self.life.room.correction_service.label(f"m{number}", label)
+            self.life.corrections.correction_service.label(f"m{number}", label)
         except UnknownMessage:
             assert self.life.store.get(f"m{number}") is None
         else:
@@ -72,7 +72,7 @@ class World:
         """Delete a message, likewise."""
         number = self._that_came(number)
         try:
-            self.life.room.correction_service.delete(f"m{number}")
+            self.life.corrections.correction_service.delete(f"m{number}")
         except UnknownMessage:
             assert self.life.store.get(f"m{number}") is None
         else:
@@ -82,7 +82,7 @@ class World:
         """Take a label back, likewise; the message may be labelled again."""
         number = self._that_came(number)
         try:
-            self.life.room.correction_service.label(f"m{number}", None)
+            self.life.corrections.correction_service.label(f"m{number}", None)
         except UnknownMessage:
             assert self.life.store.get(f"m{number}") is None
         else:
@@ -91,7 +91,7 @@ class World:
     def teach(self, number: int, label: str) -> None:
         """Teach an example that is none of the stream's."""
         text = f"something else {number}"
-        self.life.room.correction_service.teach({"text": text}, label)
+        self.life.corrections.correction_service.teach({"text": text}, label)
         self.taught.append((text, label))
 
     def correct(self) -> None:

@@ -32,7 +32,7 @@ LONG_S = 60.0
 
 @pytest.fixture
 def life(tmp_path: Path) -> Iterator[Life]:
-    """Return the daemon's rooms once the first partition's five messages are learned."""
+    """Return the daemon's components once the first partition's five messages are learned."""
     made = Life(tmp_path, Store(), examples(10))
     made.take(STREAM[0], 5)
     yield made
@@ -48,7 +48,7 @@ def test_a_label_is_written_with_what_it_replaces(life: Life) -> None:
     """A correction stands on its own: example, labels, part, place; the receipt says where."""
     text, label = life.found[2]
     other = {"positive": "negative", "negative": "positive"}[label]
-    receipt = life.room.correction_service.label("m2", other)
+    receipt = life.corrections.correction_service.label("m2", other)
     assert receipt.position == "corrections.jsonl@0"
     assert (receipt.id, receipt.label, receipt.was) == ("m2", other, label)
     (line,) = lines(life)
@@ -67,7 +67,7 @@ def test_a_label_is_written_with_what_it_replaces(life: Life) -> None:
 
 def test_a_label_is_withdrawn_once(life: Life) -> None:
     """The line says what is taken back; of a message that teaches nothing nothing is written."""
-    service = life.room.correction_service
+    service = life.corrections.correction_service
     service.label("m2", "negative")
     service.label("m2", None)
     assert life.store.get("m2") is not None
@@ -82,7 +82,7 @@ def test_classes_join_by_corrections_up_to_the_limit(tmp_path: Path) -> None:
     """A label over it is an unknown one; its message can be corrected and deleted all the same."""
     life = Life(tmp_path, Store(), examples(10), new_classes=True)
     life.take(STREAM[0], 5)
-    service, taught = life.room.correction_service, life.found[4][1]
+    service, taught = life.corrections.correction_service, life.found[4][1]
     for k in range(2, CLASSES_MAX - 1):
         service.teach({"text": "an example"}, f"class {k}")
     service.label("m2", "one more")
@@ -106,7 +106,7 @@ def test_a_correction_that_comes_back_as_a_reject_is_forgotten(tmp_path: Path) -
     """The classes may have become full between writing and reading back."""
     life = Life(tmp_path, Store(), examples(10), new_classes=True)
     life.take(STREAM[0], 5)
-    service = life.room.correction_service
+    service = life.corrections.correction_service
     service.label("m2", "too late")
     life.classes.grow([*life.classes, *(f"class {k}" for k in range(CLASSES_MAX - 2))])
     life.correct()
@@ -122,7 +122,7 @@ def test_corrections_that_are_not_read_back_are_bounded(
 ) -> None:
     """While reading them back takes long, no more than the bound are taken; then they are again."""
     monkeypatch.setattr(service_module, "UNREAD_MAX", 2)
-    service = life.room.correction_service
+    service = life.corrections.correction_service
     for name in ("m0", "m2"):
         service.delete(name)
     with pytest.raises(NotReady, match="2 corrections wait to be read back"):
@@ -134,7 +134,7 @@ def test_corrections_that_are_not_read_back_are_bounded(
 
 def test_each_correction_knows_the_one_before(life: Life) -> None:
     """Labelled twice and deleted, a message is taken back from where it was taught last."""
-    correction_service = life.room.correction_service
+    correction_service = life.corrections.correction_service
     label = life.found[0][1]
     other = {"positive": "negative", "negative": "positive"}[label]
     receipts = [
@@ -154,7 +154,7 @@ def test_each_correction_knows_the_one_before(life: Life) -> None:
 def test_a_label_that_is_taught_already_writes_nothing(life: Life) -> None:
     """To say what is so changes nothing, and the receipt says that by having no position."""
     label = life.found[0][1]
-    receipt = life.room.correction_service.label("m0", label)
+    receipt = life.corrections.correction_service.label("m0", label)
     assert (receipt.label, receipt.was, receipt.position) == (label, label, None)
     assert lines(life) == []
 
@@ -162,22 +162,23 @@ def test_a_label_that_is_taught_already_writes_nothing(life: Life) -> None:
 def test_an_unknown_message_is_told_with_the_bound(life: Life) -> None:
     """Who asks for a message that is not kept hears how many are."""
     with pytest.raises(UnknownMessage, match=r"'m9' is kept.* newest 1000000 messages"):
-        life.room.correction_service.label("m9", "positive")
+        life.corrections.correction_service.label("m9", "positive")
 
 
 def test_an_unknown_class_is_told_with_those_that_are(life: Life) -> None:
     """A label must be one of the classes, for messages and for examples."""
     said = "'sad' is none of negative, positive"
     with pytest.raises(UnknownLabel, match=said):
-        life.room.correction_service.label("m0", "sad")
+        life.corrections.correction_service.label("m0", "sad")
     with pytest.raises(UnknownLabel, match=said):
-        life.room.correction_service.teach({"text": "x"}, "sad")
+        life.corrections.correction_service.teach({"text": "x"}, "sad")
 
 
 def test_an_example_gets_an_id_of_its_own(life: Life) -> None:
     """What comes with a request is taught under new ids, and belongs to no partition."""
     ids = {
-        life.room.correction_service.teach({"text": "so sunny"}, "positive").id for _ in range(2)
+        life.corrections.correction_service.teach({"text": "so sunny"}, "positive").id
+        for _ in range(2)
     }
     assert len(ids) == 2
     assert [line.get("partition") for line in lines(life)] == [None, None]
@@ -199,13 +200,13 @@ def test_an_example_that_cannot_be_learned_is_refused(
 ) -> None:
     """What the model could not learn is not written either."""
     with pytest.raises(UnusableExample, match=said):
-        life.room.correction_service.teach(example, "positive")
+        life.corrections.correction_service.teach(example, "positive")
     assert lines(life) == []
 
 
 def test_the_desk_opens_once_the_log_of_before_is_known(life: Life) -> None:
     """Until then nothing is written, and the reason says what it waits for."""
-    correction_service = life.room.correction_service
+    correction_service = life.corrections.correction_service
     assert correction_service.ready
     life.reading.caught_up.clear()
     assert not correction_service.ready
@@ -220,7 +221,9 @@ def test_corrections_of_one_message_take_turns(life: Life) -> None:
     """Of many labels at once each replaces the one before, so the chain in the journal is whole."""
     wanted = ["positive", "negative"] * 10
     with ThreadPoolExecutor(8) as pool:
-        receipts = [pool.submit(life.room.correction_service.label, "m0", each) for each in wanted]
+        receipts = [
+            pool.submit(life.corrections.correction_service.label, "m0", each) for each in wanted
+        ]
         assert all(each.result(LONG_S) for each in receipts)
     chain = [(line["was"], line["label"]) for line in lines(life)]
     assert [was for was, _ in chain] == [life.found[0][1], *(label for _, label in chain[:-1])]
@@ -233,7 +236,7 @@ def test_what_is_read_back_late_overwrites_nothing_newer(life: Life) -> None:
     """While the reader is behind, the store keeps what the newest correction made of a message."""
     label = life.found[0][1]
     other = {"positive": "negative", "negative": "positive"}[label]
-    correction_service = life.room.correction_service
+    correction_service = life.corrections.correction_service
     correction_service.label("m0", other)
     correction_service.label("m0", label)
     (raw,) = life.reading._source.poll(0.0)
@@ -258,23 +261,23 @@ def test_a_store_that_does_not_keep_up_is_waited_for(
 
     monkeypatch.setattr(life.store, "correct", fail)
     with capture_logs() as said:
-        assert life.room.correction_service.label("m0", other).position is not None
+        assert life.corrections.correction_service.label("m0", other).position is not None
         with pytest.raises(NotReady, match="has not taken the last correction of 'm0'"):
-            life.room.correction_service.delete("m0")
-        assert life.room.correction_service.delete("m2").was == life.found[2][1]
+            life.corrections.correction_service.delete("m0")
+        assert life.corrections.correction_service.delete("m2").was == life.found[2][1]
     assert {line["event"] for line in said} == {"correction_not_noted"}
     monkeypatch.setattr(life.store, "correct", correct)
-    receipt = life.room.correction_service.delete("m0")
+    receipt = life.corrections.correction_service.delete("m0")
     assert receipt.was == other
     assert [line.get("was_part") for line in lines(life)] == ["t/0", "t/0", JOURNAL_PART]
 
 
 def test_what_others_wrote_is_remembered(life: Life) -> None:
-    """A correction in the log that this desk did not write is told to the store as well."""
+    """A correction in the log that this service did not write is told to the store as well."""
     writer = Life(life.folder, life.store, life.found)  # another's rooms over the same journal
-    writer.room.correction_service.delete("m0")
+    writer.corrections.correction_service.delete("m0")
     life.store.removed.clear()
-    life.room.log._end = writer.room.log._end  # type: ignore[attr-defined]
+    life.corrections.log._end = writer.corrections.log._end  # type: ignore[attr-defined]
     life.correct()
     assert life.store.get("m0") is None
     writer.end()
@@ -282,7 +285,7 @@ def test_what_others_wrote_is_remembered(life: Life) -> None:
 
 def test_what_could_not_be_written_is_not_remembered(life: Life) -> None:
     """An error leaves message, journal and store as they were, and a later try goes through."""
-    correction_service = life.room.correction_service
+    correction_service = life.corrections.correction_service
     with capture_logs(), disk_full_at(10), pytest.raises(NotWritten):
         correction_service.delete("m0")
     assert life.store.get("m0") is not None

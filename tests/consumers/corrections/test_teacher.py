@@ -45,7 +45,7 @@ def all_of(prediction: Any) -> Script:
     return answering(lambda texts: {"predictions": [prediction] * len(texts)})
 
 
-class Desk:
+class TeacherSetup:
     """A store with a stream before it, a journal, and a teacher that is told when to turn."""
 
     def __init__(self, folder: Path, **teacher: Any) -> None:
@@ -93,14 +93,14 @@ class Desk:
 
 
 @pytest.fixture
-def desks(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
-    """Return what makes desks, which are closed afterwards."""
-    made: list[Desk] = []
+def setups(tmp_path: Path) -> Iterator[Callable[..., TeacherSetup]]:
+    """Return what makes setups, which are closed afterwards."""
+    made: list[TeacherSetup] = []
 
-    def make(**teacher: Any) -> Desk:
+    def make(**teacher: Any) -> TeacherSetup:
         folder = tmp_path / str(len(made))
         folder.mkdir()
-        made.append(Desk(folder, **teacher))
+        made.append(TeacherSetup(folder, **teacher))
         return made[-1]
 
     yield make
@@ -108,28 +108,28 @@ def desks(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
         each.close()
 
 
-def test_labels_go_into_the_log_of_corrections(desks: Callable[..., Desk]) -> None:
+def test_labels_go_into_the_log_of_corrections(setups: Callable[..., TeacherSetup]) -> None:
     """A sure label is written as a person's is, with whose it is; then the message teaches it."""
     with LiveServer(all_of(SURE)) as server:
-        desk = desks(url=f"http://{server.host}/v1/predict", token=TOKEN)
-        desk.say("what a day", "what a night")
-        desk.teacher.turn()
+        setup = setups(url=f"http://{server.host}/v1/predict", token=TOKEN)
+        setup.say("what a day", "what a night")
+        setup.teacher.turn()
         (peer,) = server.peers
         assert peer.path == "/v1/predict"
         assert peer.header("Authorization") == f"Bearer {TOKEN}"
-    assert desk.counts == {"asked": 2, "labelled": 2}
-    first = min(desk.lines(), key=lambda line: str(line["id"]))
+    assert setup.counts == {"asked": 2, "labelled": 2}
+    first = min(setup.lines(), key=lambda line: str(line["id"]))
     assert first.pop("time_ms") > 0
     assert first == {
         "kind": "label", "id": "m0", "example": {"text": "what a day"}, "label": "positive",
         "partition": ["t", 0], "offset": 0, "by": "teacher",
     }  # fmt: skip
-    found = desk.stream.recent.get("m0")
+    found = setup.stream.recent.get("m0")
     assert found is not None
     assert (found.taught, found.corrected) == ("positive", "positive")
 
 
-def test_what_a_teacher_must_not_label(desks: Callable[..., Desk]) -> None:
+def test_what_a_teacher_must_not_label(setups: Callable[..., TeacherSetup]) -> None:
     """Unsure, unknown and empty labels teach nothing; nor does one of a message that a person has
     labelled or deleted meanwhile.
     """
@@ -139,28 +139,28 @@ def test_what_a_teacher_must_not_label(desks: Callable[..., Desk]) -> None:
         {"negative": 0.91, "positive": 0.09}}, "not by class": {"label": "negative",
         "probabilities": {"positive": 1.0}}, "certain": {"label": "negative"},
     }  # fmt: skip
-    desk: Desk
+    setup: TeacherSetup
 
     def judge(texts: list[str]) -> Any:
-        desk.service.label("m6", "negative")
-        desk.service.delete("m7")
+        setup.service.label("m6", "negative")
+        setup.service.delete("m7")
         return {"predictions": [said.get(text, SURE) for text in texts]}
 
     with LiveServer(answering(judge)) as server:
-        desk = desks(url=f"http://{server.host}/")
-        desk.say(*said, "labelled", "deleted")
-        desk.teacher.turn()
-    assert desk.counts == {
+        setup = setups(url=f"http://{server.host}/")
+        setup.say(*said, "labelled", "deleted")
+        setup.teacher.turn()
+    assert setup.counts == {
         "asked": 8, "labelled": 2, "unsure": 3, "unknown_class": 1, "gone": 2
     }  # fmt: skip
-    by_teacher = {line["id"] for line in desk.lines() if "by" in line}
+    by_teacher = {line["id"] for line in setup.lines() if "by" in line}
     assert by_teacher == {"m3", "m5"}
-    found = desk.stream.recent.get("m6")
+    found = setup.stream.recent.get("m6")
     assert found is not None
     assert found.taught == "negative"
 
 
-def test_what_is_gone_is_not_sent(desks: Callable[..., Desk]) -> None:
+def test_what_is_gone_is_not_sent(setups: Callable[..., TeacherSetup]) -> None:
     """Nobody is told the text of a message that was deleted while it waited; it costs no budget."""
     sent: list[str] = []
 
@@ -169,79 +169,79 @@ def test_what_is_gone_is_not_sent(desks: Callable[..., Desk]) -> None:
         return {"predictions": [SURE] * len(texts)}
 
     with LiveServer(answering(judge)) as server:
-        desk = desks(url=f"http://{server.host}/", budget_per_s=2)
-        desk.say("deleted", "labelled")
-        desk.service.delete("m0")
-        desk.service.label("m1", "negative")
-        desk.stream.settle()
-        desk.teacher.turn()
+        setup = setups(url=f"http://{server.host}/", budget_per_s=2)
+        setup.say("deleted", "labelled")
+        setup.service.delete("m0")
+        setup.service.label("m1", "negative")
+        setup.stream.settle()
+        setup.teacher.turn()
         assert not sent
-        desk.say("a", "b")
-        desk.teacher.turn()
+        setup.say("a", "b")
+        setup.teacher.turn()
     assert sorted(sent) == ["a", "b"]
-    assert desk.counts == {"gone": 2, "asked": 2, "labelled": 2}
+    assert setup.counts == {"gone": 2, "asked": 2, "labelled": 2}
 
 
-def test_a_text_is_asked_once(desks: Callable[..., Desk]) -> None:
+def test_a_text_is_asked_once(setups: Callable[..., TeacherSetup]) -> None:
     """A text that comes again costs no budget, as long as it is among those that are kept."""
     with LiveServer(all_of(SURE)) as server:
-        desk = desks(url=f"http://{server.host}/", cache_size=2)
+        setup = setups(url=f"http://{server.host}/", cache_size=2)
         for texts in (("a", "b"), ("a", "b"), ("c",), ("b", "a")):
-            desk.now_s += 60
-            desk.say(*texts)
-            desk.teacher.turn()
-    assert desk.counts == {"asked": 4, "cached": 3, "labelled": 7}
-    assert len(desk.labels()) == 7
+            setup.now_s += 60
+            setup.say(*texts)
+            setup.teacher.turn()
+    assert setup.counts == {"asked": 4, "cached": 3, "labelled": 7}
+    assert len(setup.labels()) == 7
 
 
-def test_a_text_is_asked_once_among_those_that_wait(desks: Callable[..., Desk]) -> None:
+def test_a_text_is_asked_once_among_those_that_wait(setups: Callable[..., TeacherSetup]) -> None:
     """Messages of one text that come at once are asked about once."""
     with LiveServer(all_of(SURE)) as server:
-        desk = desks(url=f"http://{server.host}/")
-        desk.say("a", "b", "a", "a")
-        assert desk.teacher.turn() == 0.0
-        assert desk.teacher.n_waiting == 2
-        desk.teacher.turn()
-    assert desk.counts == {"asked": 2, "cached": 2, "labelled": 4}
+        setup = setups(url=f"http://{server.host}/")
+        setup.say("a", "b", "a", "a")
+        assert setup.teacher.turn() == 0.0
+        assert setup.teacher.n_waiting == 2
+        setup.teacher.turn()
+    assert setup.counts == {"asked": 2, "cached": 2, "labelled": 4}
 
 
 def test_a_stop_leaves_the_log_alone(
-    desks: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+    setups: Callable[..., TeacherSetup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever is stopped amid handing labels in hands in no more: the log closes next."""
     with LiveServer(all_of(SURE)) as server:
-        desk = desks(url=f"http://{server.host}/")
-        desk.say("a", "b", "c")
-        write = desk.journal.append
+        setup = setups(url=f"http://{server.host}/")
+        setup.say("a", "b", "c")
+        write = setup.journal.append
 
         def stopped(key: bytes, line: bytes) -> LogPosition:
-            desk.teacher.stop()
+            setup.teacher.stop()
             return write(key, line)
 
-        monkeypatch.setattr(desk.journal, "append", stopped)
-        desk.teacher.turn()
-    assert list(desk.labels()) == ["m2"]
-    assert desk.teacher.trouble() is None
+        monkeypatch.setattr(setup.journal, "append", stopped)
+        setup.teacher.turn()
+    assert list(setup.labels()) == ["m2"]
+    assert setup.teacher.trouble() is None
 
 
-def test_the_budget_bounds_what_is_asked(desks: Callable[..., Desk]) -> None:
+def test_the_budget_bounds_what_is_asked(setups: Callable[..., TeacherSetup]) -> None:
     """So many a second are asked, the newest first; what waits is bounded, and the rest counted."""
     with LiveServer(all_of(SURE)) as server:
-        desk = desks(url=f"http://{server.host}/", budget_per_s=0.5)
-        desk.say(*(f"text {i}" for i in range(5)))
-        assert desk.teacher.turn() == 2.0
-        assert desk.teacher.turn() == 2.0
-        desk.now_s += 1.5
-        assert desk.teacher.turn() == 0.5
-        desk.now_s += 0.5
-        desk.teacher.turn()
-        assert list(desk.labels()) == ["m4", "m3"]
+        setup = setups(url=f"http://{server.host}/", budget_per_s=0.5)
+        setup.say(*(f"text {i}" for i in range(5)))
+        assert setup.teacher.turn() == 2.0
+        assert setup.teacher.turn() == 2.0
+        setup.now_s += 1.5
+        assert setup.teacher.turn() == 0.5
+        setup.now_s += 0.5
+        setup.teacher.turn()
+        assert list(setup.labels()) == ["m4", "m3"]
         for i in range(WAITING_MAX // 100):
-            desk.say(*(f"{i} {j}" for j in range(100)))
-        assert desk.teacher.n_waiting == WAITING_MAX
-        assert desk.counts["over_budget"] == 3
-        desk.say(*(f"again {j}" for j in range(101)))
-        assert desk.counts["over_budget"] == 3 + 101
+            setup.say(*(f"{i} {j}" for j in range(100)))
+        assert setup.teacher.n_waiting == WAITING_MAX
+        assert setup.counts["over_budget"] == 3
+        setup.say(*(f"again {j}" for j in range(101)))
+        assert setup.counts["over_budget"] == 3 + 101
 
 
 def broken(body: str, status: str = "200 OK") -> Script:
@@ -286,32 +286,32 @@ def dripping(peer: Peer) -> None:
     ids=map(str, range(13)),
 )  # fmt: skip
 def test_a_failure_costs_what_was_asked(
-    script: Script, why: str, desks: Callable[..., Desk]
+    script: Script, why: str, setups: Callable[..., TeacherSetup]
 ) -> None:
     """Whatever a service does but answer: it is told once and counted, the pauses grow, and the
     next messages are asked about; no word of the service gets out.
     """
     with LiveServer(script, script, all_of(SURE)) as server, capture_logs() as logs:
-        desk = desks(url=f"http://{server.host}/", timeout_s=0.3, token=TOKEN)
+        setup = setups(url=f"http://{server.host}/", timeout_s=0.3, token=TOKEN)
         pauses = []
         for i in range(2):
-            desk.say(f"text {i}")
-            desk.now_s += 60
-            pauses.append(desk.teacher.turn())
-        trouble = desk.teacher.trouble() or ""
-        desk.say("the third")
-        desk.now_s += 60
-        desk.teacher.turn()
+            setup.say(f"text {i}")
+            setup.now_s += 60
+            pauses.append(setup.teacher.turn())
+        trouble = setup.teacher.trouble() or ""
+        setup.say("the third")
+        setup.now_s += 60
+        setup.teacher.turn()
     assert pauses == [1.0, 2.0]
-    assert desk.counts == {"asked": 3, "failed": 2, "labelled": 1}
+    assert setup.counts == {"asked": 3, "failed": 2, "labelled": 1}
     assert [line["event"] for line in logs] == ["teacher_trouble", "teacher_trouble_over"]
     assert TOKEN not in f"{trouble}{logs}"
     assert re.search(why, trouble), trouble
-    assert desk.teacher.trouble() is None
+    assert setup.teacher.trouble() is None
 
 
 def test_a_full_disk_is_a_failure_too(
-    desks: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+    setups: Callable[..., TeacherSetup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the log does not take is counted, and what was said is not asked for again."""
 
@@ -319,30 +319,30 @@ def test_a_full_disk_is_a_failure_too(
         raise NotWritten("no room")
 
     with LiveServer(all_of(SURE)) as server:
-        desk = desks(url=f"http://{server.host}/")
-        desk.say("a", "b")
+        setup = setups(url=f"http://{server.host}/")
+        setup.say("a", "b")
         with monkeypatch.context() as patch:
-            patch.setattr(desk.journal, "append", full)
-            assert desk.teacher.turn() == 1.0
-        assert "no room" in (desk.teacher.trouble() or "")
-        assert desk.counts == {"asked": 2, "failed": 2}
-        desk.say("b", "a")
-        desk.teacher.turn()
-        assert desk.counts == {"asked": 2, "failed": 2, "cached": 2, "labelled": 2}
+            patch.setattr(setup.journal, "append", full)
+            assert setup.teacher.turn() == 1.0
+        assert "no room" in (setup.teacher.trouble() or "")
+        assert setup.counts == {"asked": 2, "failed": 2}
+        setup.say("b", "a")
+        setup.teacher.turn()
+        assert setup.counts == {"asked": 2, "failed": 2, "cached": 2, "labelled": 2}
         with monkeypatch.context() as patch:  # nobody is asked what could not be handed in
             patch.setattr("consumers.corrections.service.UNREAD_MAX", 0)
-            desk.say("d")
-            assert desk.teacher.turn() == 2.0
-        assert desk.counts == {"asked": 2, "failed": 3, "cached": 2, "labelled": 2}
-        desk.reason = "still being read"
-        desk.say("c")
-        assert desk.teacher.turn() == 1.0  # nobody is asked while labels cannot be taken
-        assert desk.counts["asked"] == 2
-        assert desk.teacher.n_waiting == 1
+            setup.say("d")
+            assert setup.teacher.turn() == 2.0
+        assert setup.counts == {"asked": 2, "failed": 3, "cached": 2, "labelled": 2}
+        setup.reason = "still being read"
+        setup.say("c")
+        assert setup.teacher.turn() == 1.0  # nobody is asked while labels cannot be taken
+        assert setup.counts["asked"] == 2
+        assert setup.teacher.n_waiting == 1
 
 
 def test_a_store_in_trouble_is_a_failure_too(
-    desks: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+    setups: Callable[..., TeacherSetup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the store cannot tell of is given up and counted, and the sentence says why."""
 
@@ -350,15 +350,15 @@ def test_a_store_in_trouble_is_a_failure_too(
         raise StoreNotOpenError("it is being opened")
 
     with LiveServer(all_of(SURE)) as server:
-        desk = desks(url=f"http://{server.host}/")
-        desk.say("a")
-        monkeypatch.setattr(desk.stream.recent, "get", away)
-        assert desk.teacher.turn() == 1.0
-    assert desk.counts == {"failed": 1}
-    assert "it is being opened" in (desk.teacher.trouble() or "")
+        setup = setups(url=f"http://{server.host}/")
+        setup.say("a")
+        monkeypatch.setattr(setup.stream.recent, "get", away)
+        assert setup.teacher.turn() == 1.0
+    assert setup.counts == {"failed": 1}
+    assert "it is being opened" in (setup.teacher.trouble() or "")
 
 
-def test_the_thread_labels_and_ends_in_time(desks: Callable[..., Desk]) -> None:
+def test_the_thread_labels_and_ends_in_time(setups: Callable[..., TeacherSetup]) -> None:
     """It labels what is stored; amid a request that is never answered it ends at once, which is no
     trouble.
     """
@@ -374,15 +374,15 @@ def test_the_thread_labels_and_ends_in_time(desks: Callable[..., Desk]) -> None:
         peer.until_closed()
 
     with LiveServer(once, never) as server:
-        desk = desks(url=f"http://{server.host}/", timeout_s=60, budget_per_s=1000)
-        desk.teacher.start()
+        setup = setups(url=f"http://{server.host}/", timeout_s=60, budget_per_s=1000)
+        setup.teacher.start()
         for text, is_asked in zip("ab", asked, strict=True):
-            desk.say(text)
+            setup.say(text)
             assert is_asked.wait(PATIENCE_S)
-        desk.teacher.stop()
-        assert not desk.teacher._thread.is_alive()
-    assert desk.counts["labelled"] == 1
-    assert desk.teacher.trouble() is None
+        setup.teacher.stop()
+        assert not setup.teacher._thread.is_alive()
+    assert setup.counts["labelled"] == 1
+    assert setup.teacher.trouble() is None
 
 
 def saved(path: Path, features: Any = None, **options: Any) -> Path:
@@ -396,25 +396,25 @@ def saved(path: Path, features: Any = None, **options: Any) -> Path:
     return path
 
 
-def test_a_saved_model_teaches(tmp_path: Path, desks: Callable[..., Desk]) -> None:
+def test_a_saved_model_teaches(tmp_path: Path, setups: Callable[..., TeacherSetup]) -> None:
     """In the place of a service stands a model file; what it is not sure of it leaves."""
-    desk = desks(model=str(saved(tmp_path / "teacher.nb")))
-    desk.say("sun sun", "rain rain", "neither")
-    desk.teacher.turn()
-    assert desk.labels() == {"m0": "positive", "m1": "negative"}
-    assert desk.counts == {"asked": 3, "labelled": 2, "unsure": 1}
+    setup = setups(model=str(saved(tmp_path / "teacher.nb")))
+    setup.say("sun sun", "rain rain", "neither")
+    setup.teacher.turn()
+    assert setup.labels() == {"m0": "positive", "m1": "negative"}
+    assert setup.counts == {"asked": 3, "labelled": 2, "unsure": 1}
 
 
 def test_a_saved_model_is_asked_by_all_that_it_reads(
-    tmp_path: Path, desks: Callable[..., Desk]
+    tmp_path: Path, setups: Callable[..., TeacherSetup]
 ) -> None:
     """The same beginning of a text is not the same message: what is shown is cut off."""
-    desk = desks(model=str(saved(tmp_path / "teacher.nb")))
+    setup = setups(model=str(saved(tmp_path / "teacher.nb")))
     same = "and so on " * 400
     for text in ("sun sun sun", "rain rain rain"):
-        desk.say(same + text)
-        desk.teacher.turn()
-    assert desk.labels() == {"m0": "positive", "m1": "negative"}
+        setup.say(same + text)
+        setup.teacher.turn()
+    assert setup.labels() == {"m0": "positive", "m1": "negative"}
 
 
 def test_a_model_that_cannot_teach_is_refused(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def app_state(
     clock: Callable[[], float] = time.monotonic,
     health: Health | None = None,
 ) -> Iterator[AppState]:
-    """Yield application state around a model whose predictor runs, without store and desk."""
+    """Yield application state around a model whose predictor runs, without a store."""
     registry = CollectorRegistry()
     metrics = Metrics(registry, of.model.classes, clock)
     board = SnapshotBoard()

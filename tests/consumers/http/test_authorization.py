@@ -256,7 +256,7 @@ def test_a_proxy_lets_nobody_teach_or_delete(open_state: AppState) -> None:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    """Yield a client of a server that asks for a token, without a desk behind it."""
+    """Yield a client of a server that asks for a token, without a service behind it."""
     with (
         app_state(settings(http={"token": TOKEN})) as made,
         served(made) as port,

@@ -60,7 +60,7 @@ def log() -> SilentLog:
 
 @pytest.fixture(scope="module")
 def open_state(log: SilentLog) -> Iterator[AppState]:
-    """Yield application state with the log's desk beside them; one word rules a class out."""
+    """Yield application state with a correction service; one word rules a class out."""
     words = {"kind": "words", "alpha": 0.0, "hybrid": False}
     of = settings(http={"request_timeout_s": TIMEOUT_S}, model={"features": {"text": words}})
     examples = ExampleReader(kinds_of(of.model), of.message)

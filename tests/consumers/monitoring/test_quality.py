@@ -1,4 +1,4 @@
-"""The quality room: shares that admit what they cannot say, and figures over time."""
+"""The quality report: shares that admit what they cannot say, and figures over time."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ CLASSES = ("negative", "positive")
 CONFUSION = [[900, 100], [300, 700]]
 
 
-class Room:
-    """A quality room with its metrics, over a prequential window that the test fills."""
+class QualitySetup:
+    """A quality report with its metrics, over a prequential window that the test fills."""
 
     def __init__(self, left_out: frozenset[str] = frozenset()) -> None:
         self.clock, self.registry = ManualClock(10.0), CollectorRegistry()
@@ -198,14 +198,14 @@ def test_what_is_paid_once_puts_nothing_off() -> None:
         assert budget.is_due(began_s + 1.0)
 
 
-# The room -------------------------------------------------------------------------------------
+# The report -----------------------------------------------------------------------------------
 
 
 def test_before_the_first_example_everything_is_empty() -> None:
     """No figure, no curve; metrics are nan, and there from the start."""
-    room = Room()
-    room.update()
-    report = room.quality.report()
+    setup = QualitySetup()
+    setup.update()
+    report = setup.quality.report()
     assert report.prequential.n == 0
     assert report.prequential.window.calibration_error is None
     assert not report.calibration
@@ -214,17 +214,17 @@ def test_before_the_first_example_everything_is_empty() -> None:
     assert report.trend_s is None
     assert [each.accuracy for each in report.history] == [None]
     for label in CLASSES:
-        assert math.isnan(room.value("share_ratio", label=label))
-        assert math.isnan(room.value("share_adjusted_ratio", label=label))
-    assert math.isnan(room.value("prequential_window_calibration_error_ratio"))
+        assert math.isnan(setup.value("share_ratio", label=label))
+        assert math.isnan(setup.value("share_adjusted_ratio", label=label))
+    assert math.isnan(setup.value("prequential_window_calibration_error_ratio"))
 
 
 def test_the_report_is_of_the_window() -> None:
     """Confusion, curve, error and figures are those of the newest examples."""
-    room = Room()
-    room.see(CONFUSION)
-    room.update()
-    report = room.quality.report()
+    setup = QualitySetup()
+    setup.see(CONFUSION)
+    setup.update()
+    report = setup.quality.report()
     assert report.confusion.classes == CLASSES
     assert report.confusion.counts == ((900, 100), (300, 700))
     assert report.prequential.window.n == 2_000
@@ -235,46 +235,46 @@ def test_the_report_is_of_the_window() -> None:
     )
     assert report.prequential.window.calibration_error == pytest.approx(0.0, abs=1e-6)
     assert sum(each.n for each in report.calibration) == 2_000
-    room.see([[0, 4_000], [0, 0]])
-    room.update()
-    assert room.quality.report().confusion.counts == ((0, 4_000), (0, 0))
-    assert room.value("prequential_window_calibration_error_ratio") == pytest.approx(0.8)
+    setup.see([[0, 4_000], [0, 0]])
+    setup.update()
+    assert setup.quality.report().confusion.counts == ((0, 4_000), (0, 0))
+    assert setup.value("prequential_window_calibration_error_ratio") == pytest.approx(0.8)
 
 
 def test_what_was_handed_out_does_not_change() -> None:
     """A report and who says shares are values: later examples make new ones."""
-    room = Room()
-    room.see(CONFUSION)
-    room.update()
-    report, shares = room.quality.report(), room.quality.shares()
+    setup = QualitySetup()
+    setup.see(CONFUSION)
+    setup.update()
+    report, shares = setup.quality.report(), setup.quality.shares()
     said = shares.of_stream([60, 40])
-    room.see([[500, 0], [0, 500]])
-    room.update()
+    setup.see([[500, 0], [0, 500]])
+    setup.update()
     assert report.confusion.counts == ((900, 100), (300, 700))
     assert shares.of_stream([60, 40]) == said
-    assert room.quality.shares().of_stream([60, 40]) != said
+    assert setup.quality.shares().of_stream([60, 40]) != said
 
 
 def test_dashboards_see_both_shares() -> None:
     """Of the newest predictions: as they are, and corrected; nan where that cannot be said."""
-    room = Room()
-    room.see(CONFUSION)
-    room.update((600, 400))
-    assert room.value("share_ratio", label="positive") == 0.4
-    assert room.value("share_adjusted_ratio", label="positive") == pytest.approx(0.5)
-    assert room.value("share_adjusted_ratio", label="negative") == pytest.approx(0.5)
-    room.update((6, 4))
-    assert room.value("share_ratio", label="positive") == 0.4
-    assert math.isnan(room.value("share_adjusted_ratio", label="positive"))
+    setup = QualitySetup()
+    setup.see(CONFUSION)
+    setup.update((600, 400))
+    assert setup.value("share_ratio", label="positive") == 0.4
+    assert setup.value("share_adjusted_ratio", label="positive") == pytest.approx(0.5)
+    assert setup.value("share_adjusted_ratio", label="negative") == pytest.approx(0.5)
+    setup.update((6, 4))
+    assert setup.value("share_ratio", label="positive") == 0.4
+    assert math.isnan(setup.value("share_adjusted_ratio", label="positive"))
 
 
 def test_history_has_a_point_each_ten_seconds() -> None:
     """With the window's figures, and the rate and the lag of the status."""
-    room = Room()
-    room.see(CONFUSION)
+    setup = QualitySetup()
+    setup.see(CONFUSION)
     for _ in range(25):
-        room.update()
-    history = room.quality.report().history
+        setup.update()
+    history = setup.quality.report().history
     assert [each.time_ms for each in history] == [11_000, 21_000, 31_000]
     assert {(each.accuracy, each.n) for each in history} == {(0.8, np.sum(CONFUSION))}
     assert {(each.rate_per_s, each.lag, each.n_alarms) for each in history} == {(100.0, 7, None)}
@@ -285,10 +285,10 @@ def test_telling_features_come_with_their_scores() -> None:
     model = NaiveBayes(CLASSES, features={"text": Words(Multinomial())})
     model.learn_many({"text": ["sad rain", "good sun", "good"]}, [*CLASSES, "positive"])
     told = top_features(model.state, 2)
-    room = Room()
-    room.quality.set_top_features(told)
-    room.update()
-    found = room.quality.report().telling
+    setup = QualitySetup()
+    setup.quality.set_top_features(told)
+    setup.update()
+    found = setup.quality.report().telling
     assert [(each.feature, each.score) for each in found["positive"]] == told["positive"]
     assert set(found) == set(CLASSES)
 
@@ -296,9 +296,9 @@ def test_telling_features_come_with_their_scores() -> None:
 def test_function_words_are_in_no_ranking() -> None:
     """Alone, negated, in pairs and at a text's end; beside another word they stay."""
     names = ["the", "¬was", "^ the", "to the", "good $", "the best", "not", "^ $", "for", "rain"]
-    room = Room(left_out=function_words(None))
-    room.quality.set_top_features({"positive": [(name, 1.0) for name in names]})
-    told = room.quality.report().telling["positive"]
+    setup = QualitySetup(left_out=function_words(None))
+    setup.quality.set_top_features({"positive": [(name, 1.0) for name in names]})
+    told = setup.quality.report().telling["positive"]
     assert [each.feature for each in told] == ["good $", "the best", "not", "^ $", "rain"]
 
 
@@ -311,22 +311,22 @@ def test_function_words_are_those_that_are_listed() -> None:
 
 
 def test_the_report_becomes_json_under_the_names_of_the_api() -> None:
-    """Every part of it, from a room that has seen words and examples."""
-    room, board = Room(), SnapshotBoard()
+    """Every part of it, from a setup that has seen words and examples."""
+    setup, board = QualitySetup(), SnapshotBoard()
     learner = Learner(
         NaiveBayes(CLASSES, features={"text": Words(Multinomial())}),
         board,
         EveryExamples(1),
-        room.clock,
+        setup.clock,
     )
-    room.see(CONFUSION)
+    setup.see(CONFUSION)
     for text in ("calm sea", "calm storm"):
         for _ in range(2):
             learner.learn("t/0", {"text": [text, "sea"] * 1_000}, [*CLASSES] * 1_000)
             learner.publish()
-            room.clock.now_s += 400.0
-            room.quality.update(board.current(), room.clock.now_s)
-    report = room.quality.report()
+            setup.clock.now_s += 400.0
+            setup.quality.update(board.current(), setup.clock.now_s)
+    report = setup.quality.report()
     read = msgspec.json.decode(msgspec.json.encode(report))
     assert set(read) == {
         "prequential", "confusion", "calibration", "history", "telling", "rising", "falling",

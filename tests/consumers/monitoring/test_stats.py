@@ -51,7 +51,7 @@ class Figures:
 
 
 @pytest.fixture
-def room() -> Figures:
+def figures() -> Figures:
     """Return statistics with the metrics behind it."""
     return Figures()
 
@@ -94,59 +94,61 @@ def reject(reason: Reason) -> Reject:
     return Reject(reason, "why", PLACE, 0, -1, None, b"")
 
 
-def test_what_answers_are_worth_is_measured_where_it_is_learned(room: Figures) -> None:
+def test_what_answers_are_worth_is_measured_where_it_is_learned(figures: Figures) -> None:
     """A late label counts by what was stated, and its figures are of what is answered."""
     for name in ("stated_calibration_error_ratio", "prediction_set_classes"):
-        assert np.isnan(room.value(name))
-    assert build_status("s", room.statistics).stated is None
-    confidence = room.statistics.confidence = Confidence(Calibrator(), ConformalSets(0.9))
+        assert np.isnan(figures.value(name))
+    assert build_status("s", figures.statistics).stated is None
+    confidence = figures.statistics.confidence = Confidence(Calibrator(), ConformalSets(0.9))
     stated, truth = posteriors(*[0.99] * 200), np.array([1, 0] * 100)
-    room.statistics.learned_late(stated, truth, confidence)
+    figures.statistics.learned_late(stated, truth, confidence)
     assert confidence.calibrator is not None
     assert confidence.calibrator.n == 200
-    assert room.value("stated_calibration_error_ratio") == pytest.approx(0.49, abs=0.001)
-    told = build_status("s", room.statistics).stated
+    assert figures.value("stated_calibration_error_ratio") == pytest.approx(0.49, abs=0.001)
+    told = build_status("s", figures.statistics).stated
     assert told is not None
     assert [(round(each.stated, 2), each.came_true, each.n) for each in told] == [
         (0.01, 0.5, 200.0), (0.99, 0.5, 200.0),
     ]  # fmt: skip
-    log_loss = room.value("prequential_log_loss_nats_total") / 200
+    log_loss = figures.value("prequential_log_loss_nats_total") / 200
     assert log_loss < 1.0  # of 99 % sure and wrong each second time it would be 2.3
     assert confidence.conformal is not None
-    assert room.value("prediction_sets_covered_ratio") == confidence.conformal.covered
-    assert room.value("prediction_set_classes") == confidence.conformal.mean_size
+    assert figures.value("prediction_sets_covered_ratio") == confidence.conformal.covered
+    assert figures.value("prediction_set_classes") == confidence.conformal.mean_size
 
 
 def test_a_message_without_text_is_remembered_by_its_fields() -> None:
     """Where the model reads no text, the newest messages show what they hold instead."""
-    room = Figures()
+    figures = Figures()
     found = decoding.messages(
         [{"income": "high", "age": 41, "job": True, "label": 4, "text": "unread"}],
         fields={"income": "categories", "age": "numbers", "job": "flags"},
     )
-    room.statistics.learned(found, rows(0), posteriors(0.9), np.array([1]))
-    assert [judged.text for judged in room.statistics.newest] == ["income high · age 41 · job true"]
+    figures.statistics.learned(found, rows(0), posteriors(0.9), np.array([1]))
+    assert [judged.text for judged in figures.statistics.newest] == [
+        "income high · age 41 · job true"
+    ]
 
 
-def test_each_message_has_one_outcome(room: Figures) -> None:
+def test_each_message_has_one_outcome(figures: Figures) -> None:
     """Learned, unlabelled, ambiguous, deleted or rejected: together they are all that was read."""
     batch = messages("positive", None, None, "negative", None, "positive")
     batch.operations[3] = batch.operations[4] = OPERATIONS.index(Operation.DELETE)
     batch.operations[5] = OPERATIONS.index(Operation.UPDATE)
     batch.n_ambiguous = 1
     batch.rejects = [reject(Reason.NOT_JSON), reject(Reason.NOT_JSON), reject(Reason.TOMBSTONE)]
-    room.statistics.count(9, batch)
-    assert room.outcomes() == {
+    figures.statistics.count(9, batch)
+    assert figures.outcomes() == {
         "learned": 2.0,
         "unlabelled": 1.0,
         "ambiguous": 1.0,
         "rejected": 3.0,
         "delete": 2.0,
     }
-    assert room.value("rejects_total", reason="not_json") == 2.0
-    assert room.statistics.n_messages == 9
-    assert room.statistics.outcomes["ambiguous"] == 1
-    assert room.statistics.rejected == Counter(not_json=2, tombstone=1)
+    assert figures.value("rejects_total", reason="not_json") == 2.0
+    assert figures.statistics.n_messages == 9
+    assert figures.statistics.outcomes["ambiguous"] == 1
+    assert figures.statistics.rejected == Counter(not_json=2, tombstone=1)
 
 
 _texts = st.sampled_from(["so :)", "so :(", "both :) and :(", "plain"])
@@ -162,27 +164,29 @@ _messages = st.fixed_dictionaries(
 @given(batch=st.lists(_messages, max_size=8))
 def test_whatever_comes_is_counted_once(batch: list[dict[str, object]]) -> None:
     """However labels, deletions and rejects meet in a message, its outcome is one."""
-    room = Figures()
+    figures = Figures()
     values = [msgspec.json.encode(message) for message in batch]
     decoder = Decoder(MessageSettings(), EmoticonLabeller(EmoticonLabels(), CLASSES))
-    room.statistics.count(len(batch), decoder.decode(decoding.raw(values)))
-    assert sum(room.outcomes().values()) == len(batch) == room.statistics.n_messages
-    assert min(room.outcomes().values()) >= 0
+    figures.statistics.count(len(batch), decoder.decode(decoding.raw(values)))
+    assert sum(figures.outcomes().values()) == len(batch) == figures.statistics.n_messages
+    assert min(figures.outcomes().values()) >= 0
 
 
-def test_learned_messages_are_judged_first(room: Figures) -> None:
+def test_learned_messages_are_judged_first(figures: Figures) -> None:
     """What was learned enters the prequential figures, the learned examples and the newest."""
     batch = messages("positive", None, "negative", "negative")
-    room.statistics.learned(batch, rows(0, 2, 3), posteriors(0.9, 0.75, 0.2), np.array([1, 0, 0]))
-    assert room.statistics.n_learned == 3
-    assert room.statistics.prequential.n_correct == 2
-    assert room.value("prequential_examples_total") == 3.0
-    assert room.value("prequential_correct_total") == 2.0
-    assert room.value("examples_learned_total", label="negative") == 2.0
-    assert room.value("examples_learned_total", label="positive") == 1.0
-    assert room.value("predictions_total", label="positive") == 0.0
-    assert [judged.text for judged in room.statistics.newest] == ["text 0", "text 2", "text 3"]
-    first = room.statistics.newest[0]
+    figures.statistics.learned(
+        batch, rows(0, 2, 3), posteriors(0.9, 0.75, 0.2), np.array([1, 0, 0])
+    )
+    assert figures.statistics.n_learned == 3
+    assert figures.statistics.prequential.n_correct == 2
+    assert figures.value("prequential_examples_total") == 3.0
+    assert figures.value("prequential_correct_total") == 2.0
+    assert figures.value("examples_learned_total", label="negative") == 2.0
+    assert figures.value("examples_learned_total", label="positive") == 1.0
+    assert figures.value("predictions_total", label="positive") == 0.0
+    assert [judged.text for judged in figures.statistics.newest] == ["text 0", "text 2", "text 3"]
+    first = figures.statistics.newest[0]
     assert first._replace(probability=0.0) == (
         1_000_000_000_000,
         "user 0",
@@ -192,79 +196,83 @@ def test_learned_messages_are_judged_first(room: Figures) -> None:
         "positive",
     )
     assert first.probability == pytest.approx(0.9)
-    assert [judged.label for judged in room.statistics.newest] == [
+    assert [judged.label for judged in figures.statistics.newest] == [
         "positive",
         "positive",
         "negative",
     ]
 
 
-def test_judged_messages_are_counted_by_prediction(room: Figures) -> None:
+def test_judged_messages_are_counted_by_prediction(figures: Figures) -> None:
     """What was judged enters the predictions and the newest, without a truth."""
-    room.statistics.judged(messages(None, "positive", None), rows(0, 2), answer(0.6, 0.1))
-    assert room.statistics.n_judged == 2
-    assert room.statistics.n_learned == 0
-    assert room.value("predictions_total", label="positive") == 1.0
-    assert room.value("predictions_total", label="negative") == 1.0
-    assert [(j.text, j.label, j.truth) for j in room.statistics.newest] == [
+    figures.statistics.judged(messages(None, "positive", None), rows(0, 2), answer(0.6, 0.1))
+    assert figures.statistics.n_judged == 2
+    assert figures.statistics.n_learned == 0
+    assert figures.value("predictions_total", label="positive") == 1.0
+    assert figures.value("predictions_total", label="negative") == 1.0
+    assert [(j.text, j.label, j.truth) for j in figures.statistics.newest] == [
         ("text 0", "positive", None),
         ("text 2", "negative", None),
     ]
 
 
-def test_shares_are_of_the_newest_predictions(room: Figures) -> None:
+def test_shares_are_of_the_newest_predictions(figures: Figures) -> None:
     """Shares add up to one, forget what is long past, and are empty before the first."""
-    assert room.statistics.shares() == ()
-    room.statistics.judged(messages(None), rows(0), answer(0.6))
-    assert room.statistics.shares() == (0.0, 1.0)
+    assert figures.statistics.shares() == ()
+    figures.statistics.judged(messages(None), rows(0), answer(0.6))
+    assert figures.statistics.shares() == (0.0, 1.0)
     n = 5_000
-    room.statistics.judged(messages(*[None] * n), np.arange(n), answer(*[0.1] * n))
-    assert room.statistics.shares() == (1.0, 0.0)
-    room.statistics.judged(messages(*[None] * 500), np.arange(500), answer(*[0.9] * 500))
-    assert room.statistics.shares() == (0.75, 0.25)
+    figures.statistics.judged(messages(*[None] * n), np.arange(n), answer(*[0.1] * n))
+    assert figures.statistics.shares() == (1.0, 0.0)
+    figures.statistics.judged(messages(*[None] * 500), np.arange(500), answer(*[0.9] * 500))
+    assert figures.statistics.shares() == (0.75, 0.25)
 
 
-def test_only_some_of_a_batch_are_shown(room: Figures) -> None:
+def test_only_some_of_a_batch_are_shown(figures: Figures) -> None:
     """A batch gives its last few messages to the screen, and the screen keeps a few dozen."""
-    room.statistics.judged(messages(*[None] * 100), np.arange(100), answer(*[0.5] * 100))
-    newest = [judged.text for judged in room.statistics.newest]
+    figures.statistics.judged(messages(*[None] * 100), np.arange(100), answer(*[0.5] * 100))
+    newest = [judged.text for judged in figures.statistics.newest]
     assert newest[-1] == "text 99"
     assert len(newest) < 20
     for _ in range(50):
-        room.statistics.judged(messages(None, text="later"), rows(0), answer(0.5))
-    assert {judged.text for judged in room.statistics.newest} == {"later 0"}
+        figures.statistics.judged(messages(None, text="later"), rows(0), answer(0.5))
+    assert {judged.text for judged in figures.statistics.newest} == {"later 0"}
 
 
-def test_the_rate_is_of_the_last_second(room: Figures) -> None:
+def test_the_rate_is_of_the_last_second(figures: Figures) -> None:
     """The rate is taken anew each second, and falls to zero when nothing comes."""
-    assert room.statistics.rate_per_s() == 0.0
+    assert figures.statistics.rate_per_s() == 0.0
     for n in (600, 400):
-        room.statistics.count(n, messages())
-        room.clock.now_s += 0.4
-        assert room.statistics.rate_per_s() == 0.0
-    room.clock.now_s += 0.2
-    assert room.statistics.rate_per_s() == pytest.approx(1_000.0)
-    room.clock.now_s += 0.9
-    assert room.statistics.rate_per_s() == pytest.approx(1_000.0)
-    room.clock.now_s += 0.1
-    assert room.statistics.rate_per_s() == 0.0
-    assert room.statistics.elapsed_s == pytest.approx(2.0)
+        figures.statistics.count(n, messages())
+        figures.clock.now_s += 0.4
+        assert figures.statistics.rate_per_s() == 0.0
+    figures.clock.now_s += 0.2
+    assert figures.statistics.rate_per_s() == pytest.approx(1_000.0)
+    figures.clock.now_s += 0.9
+    assert figures.statistics.rate_per_s() == pytest.approx(1_000.0)
+    figures.clock.now_s += 0.1
+    assert figures.statistics.rate_per_s() == 0.0
+    assert figures.statistics.elapsed_s == pytest.approx(2.0)
 
 
-def test_an_empty_batch_changes_nothing(room: Figures) -> None:
+def test_an_empty_batch_changes_nothing(figures: Figures) -> None:
     """Nothing learned, judged or read leaves every figure where it was."""
-    room.statistics.count(0, messages())
-    room.statistics.learned(messages(), rows(), posteriors(), np.array([], dtype=np.int64))
-    room.statistics.judged(messages(), rows(), answer())
-    assert (room.statistics.n_messages, room.statistics.n_learned, room.statistics.n_judged) == (
+    figures.statistics.count(0, messages())
+    figures.statistics.learned(messages(), rows(), posteriors(), np.array([], dtype=np.int64))
+    figures.statistics.judged(messages(), rows(), answer())
+    assert (
+        figures.statistics.n_messages,
+        figures.statistics.n_learned,
+        figures.statistics.n_judged,
+    ) == (
         0,
         0,
         0,
     )
-    assert room.statistics.shares() == ()
+    assert figures.statistics.shares() == ()
 
 
-def test_two_threads_may_tell_at_once(room: Figures) -> None:
+def test_two_threads_may_tell_at_once(figures: Figures) -> None:
     """Learned and judged messages come from two threads while a third one looks; none is lost."""
     n, over = 300, threading.Event()
     failures: list[BaseException] = []
@@ -272,52 +280,54 @@ def test_two_threads_may_tell_at_once(room: Figures) -> None:
     def look() -> None:
         try:
             while not over.is_set():
-                assert room.statistics.shares() == () or sum(
-                    room.statistics.shares()
+                assert figures.statistics.shares() == () or sum(
+                    figures.statistics.shares()
                 ) == pytest.approx(1.0)
-                tuple(room.statistics.newest)
+                tuple(figures.statistics.newest)
         except BaseException as error:  # noqa: BLE001 -- the main thread tells it
             failures.append(error)
 
     def judge() -> None:
         for _ in range(n):
-            room.statistics.judged(messages(None, None), rows(0, 1), answer(0.2, 0.7))
+            figures.statistics.judged(messages(None, None), rows(0, 1), answer(0.2, 0.7))
 
     threads = [threading.Thread(target=look), threading.Thread(target=judge)]
     for thread in threads:
         thread.start()
     for _ in range(n):
-        room.statistics.learned(messages("positive"), rows(0), posteriors(0.9), np.array([1]))
+        figures.statistics.learned(messages("positive"), rows(0), posteriors(0.9), np.array([1]))
     threads[1].join()
     over.set()
     threads[0].join()
     assert not failures
-    assert (room.statistics.n_learned, room.statistics.n_judged) == (n, 2 * n)
-    assert room.value("predictions_total", label="positive") == n
+    assert (figures.statistics.n_learned, figures.statistics.n_judged) == (n, 2 * n)
+    assert figures.value("predictions_total", label="positive") == n
 
 
-def test_shares_are_of_the_newest_in_the_logs_order(room: Figures) -> None:
+def test_shares_are_of_the_newest_in_the_logs_order(figures: Figures) -> None:
     """Which thread counts first makes no difference: a message's number decides."""
     other = Figures()
     batches = [messages("positive", None, "negative"), messages(*[None] * 1_999)]
-    for of, learned_first in ((room.statistics, True), (other.statistics, False)):
+    for of, learned_first in ((figures.statistics, True), (other.statistics, False)):
         if learned_first:
             of.learned(batches[0], rows(0, 2), posteriors(0.8, 0.7), np.array([1, 0]))
         of.judged(batches[0], rows(1), answer(0.9), 0)
         of.judged(batches[1], np.arange(1_999), answer(*[0.1] * 1_999), 3)
         if not learned_first:
             of.learned(batches[0], rows(0, 2), posteriors(0.8, 0.7), np.array([1, 0]))
-    assert room.statistics.predicted_counts() == other.statistics.predicted_counts() == (1_999, 1)
+    assert (
+        figures.statistics.predicted_counts() == other.statistics.predicted_counts() == (1_999, 1)
+    )
 
 
 @pytest.mark.parametrize("sums", [True, False])
-def test_figures_go_on_from_a_checkpoint(room: Figures, sums: bool) -> None:
+def test_figures_go_on_from_a_checkpoint(figures: Figures, sums: bool) -> None:
     """The window goes on; with the sums all figures are those of a run that was never ended."""
     again, batch = Figures(), messages("positive", None, "negative")
-    for of in (room, again):
+    for of in (figures, again):
         learned, judged = of.statistics.learned_entry(sums=sums), of.statistics.judged_entry()
         if of is again:
-            before = room.statistics
+            before = figures.statistics
             learned.unpack(before.learned_entry(sums=sums).pack())
             if sums:
                 judged.unpack(before.judged_entry().pack())

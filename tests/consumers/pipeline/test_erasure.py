@@ -453,7 +453,7 @@ def test_an_older_checkpoint_still_finds_the_texts_that_it_needs(tmp_path: Path)
     life = Life(tmp_path, Store(), found)
     life.finish()
     for number in (1, 2, 3):
-        life.room.correction_service.delete(f"m{number}")
+        life.corrections.correction_service.delete(f"m{number}")
         life.correct()
         life.save()  # which erases as far as it may
     path = tmp_path / "model.nb"
@@ -475,7 +475,7 @@ def test_a_line_without_its_text_is_not_applied_again(tmp_path: Path) -> None:
     found = examples(6)
     life = Life(tmp_path, Store(), found)
     life.finish()
-    life.room.correction_service.delete("m1")
+    life.corrections.correction_service.delete("m1")
     life.correct()
     for _ in range(3):
         life.save()
