@@ -73,11 +73,11 @@ docs: ## Build the documentation site into build/site, to be opened there or ser
 	@$(BIN)/python -m scripts.website $(ARGS)
 
 .PHONY: pictures
-pictures: setup ## Take the pictures of the guides anew, in the tests' browser, into docs/pictures
+pictures: setup ## Take new pictures of the guides, in the tests' browser, into docs/pictures
 	@$(BIN)/python -m tests.browser.pictures $(ARGS)
 
 .PHONY: lock
-lock: ## Write requirements/*.txt anew; ARGS="--upgrade" takes the newest of everything
+lock: ## Write new requirements/*.txt; ARGS="--upgrade" takes the newest of everything
 	@scripts/setup.sh run
 	@scripts/lock.sh $(ARGS)
 

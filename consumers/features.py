@@ -243,7 +243,7 @@ class SavedConfidence:
         )
 
     def unpack(self, entry: CheckpointEntry) -> None:
-        """Go on, but with what the settings did not ask for before, or otherwise, begin anew."""
+        """Go on, but with what the settings did not ask for before, or otherwise, begin again."""
         learned, known = self.learned, restored_confidence(entry.values)
         if learned.calibrator is not None and known.calibrator is not None:
             learned.calibrator = known.calibrator

@@ -5,7 +5,7 @@ folder in it. What a block prints must be what the ```text block right after it 
 nothing follows prints nothing. A block that saves `figures/NAME.svg` leaves one figure open.
 
     python -m scripts.lessons                        # run all, and say where one tells otherwise
-    python -m scripts.lessons --write [LESSON ...]   # write outputs and figures anew
+    python -m scripts.lessons --write [LESSON ...]   # write new outputs and figures
 
 After `--write`, read what has changed: it shows what the code does, not what the text claims.
 """

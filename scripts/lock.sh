@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Write requirements/*.txt anew from pyproject.toml: every package, version and hash that is installed.
+# Write new requirements/*.txt from pyproject.toml: every package, version and hash that is installed.
 #
 #   scripts/lock.sh              keep what is locked, where pyproject.toml still allows it
 #   scripts/lock.sh --upgrade    take the newest of everything

@@ -24,7 +24,7 @@ can_make_environments() {
     "$1" -c 'import ensurepip, venv' >/dev/null 2>&1
 }
 
-# An environment knows the place it was made in: one that came along in a copied folder is made anew.
+# An environment knows the place it was made in: one that came along in a copied folder is made once more.
 environment_works() {
     usable .venv/bin/python && .venv/bin/python -m pip --version >/dev/null 2>&1 &&
         grep -qF "$PWD/.venv" .venv/bin/activate

@@ -390,7 +390,7 @@ class CorrectionService:
                 self._doubts[correction.id] = _InDoubtAppend(correction, appended)
             raise InDoubt(
                 f"{self._log.name} has not answered within {OUTCOME_TIMEOUT_S:g} s. The correction "
-                "may be in it already or come into it later; look again before sending it anew"
+                "may be in it already or come into it later; look again before sending it again"
             )
         if correction.place is not None:
             self._written[correction.id] = written

@@ -204,7 +204,7 @@ async def _submit(workers: WorkerPool, correct: Callable[[], Receipt]) -> Receip
         raise ProblemError(
             504,
             "the correction is still on its way into the log, and may come into it later; look "
-            "again before sending it anew",
+            "again before sending it again",
         ) from None
     except CorrectionError as error:
         status = _STATUS.get(type(error), 422)

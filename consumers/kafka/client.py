@@ -91,7 +91,7 @@ def group_settings(settings: KafkaSettings) -> dict[str, Any]:
         "heartbeat.interval.ms": round(settings.session_timeout_s * 1000 / 4),
         "max.poll.interval.ms": round(MAX_POLL_INTERVAL_S * 1000),
         "fetch.wait.max.ms": FETCH_WAIT_MS,
-        # How soon new partitions are noticed, and a topic that was made later or anew.
+        # How soon new partitions are noticed, and a topic that was created later or again.
         "topic.metadata.refresh.interval.ms": round(settings.metadata_interval_s * 1000),
         "isolation.level": "read_committed",  # what a transaction took back is never learned
     }

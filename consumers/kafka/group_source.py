@@ -198,8 +198,8 @@ class Positions:
         """Raise `ReplacedError` if this is the id of another topic than the one that was read."""
         if None not in (topic_id, self.topic_id) and topic_id != self.topic_id:
             raise ReplacedError(
-                f"topic {self._topic!r} was deleted and made anew: it has the id {topic_id} now, "
-                f"and what was learned is of the one with the id {self.topic_id}. {_WAY_OUT}"
+                f"topic {self._topic!r} was deleted and created again: it has the id {topic_id} "
+                f"now, and what was learned is of the one with the id {self.topic_id}. {_WAY_OUT}"
             )
 
     def _begin(self, begins: Mapping[Partition, int]) -> None:
@@ -237,7 +237,7 @@ class Positions:
         if position > log_end:
             raise ReplacedError(
                 f"{partition}: the next message to read is {position}, but the log ends at "
-                f"{log_end}; was the topic deleted and made anew? {_WAY_OUT}"
+                f"{log_end}; was the topic deleted and created again? {_WAY_OUT}"
             )
         kept = max(position, log_start)
         self._offsets[partition] = PartitionOffsets(kept, log_start, log_end)
@@ -337,7 +337,7 @@ class GroupSource(Source):
         self._positions.resume({each: logs[each] for each in logs if each.topic == name})
 
     def confirm(self) -> None:
-        """Raise `ReplacedError` if the topic has been made anew; a broker that is away is none."""
+        """Raise `ReplacedError` if the topic was created again; a broker that is away is none."""
         self._positions.check_topic(self.client.ask_topic_id(ASK_TIMEOUT_S))
 
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
@@ -359,8 +359,8 @@ class GroupSource(Source):
     def poll(self, timeout_s: float) -> list[RawColumns]:
         """Return the next messages; see `Source.poll`.
 
-        A topic that was made anew is a `ReplacedError`. Batches whose compression needs a package
-        that is not installed are a `SourceError`.
+        A topic that was created again is a `ReplacedError`. Batches whose compression needs a
+        package that is not installed are a `SourceError`.
         """
         deadline_s = self._clock() + timeout_s
         while not self._closed.is_set():

@@ -170,7 +170,7 @@ class KafkaSink:
 
     An idempotent one (`is_idempotent`) never gives a record up while it waits for a broker, so
     nothing is repeated or out of order. A record that is too large is left out and counted
-    (`n_refused`): what waits with it is sent anew by another producer, one by one.
+    (`n_refused`): what waits with it is sent again by another producer, one by one.
     """
 
     def __init__(

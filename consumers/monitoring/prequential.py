@@ -147,7 +147,7 @@ class Prequential:
         kept = min(len(losses), window)
         # An example's place follows from its number alone, not from where batches are cut.
         start = (self._next + len(losses) - kept) % window
-        behind = min(kept, window - start)  # how many fit before the ring begins anew
+        behind = min(kept, window - start)  # how many fit before the ring begins again
         with self._lock:
             for ring, values in (
                 (self._losses, losses),

@@ -256,7 +256,7 @@ class RunStatistics:
         """Return the entry of the consuming thread: the prequential window, and `sums` if asked.
 
         A sum goes on over restarts only where all figures are to be those of the log. Else it is of
-        this run: to Prometheus a counter that a kill threw back a little is one that began anew.
+        this run: to Prometheus a counter that a kill threw back a little is one that began again.
         """
 
         def unpack(entry: CheckpointEntry) -> None:

@@ -402,7 +402,7 @@ _SERVES = (
     "revert` goes back"
 )
 _DROPPED = "it learned beside the model that answers, and challengers has it no longer"
-_CHANGED = "its section is not what it was, so it begins anew:"
+_CHANGED = "its section is not what it was, so it begins again:"
 
 
 def below(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

@@ -137,7 +137,7 @@ class Checkpoint:
                     f"checkpoint.folder {self.path.parent}: it was deleted while streamnb used it, "
                     "and another folder has its name now, in which nothing was written. What was "
                     "learned is lost with it. Put a backup into the new folder, or leave it empty "
-                    "to learn anew, and start again."
+                    "to learn again, and start again."
                 )
             raise MovedError(
                 f"checkpoint.folder {self.path.parent}: it was moved or replaced while streamnb "
@@ -219,7 +219,7 @@ class Checkpoint:
                 stored = read(path)
             except StreamnbError as error:
                 raise CheckpointError(
-                    f"{error} No kept file can be used; move {path.parent} away to learn anew from"
+                    f"{error} No kept file can be used; move {path.parent} away to learn again from"
                     " the start."
                 ) from error
         for warning in caught:
@@ -237,8 +237,8 @@ class Checkpoint:
     def restore_entries(self, components: Iterable[Checkpointed]) -> None:
         """Let components go on from their entries in the file that `restore` read.
 
-        A component without an entry begins anew. An entry of no component is left out from the next
-        checkpoint on, and the log names it. One that cannot be used is a `CheckpointError`.
+        A component without an entry begins again. An entry of no component is left out from the
+        next checkpoint on, and the log names it. One that cannot be used is a `CheckpointError`.
         """
         for each in components:
             entry = self._entries.pop(each.name, None)
@@ -249,7 +249,7 @@ class Checkpoint:
             except (KeyError, TypeError, ValueError, StreamnbError) as error:
                 raise CheckpointError(
                     f"{self.path}: its entry {each.name!r} cannot be used ({error!r}). Start the "
-                    "version that wrote it, or move the folder away to learn anew from the start."
+                    "version that wrote it, or move the folder away to learn again from the start."
                 ) from error
         if self._entries:
             log.warning("checkpoint_entries_left_out", names=sorted(self._entries))
@@ -322,7 +322,7 @@ class Checkpoint:
         if found:
             raise MismatchError(
                 f"{path} was made by another configuration:\n{found}\n"
-                "Put the configuration back, or name another checkpoint.folder to learn anew."
+                "Put the configuration back, or name another checkpoint.folder to learn again."
             )
 
 
@@ -374,10 +374,10 @@ def mismatch(
 
 
 def take_settings(stored: NaiveBayes, fresh: NaiveBayes, said: set[str]) -> None:
-    """Give a stored model what the configuration may change without learning anew.
+    """Give a stored model what the configuration may change without learning again.
 
     That is the bound on words, whether classes may join, and whether weights are learned beside the
-    counts: they begin anew or are dropped. The log says so of each group that is not in `said` yet.
+    counts: they begin again or are dropped. The log says so of each group not in `said` yet.
     """
     for name, group in fresh.describe()["groups"].items():
         if "max_words" not in group:

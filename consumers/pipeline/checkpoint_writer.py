@@ -305,7 +305,7 @@ class Publishing:
         return self._learner
 
     def _rule_of(self, confidence: Confidence) -> AnswerRule:
-        """Return the rule of the restored snapshot, but what is off or begins anew as it is now."""
+        """Return the rule of the restored snapshot, but what is off or begins again as now."""
         now = confidence.rule()
         if self._rule is None:
             return now

@@ -374,10 +374,10 @@ class PartFiles:
     def _check_topic(self, path: Path, topic_id: str | None) -> None:
         if None not in (topic_id, self.topic_id) and topic_id != self.topic_id:
             raise GroupMismatchError(
-                f"{path} is of the topic with the id {topic_id}, which was deleted and made anew: "
-                f"it has the id {self.topic_id} now. To learn the new one from its start, name "
-                "another group.folder and another checkpoint.folder; to keep what was learned, "
-                "give the daemons another topic."
+                f"{path} is of the topic with the id {topic_id}, which was deleted and created "
+                f"again: it has the id {self.topic_id} now. To learn the new one from its start, "
+                "name another group.folder and another checkpoint.folder; to keep what was "
+                "learned, give the daemons another topic."
             )
 
     def _remove_old(self, folder: Path, named: set[str]) -> None:

@@ -565,7 +565,7 @@ class RecentStore:
             except sqlite3.DatabaseError as error:
                 self._writer.damaged(str(error))
                 raise QueryError(
-                    "The store turned out to be damaged and begins anew; search again in a moment."
+                    "The store turned out to be damaged and begins again; search again in a moment."
                 ) from error
             finally:
                 if db.in_transaction:

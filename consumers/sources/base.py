@@ -146,7 +146,7 @@ class Source(ABC):
         """
         return self.beginnings
 
-    def confirm(self) -> None:  # noqa: B027 -- most logs cannot be made anew unnoticed
+    def confirm(self) -> None:  # noqa: B027 -- most logs cannot be created again unnoticed
         """Raise `SourceError` if what was read so far may be of another log.
 
         The checkpoint thread calls it before it writes.

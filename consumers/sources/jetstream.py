@@ -220,7 +220,7 @@ class JetstreamFeed(Feed):
             log.warning(
                 "jetstream_info", detail=self.redacted(data.decode("utf-8", "replace"))[:500]
             )
-            if payload.name == "FutureCursor":  # what follows is live, and numbered anew
+            if payload.name == "FutureCursor":  # what follows is live, and numbered again
                 raise FeedError("the cursor is of another archive", too_old=True)
             return None
         time_us = (payload.time - EPOCH) // timedelta(microseconds=1)

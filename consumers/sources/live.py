@@ -394,7 +394,7 @@ class LiveSource(Source):
     def _leave_cursor(self, why: str) -> None:
         """Go on with what comes next time, over a gap."""
         self._is_left = True
-        self._numbered = ("", self._position)  # the host may number anew
+        self._numbered = ("", self._position)  # the host may number again
         log.warning("cursor_left_behind", source=self.name, detail=self._feed.redacted(why))
 
     def _watch(self) -> None:
@@ -436,7 +436,7 @@ class _EventPlace(msgspec.Struct):
 class StreamFeed(Feed):
     """Server-sent events, messages of a WebSocket, or lines over HTTP, as they come.
 
-    Events with an id are resumed behind the last one; everything else begins anew. An event with a
+    Events with an id are resumed behind the last one; everything else begins again. An event with a
     name of its own becomes `{"event": NAME, "payload": DATA}`. `since` is for servers that begin at
     a time, as Wikimedia's do, whose ids have times.
     """

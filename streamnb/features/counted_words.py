@@ -140,7 +140,7 @@ class CountedState(GroupState):
         self.rebuild()
 
     def rebuild(self) -> None:
-        """Build the likelihood's cache anew, after the counts changed otherwise than by `run`."""
+        """Rebuild the likelihood's cache, after the counts changed otherwise than by `run`."""
         self.estimator.rebuild(self.counts, self._n_counted)
 
     @property

@@ -228,7 +228,7 @@ class GroupState(ABC):
         """Return counts with room for all columns and fields there are."""
 
     def recount(self, counts: Any) -> None:  # noqa: B027 -- most derive nothing
-        """Derive anew what follows from the counts, after a change other than by `run`."""
+        """Derive once more what follows from the counts, after a change other than by `run`."""
 
     def rescale_counts(self, counts: Any, factor: float) -> None:
         """Multiply counts by a power of two."""
@@ -464,7 +464,7 @@ class Group(Protocol):
 
 # ---- buffers for one short example, which a thread uses again and again --------------------------
 
-# One example at a time costs Python more than it costs the kernels; allocating its arrays anew in
+# One example at a time costs Python more than it costs the kernels; allocating new arrays in
 # each call would double that.
 SHORT_CHARS_MAX = 256  # of a text
 _CHAR_BYTES = 4  # the most that a character takes

@@ -368,7 +368,7 @@ def kept(n_words_max: int, n_new: int) -> int:
 
 
 def recount(counts: Counts) -> None:
-    """Count the words above zero anew, after counts were changed otherwise than row by row."""
+    """Recount the words above zero, after counts were changed otherwise than row by row."""
     counts.state[LIVE] = len(live_columns(counts, len(counts.by_word)))
 
 

@@ -17,7 +17,7 @@ class c moves it. A word is **light** where N_jc ≤ 2ᵏ/128, 2ᵏ the power of
 Both are **pure functions of the counts**: the power sums are integers (each word adds the whole
 number nearest to (N/2ᵏ)ᵖ·2^s_p), so their order of addition is nothing, and the heavy counts are
 sorted. A model that was merged, restored or unlearned therefore answers bit for bit as one that was
-always so. When k moves, a class is built anew in one pass over the table, which happens once each
+always so. When k moves, a class is rebuilt in one pass over the table, which happens once each
 time N_c doubles.
 
 s_p = 46, 53, 60, 62, … leaves room for just under 2¹⁷ words an example on average, and keeps the
@@ -191,7 +191,7 @@ def move_count(absence: Absence, c: int, old: float, new: float) -> None:
 
 @inner
 def rebuild_class(counts: Counts, beta2: float, absence: Absence, n_words: int, c: int) -> bool:
-    """Build one class anew from the counts; False where the heavy list has too little room."""
+    """Rebuild one class from the counts; False where the heavy list has too little room."""
     k = int(exponent_of(counts.examples[c] + beta2))
     limit = math.ldexp(1.0, k - LIGHT_SHIFT)
     absence.exponents[c] = k
@@ -214,7 +214,7 @@ def rebuild_class(counts: Counts, beta2: float, absence: Absence, n_words: int, 
 
 @kernel
 def rebuild(counts: Counts, beta2: F64, scale: float, absence: Absence, n_words: int) -> bool:
-    """Build every class anew from the counts; False where the heavy lists have too little room."""
+    """Rebuild every class from the counts; False where the heavy lists have too little room."""
     for c in range(len(counts.examples)):
         if not rebuild_class(counts, beta2[c] * scale, absence, n_words, c):
             return False
@@ -337,7 +337,7 @@ def learn_row(
     """Add row `i` to class `y`, and follow every count that moves.
 
     False where the heavy words found no room, which happens only to counts that fall: the caller
-    has the cache built anew.
+    has the cache rebuilt.
     """
     counts.examples[y] = add_weight(counts.examples[y], weight)
     n_tokens = 0.0
@@ -367,7 +367,7 @@ def refresh_all(
     n_words: int,
     base: F64Grid,
 ) -> bool:
-    """Write what all classes' answers stand on; False where the cache must be built anew."""
+    """Write what all classes' answers stand on; False where the cache must be rebuilt."""
     for c in range(counts.by_word.shape[1]):
         mass = beta2[c] * scale
         if exponent_of(counts.examples[c] + mass) != absence.exponents[c] and not rebuild_class(
@@ -398,7 +398,7 @@ def bernoulli(
     `base` and `scratch` have a row of three a class. Rows before `n_predicted` have their
     log-likelihood already, as has the row it stops at. Returns where, why, and how many words that
     row speaks of: FULL asks for words to leave, CROWDED for longer heavy lists, STALE for a cache
-    built anew, going on at the row that is returned.
+    rebuilt, going on at the row that is returned.
     """
     scale = -1.0
     labels, weights, scales = updates

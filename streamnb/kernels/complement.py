@@ -86,7 +86,7 @@ def sum_of_logs(sums: I64Grid, c: int) -> float:
 
 @kernel
 def rebuild(counts: Counts, alphas: F64Grid, n_words: int, scratch: F64Grid, sums: I64Grid) -> None:
-    """Build the sums anew from the counts."""
+    """Rebuild the sums from the counts."""
     sums[:, :] = 0
     declared = counts.state[DECLARED]
     for column in range(declared if declared > 0 else n_words):

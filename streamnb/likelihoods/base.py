@@ -60,7 +60,7 @@ class Estimator(Protocol):
         """
 
     def rebuild(self, counts: Counts, n_words: int) -> None:
-        """Build the cache anew, after counts changed otherwise than by `run`."""
+        """Rebuild the cache, after counts changed otherwise than by `run`."""
 
     def copy(self) -> Self:
         """Return an independent copy, for a snapshot."""

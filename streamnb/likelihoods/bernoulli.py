@@ -58,7 +58,7 @@ class BernoulliEstimator:
                 return row, why, n
 
     def rebuild(self, counts: Counts, n_words: int) -> None:
-        """Build the cache anew; see `base.Estimator.rebuild`."""
+        """Rebuild the cache; see `base.Estimator.rebuild`."""
         self._rebuild(counts, n_words, 1.0)
 
     def _rebuild(self, counts: Counts, n_words: int, scale: float) -> None:

@@ -61,7 +61,7 @@ class ComplementEstimator:
         )
 
     def rebuild(self, counts: Counts, n_words: int) -> None:
-        """Build the sums anew; see `base.Estimator.rebuild`."""
+        """Rebuild the sums; see `base.Estimator.rebuild`."""
         if self._normalise:
             scratch = np.empty((len(counts.examples), 3))
             kernel.rebuild(counts, self._alphas, n_words, scratch, self._sums)

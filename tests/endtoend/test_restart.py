@@ -132,7 +132,7 @@ def test_a_topic_made_anew_is_refused(broker: Broker, new_topic: NewTopic, tmp_p
     write_config(path, source=source, kafka={"group_id": f"{topic}-2"}, checkpoint=checkpoint)
     done = command("run", "--config", path, folder=tmp_path)
     assert done.returncode == 78
-    assert b"was deleted and made anew: it has the id" in done.stderr
+    assert b"was deleted and created again: it has the id" in done.stderr
     assert b"give the daemon another checkpoint.folder" in done.stderr
     assert counts_at(tmp_path / "state") == before
 
@@ -161,7 +161,7 @@ def test_a_label_topic_made_anew_is_refused(
     fill(broker.address, labels, [b"no correction"] * 9)
     done = command("run", "--config", config, "--until-end", folder=tmp_path)
     assert done.returncode == 78
-    assert f"topic '{labels}' was deleted and made anew".encode() in done.stderr
+    assert f"topic '{labels}' was deleted and created again".encode() in done.stderr
 
 
 @pytest.mark.parametrize("limit", [[], ["--max-messages", "70"]])

@@ -98,5 +98,5 @@ def test_a_shorter_log_is_refused(wanted: int | None) -> None:
     positions = Positions("latest")
     positions.see_topic(None, {PARTITION: 51})
     positions.start(PARTITION, None, 0, 51)
-    with pytest.raises(ReplacedError, match="deleted and made anew"):
+    with pytest.raises(ReplacedError, match="deleted and created again"):
         positions.start(PARTITION, wanted, 0, 50)

@@ -368,7 +368,7 @@ def test_a_topic_made_anew_while_reading_ends_the_run(
         broker.delete_topic(topic)
         broker.create_topic(topic)
         fill(broker.address, topic, numbered(0, 300))
-        with pytest.raises(ReplacedError, match=rf"made anew.* is of the one with the id {old}"):
+        with pytest.raises(ReplacedError, match=rf"created again.* is of .* the id {old}"):
             reader.until(lambda: False)
 
 
@@ -389,7 +389,7 @@ def test_a_topic_made_anew_is_refused_at_the_start(
     fill(broker.address, topic, numbered(0, 300))
     with (
         read(broker.address, topic, positions=first.positions, logs=found[0]) as reader,
-        pytest.raises(ReplacedError, match="deleted and made anew"),
+        pytest.raises(ReplacedError, match="deleted and created again"),
     ):
         reader.until(lambda: reader.n_values > 0)
 
@@ -400,7 +400,7 @@ def test_a_topic_made_anew_is_refused(broker: Broker, new_topic: NewTopic, read:
     fill(broker.address, topic, numbered(0, 10))
     with (
         read(broker.address, topic, positions={Partition(topic, 0): 1_000}) as reader,
-        pytest.raises(SourceError, match=rf"{topic}\[0\].* is 1000, but the log ends at 10.*anew"),
+        pytest.raises(SourceError, match=rf"{topic}\[0\].* is 1000, but the log ends at 10.*again"),
     ):
         reader.until(lambda: False)
 

@@ -347,7 +347,7 @@ def test_a_topic_made_anew_is_not_the_one_before(tmp_path: Path) -> None:
     files.topic_id = None
     assert files.load(LOG) is not None
     files.topic_id = "two"
-    with pytest.raises(GroupMismatchError, match="the id one, which was deleted and made anew"):
+    with pytest.raises(GroupMismatchError, match="the id one, which was deleted and created again"):
         files.load(LOG)
 
 

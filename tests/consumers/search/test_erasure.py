@@ -59,7 +59,7 @@ def test_a_damaged_file_with_words_of_removed_messages_is_not_kept(tmp_path: Pat
         damage.execute("UPDATE words1_data SET block = x'00ff00ff00ff' WHERE id = 10")
         damage.commit()
         damage.close()
-        with pytest.raises(QueryError, match="damaged and begins anew"):
+        with pytest.raises(QueryError, match="damaged and begins again"):
             store.search(parse("day"))
         settle(store)
         settle(store)

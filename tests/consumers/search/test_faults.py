@@ -145,7 +145,7 @@ def test_damage_found_by_a_search_begins_a_new_file(tmp_path: Path) -> None:
         tell(store, ["good day"])
         first_key = store.oldest_key
         db_of(store).execute("UPDATE words1_data SET block = x'00ff00ff00ff' WHERE id > 10")
-        with pytest.raises(QueryError, match="damaged and begins anew"):
+        with pytest.raises(QueryError, match="damaged and begins again"):
             store.search(parse("day"))
         settle(store)
         settle(store)
