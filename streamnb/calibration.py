@@ -432,7 +432,7 @@ def checked_log_posteriors(log_posteriors: ArrayLike) -> Floats:
     return found
 
 
-def checked_places(truth: Any, log_posteriors: Floats) -> NDArray[np.intp]:
+def checked_places(truth: Any, log_posteriors: Floats, least: int = 0) -> NDArray[np.intp]:
     """Return the places of true classes as an array, or refuse them."""
     found = np.asarray(truth)
     n, k = log_posteriors.shape
@@ -442,7 +442,7 @@ def checked_places(truth: Any, log_posteriors: Floats) -> NDArray[np.intp]:
             f"truth must be {n} whole numbers, the place of each example's class. Got"
             f" {found.dtype} of shape {found.shape} instead."
         )
-    if n and not 0 <= found.min() <= found.max() < k:
-        wrong = found[(found < 0) | (found >= k)][0]
-        raise InputError(f"truth must be places from 0 to {k - 1}. Got {wrong} instead.")
+    if n and not least <= found.min() <= found.max() < k:
+        wrong = found[(found < least) | (found >= k)][0]
+        raise InputError(f"truth must be places from {least} to {k - 1}. Got {wrong} instead.")
     return found.astype(np.intp)

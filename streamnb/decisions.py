@@ -10,6 +10,7 @@ import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +23,7 @@ from streamnb.calibration import (
     checked_log_posteriors,
     checked_places,
 )
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_kind
 from streamnb.priors import check
 
 Sets = NDArray[np.bool_]
@@ -336,7 +337,7 @@ class AnswerRule:
         """Return the place of the class that is said for each row of calibrated log-posteriors."""
         if self.costs is not None:
             return cheapest(log_posteriors, self.costs)
-        likeliest: NDArray[np.intp] = log_posteriors.argmax(axis=1)
+        likeliest: NDArray[np.intp] = checked_log_posteriors(log_posteriors).argmax(axis=1)
         return likeliest
 
     def to_dict(self) -> dict[str, Any]:
@@ -409,6 +410,8 @@ class Confidence:
         conformal: ConformalSets | None = None,
         costs: ArrayLike | None = None,
     ) -> None:
+        check_kind("calibrator", calibrator, Calibrator, NoneType)
+        check_kind("conformal", conformal, ConformalSets, NoneType)
         self.calibrator = calibrator
         self.conformal = conformal
         self.costs = None if costs is None else _checked_costs(costs)
@@ -423,7 +426,9 @@ class Confidence:
 
         A truth of -1 is a class that the model has not: such an example is answered, not counted.
         """
-        known = np.asarray(truth) >= 0
+        log_posteriors = checked_log_posteriors(log_posteriors)
+        truth = checked_places(truth, log_posteriors, least=-1)
+        known = truth >= 0
         if not known.all():
             bounds = [0, *(np.flatnonzero(np.diff(known)) + 1).tolist(), len(known)]
             runs = [slice(*each) for each in itertools.pairwise(bounds)]

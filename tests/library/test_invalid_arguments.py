@@ -115,6 +115,10 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "seed": (lambda: taught().sample(1, "x"), "seed.*'x'"),
     "level": (lambda: taught().credible_interval_one({"t": "x"}, "x"), "level.*'x'"),
+    "calibrator": (lambda: nb.Confidence(5), "calibrator must be a Calibrator.*Got 5"),
+    "truth": (lambda: nb.Confidence().learn(np.zeros((1, 1)), 5), "truth must be 1 whole number"),
+    "truth-beyond": (lambda: nb.Confidence().learn(np.zeros((1, 1)), [1]), "truth must.*Got 1"),
+    "said": (lambda: nb.AnswerRule().labels(5), "log_posteriors must be numbers of shape"),
     "costs-huge": (lambda: nb.cheapest([[0.0]], 10**400), "costs must have a row"),
     # learner, board and predictor
     "interval": (lambda: nb.EveryInterval(-1, 0.5, clock), "interval_s must be.*-1"),
