@@ -153,9 +153,12 @@ class StreamNB(base.MiniBatchClassifier):
         InputError
             For a value or label that cannot be used; the model is unchanged.
         """
+        if not isinstance(X, Mapping):
+            _frame(X)
         if len(X):
             labels = nw.from_native(y, series_only=True, pass_through=True)
-            self.model.learn_many(self._columns(X), list(labels))
+            is_row = isinstance(labels, Iterable) and not isinstance(labels, str)
+            self.model.learn_many(self._columns(X), list(labels) if is_row else labels)
 
     def predict_many(self, X: Any) -> Any:
         """Return the most probable class of each row.
@@ -165,7 +168,7 @@ class StreamNB(base.MiniBatchClassifier):
         series of length n
             Of the frame's own library, with its index; None before any class is known.
         """
-        frame = nw.from_native(X, eager_only=True)
+        frame = _frame(X)
         labels: list[Any] = [None] * len(frame)
         if len(frame) and self.model.classes:
             labels = self.model.predict_many(self._columns(X))
@@ -225,7 +228,7 @@ class StreamNB(base.MiniBatchClassifier):
         return {_WORDS: _count_table(X)}
 
     def _answer(self, X: Any, ask: Callable[[Mapping[str, Any]], Floats]) -> Any:
-        frame = nw.from_native(X, eager_only=True)
+        frame = _frame(X)
         classes = self.model.classes
         answers = ask(self._columns(X)) if len(frame) and classes else np.empty((len(frame), 0))
         any_name = frame.implementation.is_pandas_like()
@@ -341,6 +344,16 @@ def _count_table(X: Any) -> CountTable:
     rows = from_columns(columns, len(X))
     entries = (rows.counts, rows.names_at, rows.indptr)
     return CountTable(rows.names, sparse.csr_array(entries, (len(X), len(rows.names))))
+
+
+def _frame(X: Any) -> nw.DataFrame[Any]:
+    """Return a frame as narwhals has it, or refuse what is none."""
+    try:
+        return nw.from_native(X, eager_only=True)
+    except TypeError as error:
+        raise InputError(
+            f"X must be a data frame (pandas, Polars, Arrow, ...). Got {type(X).__name__} instead."
+        ) from error
 
 
 def _with_index_of(frame: nw.DataFrame[Any], native: Any) -> Any:

@@ -255,6 +255,19 @@ def test_short_and_long_ways_are_one() -> None:
     assert quick.to_bytes() == slow.to_bytes()
 
 
+@pytest.mark.parametrize("what", [None, 5, "x", (), object()])
+def test_what_is_no_frame_is_refused(what: Any) -> None:
+    """Neither rows nor labels end in an error of another library's."""
+    model = StreamNB()
+    for ask in (model.predict_many, model.predict_proba_many):
+        with pytest.raises(InputError, match=r"X must be a data frame"):
+            ask(what)
+    with pytest.raises(InputError, match=r"X must be a data frame"):
+        model.learn_many(what, ["a"])
+    with pytest.raises(InputError, match=r"labels"):
+        model.learn_many(pd.DataFrame({"a": [1]}), what)
+
+
 def test_fractions_are_counts() -> None:
     """TF-IDF's fractional counts are learned as they are."""
     model: Any = feature_extraction.TFIDF(lowercase=False) | StreamNB(nb.Bag(nb.Multinomial()))
