@@ -27,8 +27,8 @@ from consumers.config.model import (
     CategoriesSettings,
     ClassPrior,
     FeatureSettings,
+    FieldKind,
     FlagsSettings,
-    Kind,
     ModelSettings,
     NumbersSettings,
     WordsSettings,
@@ -297,7 +297,7 @@ def costs_of(settings: ModelSettings) -> Floats | None:
     )
 
 
-def kinds_of(settings: ModelSettings) -> dict[str, Kind]:
+def kinds_of(settings: ModelSettings) -> dict[str, FieldKind]:
     """Return the fields of a message that the model reads, with the kind of their group."""
     return {
         field: group.holds
@@ -306,14 +306,14 @@ def kinds_of(settings: ModelSettings) -> dict[str, Kind]:
     }
 
 
-def judged_kinds(settings: Settings) -> dict[str, Kind]:
+def judged_kinds(settings: Settings) -> dict[str, FieldKind]:
     """Return the fields of a message by which it is judged: the model's, and `per.field`."""
     kinds, field = kinds_of(settings.model), settings.per.field
-    own: dict[str, Kind] = {} if field is None or field in kinds else {field: "categories"}
+    own: dict[str, FieldKind] = {} if field is None or field in kinds else {field: "categories"}
     return own | kinds
 
 
-def learned_kinds(settings: Settings) -> dict[str, Kind]:
+def learned_kinds(settings: Settings) -> dict[str, FieldKind]:
     """Return the fields of a message by which it is learned: those judged by, and its weight."""
     kinds = judged_kinds(settings)
     return kinds if settings.message.weight is None else kinds | {WEIGHT: "numbers"}

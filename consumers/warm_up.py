@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import consumers.kernels
 import streamnb.kernels
+from consumers.config.model import holds_floats
 from consumers.config.settings import CategoriesSettings, FlagsSettings, NumbersSettings, Settings
 from consumers.errors import ConsumerError
 from consumers.kernels import json_numbers, json_scan, learned_records, record_batch
@@ -124,13 +125,13 @@ def needed(settings: Settings) -> list[Kernel]:
     spare: set[Any] = {table.encode, table.encode_extras}  # each reader of texts takes one of them
     groups = [each for model in settings.models.values() for each in model.features.values()]
     for group in groups:
+        modules |= {json_numbers} if holds_floats(group.holds) else set()
         if isinstance(group, CategoriesSettings):
             modules |= {categorical, counting, table}
-            modules |= {json_numbers} if group.holds == "numbers" else set()
         elif isinstance(group, FlagsSettings):
-            modules |= {categorical, json_numbers}
+            modules.add(categorical)
         elif isinstance(group, NumbersSettings):
-            modules |= {gaussian, json_numbers}
+            modules.add(gaussian)
         else:
             modules |= {counting, table, *_LIKELIHOODS[group.likelihood]}
             modules |= {hybrid} if group.hybrid else set()

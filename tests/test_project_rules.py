@@ -11,8 +11,11 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from consumers.config.model import FieldKind
 
 ROOT = Path(__file__).resolve().parents[1]
 LINES_MAX = 600  # one idea a file, whole: a tighter bound would cut ideas into fragments
@@ -137,6 +140,22 @@ def test_a_class_name_has_one_meaning() -> None:
                 places.setdefault(node.name, set()).add(f"{path}:{node.lineno}")
     shared = {name: sorted(found) for name, found in places.items() if len(found) > 1}
     assert not shared
+
+
+def test_no_kinds_of_fields_are_listed_by_hand() -> None:
+    """What differs by kind is asked of `holds_floats`, or by a `match` that mypy finds whole."""
+    kinds = set(get_args(FieldKind))
+    listed = [
+        f"{path}:{node.lineno}"
+        for path, text in package_files().items()
+        if path.startswith("consumers/")
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Set | ast.Tuple | ast.List)
+        and len(node.elts) > 1
+        and {each.value if isinstance(each, ast.Constant) else each for each in node.elts} <= kinds
+    ]
+    assert len(listed) == 1, f"besides the definition of `FieldKind`: {listed}"
+    assert listed[0].startswith("consumers/config/model.py:")
 
 
 def test_few_lines_read_foreign_privates() -> None:

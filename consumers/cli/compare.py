@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from scipy.special import bdtr
 from consumers.cli.evaluation import Evaluation, Method, read_messages
 from consumers.cli.figures import Blocks, JudgedExamples, importing_scikit_learn
 from consumers.cli.model_report import feature_scores
-from consumers.config.model import FeatureSettings, Kind
+from consumers.config.model import FeatureSettings, FieldKind
 from consumers.config.settings import Settings
 from consumers.decode.example_input import example_at
 from consumers.errors import ConfigError
@@ -112,7 +112,7 @@ def _reading(settings: Mapping[str, Settings]) -> Any:
                     f"{name}: model.{key} is {getattr(each.model, key)!r}, and in {first_name}"
                     f" {getattr(first.model, key)!r}. Give all models the same"
                 )
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, FieldKind] = {}
     groups: dict[str, FeatureSettings] = {}
     for name, each in settings.items():
         for field, kind in kinds_of(each.model).items():
@@ -278,14 +278,17 @@ class Peer:
             kind = self._kinds[name]
             if value is None:
                 continue
-            if kind == "numbers":
-                found[name] = float(value)
-            elif kind == "words":
-                words = _WORD.findall(value.lower())
-                both = [*words, *map("^".join, pairwise(words))]
-                found |= dict.fromkeys((f"{name}={word}" for word in both), 1.0)
-            else:
-                found[f"{name}={value}"] = 1.0
+            match kind:
+                case "numbers":
+                    found[name] = float(value)
+                case "words":
+                    words = _WORD.findall(value.lower())
+                    both = [*words, *map("^".join, pairwise(words))]
+                    found |= dict.fromkeys((f"{name}={word}" for word in both), 1.0)
+                case "categories" | "flags":
+                    found[f"{name}={value}"] = 1.0
+                case _:
+                    assert_never(kind)
         return found
 
 

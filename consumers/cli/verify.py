@@ -26,7 +26,7 @@ from pydantic import SecretStr
 
 from consumers.cli.conventions import PIECE_MESSAGES, decoded, polls, progress_bar, source_apart
 from consumers.config.addresses import StreamRange
-from consumers.config.model import Kind
+from consumers.config.model import FieldKind, holds_floats
 from consumers.config.settings import Settings
 from consumers.corrections import journal
 from consumers.corrections.model import Correction, entries
@@ -175,7 +175,7 @@ class Replay:
         self.classes = known_classes(settings, None)
         self.counts: Counter[str] = Counter()
         self._takes_back = settings.learned.messages_max > 0
-        self._kinds: dict[str, Kind] = learned_kinds(settings)
+        self._kinds: dict[str, FieldKind] = learned_kinds(settings)
         self._targets = targets
         self._has_accounts = settings.message.deletes_accounts and self._takes_back
         self._named: set[tuple[Partition, bytes]] = set()  # also accounts, by what ids begin with
@@ -298,14 +298,14 @@ class Replay:
         found: Fields = {}
         for name, kind in self._kinds.items():
             value = example.get(name)
-            if kind in {"numbers", "flags"}:
+            if holds_floats(kind):
                 found[name] = math.nan if value is None else float(value)
             else:
                 found[name] = None if value is None else _name_of(value)
         return found
 
     def _column(self, name: str, values: list[Any]) -> Any:
-        return np.array(values, np.float64) if self._kinds[name] in {"numbers", "flags"} else values
+        return np.array(values, np.float64) if holds_floats(self._kinds[name]) else values
 
 
 _ACCOUNT_END = f"/{ACCOUNT_MARK}".encode()

@@ -10,7 +10,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self, TypeAlias, cast
+from typing import Annotated, Any, Literal, Self, TypeAlias, assert_never, cast
 
 from pydantic import AfterValidator, Field, SecretStr, Tag, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -128,7 +128,7 @@ def _number(value: Any, whose: str) -> float:
     return float(value)
 
 
-Kind = Literal["words", "categories", "flags", "numbers"]
+FieldKind = Literal["words", "categories", "flags", "numbers"]  # what a field holds
 Prior = Annotated[float, AfterValidator(pseudo_count)]
 Alphas: TypeAlias = dict[str, Prior] | None
 Betas: TypeAlias = dict[str, tuple[Prior, Prior]] | None
@@ -145,6 +145,16 @@ CHARACTERS_MAX = 8  # the same, of an n-gram of characters
 READING = ("punctuation", "ends", "entities", "compose")
 
 
+def holds_floats(kind: FieldKind) -> bool:
+    """Return whether a column of a kind holds floats; one of another kind holds texts."""
+    match kind:
+        case "flags" | "numbers":
+            return True
+        case "words" | "categories":
+            return False
+    assert_never(kind)
+
+
 class GroupSettings(Section):
     """What all groups of features have in common."""
 
@@ -157,9 +167,9 @@ class GroupSettings(Section):
         return self.fields or (name,)
 
     @property
-    def holds(self) -> Kind:
+    def holds(self) -> FieldKind:
         """What the group's fields hold, as a message is read."""
-        return cast("Kind", self.kind)
+        return cast("FieldKind", self.kind)
 
     @model_validator(mode="after")
     def _one_prior(self) -> Self:
@@ -303,7 +313,7 @@ class CategoriesSettings(GroupSettings):
     bins: Any = None
 
     @property
-    def holds(self) -> Kind:
+    def holds(self) -> FieldKind:
         """What the group's fields hold: numbers, if they are put in bins."""
         return "categories" if self.bins is None else "numbers"
 

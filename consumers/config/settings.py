@@ -40,11 +40,13 @@ from consumers.config.model import (
     CategoriesSettings,
     ChallengerSettings,
     FeatureSettings,
+    FieldKind,
     FlagsSettings,
     ModelSettings,
     NumbersSettings,
     PromotionSettings,
     WordsSettings,
+    holds_floats,
     with_groups_of,
     wrong_classes,
     wrong_prior_half_life,
@@ -302,7 +304,7 @@ def _wrong_features(
                 text = f"reads {path!r}, which {taken[path]!r} reads already"
                 yield here, f"{text}: evidence must not count twice; a field stands in one group"
             taken.setdefault(path, name)
-            if field in MESSAGE_PARTS and group.holds in {"flags", "numbers"}:
+            if field in MESSAGE_PARTS and holds_floats(group.holds):
                 yield here, f"reads {field!r} as {group.holds}; it can be words or categories"
             if field == "message.weight" and settings.message.weight is not None:
                 yield (
@@ -371,7 +373,7 @@ def _wrong_per(settings: Settings) -> Iterator[_Found]:
     if field is None:
         return
     path = getattr(settings.message, field) if field in MESSAGE_PARTS else field
-    if field == "text" or _kinds(settings.model).get(field) in {"flags", "numbers"}:
+    if field == "text" or holds_floats(_kinds(settings.model).get(field, "categories")):
         yield here, "must be lang, user or a path to a text, such as a tenant's name"
     if isinstance(settings.labels, FieldLabels) and path == settings.labels.field:
         yield here, f"reads {path!r}, where labels stand: each label would have its own model"
@@ -392,7 +394,7 @@ def _wrong_per(settings: Settings) -> Iterator[_Found]:
         yield here, text
 
 
-def _kinds(model: ModelSettings) -> dict[str, str]:
+def _kinds(model: ModelSettings) -> dict[str, FieldKind]:
     """Return the fields that a model reads, with what they hold."""
     groups = model.features.items()
     return {field: each.holds for name, each in groups for field in each.reads(name)}

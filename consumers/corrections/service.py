@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 
 import structlog
 
-from consumers.config.model import Kind
+from consumers.config.model import FieldKind
 from consumers.config.settings import MessageSettings
 from consumers.corrections.model import (
     Appended,
@@ -102,7 +102,7 @@ class ExampleReader:
     how the stream's messages are read.
     """
 
-    def __init__(self, kinds: Mapping[str, Kind], message: MessageSettings) -> None:
+    def __init__(self, kinds: Mapping[str, FieldKind], message: MessageSettings) -> None:
         self._kinds = dict(kinds)
         reads = field_specs(kinds, message)
         self._converters: dict[str, Callable[[Any], Any]] = {

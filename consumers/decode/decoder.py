@@ -18,6 +18,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import msgspec
 import numpy as np
@@ -25,7 +26,7 @@ import structlog
 from numpy.typing import NDArray
 
 from consumers.config.message import effective
-from consumers.config.model import Kind
+from consumers.config.model import FieldKind
 from consumers.config.settings import FieldLabels, LateLabelsSettings, MessageSettings
 from consumers.decode.fields import (
     RETWEET_SIGN,
@@ -110,7 +111,7 @@ class Decoder:
         message: MessageSettings,
         labeller: Labeller,
         record_format: RecordFormat | None = None,
-        reads: Mapping[str, Kind] | None = None,
+        reads: Mapping[str, FieldKind] | None = None,
         payloads: Payloads | None = None,
     ) -> None:
         message = effective(message)
@@ -555,22 +556,33 @@ def _field(
     scan: ScanResult, spec: FieldSpec, deleted: NDArray[np.bool_], undecided: NDArray[np.bool_]
 ) -> Column:
     """Return a declared field as a column; add what the scan cannot decide to `undecided`."""
-    if spec.type in {ValueType.NUMBER, ValueType.FLAG, ValueType.WEIGHT}:
-        values, unsure = (scan.flags if spec.type is ValueType.FLAG else scan.numbers)(spec.path)
-        if spec.type is ValueType.WEIGHT:
-            unsure |= (values < WEIGHT_MIN) | (values > WEIGHT_MAX)
-            values = np.rint(values / WEIGHT_MIN) * WEIGHT_MIN
-        undecided |= unsure & ~deleted
-        values[deleted] = np.nan
-        return values
     also: tuple[int, ...] = ()
-    if spec.type is ValueType.METADATA:
-        also = (INTEGER,)
-        # The first entry of a list counts, which the scan does not find.
-        undecided |= ~deleted & (scan.kinds(spec.path) == ARRAY)
-    elif spec.type is ValueType.CATEGORY:
-        also = (INTEGER, TRUE, FALSE)
-        undecided |= ~deleted & ~scan.is_any(spec.path, (ABSENT, NULL, PLAIN, ESCAPED, *also))
+    match spec.type:
+        case ValueType.WORDS:
+            pass
+        case ValueType.METADATA:
+            also = (INTEGER,)
+            # The first entry of a list counts, which the scan does not find.
+            undecided |= ~deleted & (scan.kinds(spec.path) == ARRAY)
+        case ValueType.CATEGORY:
+            also = (INTEGER, TRUE, FALSE)
+            undecided |= ~deleted & ~scan.is_any(spec.path, (ABSENT, NULL, PLAIN, ESCAPED, *also))
+        case ValueType.FLAG | ValueType.NUMBER | ValueType.WEIGHT:
+            return _float_field(scan, spec, deleted, undecided)
+        case _:
+            assert_never(spec.type)
     texts = scan.texts(spec.path, also)
     texts.ends[deleted] = -1
     return texts
+
+
+def _float_field(
+    scan: ScanResult, spec: FieldSpec, deleted: NDArray[np.bool_], undecided: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    values, unsure = (scan.flags if spec.type is ValueType.FLAG else scan.numbers)(spec.path)
+    if spec.type is ValueType.WEIGHT:
+        unsure |= (values < WEIGHT_MIN) | (values > WEIGHT_MAX)
+        values = np.rint(values / WEIGHT_MIN) * WEIGHT_MIN
+    undecided |= unsure & ~deleted
+    values[deleted] = np.nan
+    return values

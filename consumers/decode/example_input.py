@@ -9,11 +9,11 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never, get_args
 
 import numpy as np
 
-from consumers.config.model import GROUPS, Kind
+from consumers.config.model import FieldKind
 from consumers.config.settings import MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.fields import DecodeError, FieldSpec, converter, field_specs
@@ -27,14 +27,14 @@ _ASKED = Partition("question", 0)
 _WRITTEN_OUT_BELOW = 1e15  # whole numbers; larger ones keep their exponent
 
 
-def kinds_in(model: NaiveBayes | Snapshot) -> dict[str, Kind]:
-    """Return the fields that a model reads, with the kind of their group.
+def kinds_in(model: NaiveBayes | Snapshot) -> dict[str, FieldKind]:
+    """Return the fields that a model reads, with what they hold, as `kinds_of` does of settings.
 
     A group that no configuration can make is a `QuestionError`.
     """
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, FieldKind] = {}
     for field, kind in field_kinds(model.state).items():
-        if kind not in GROUPS:
+        if kind not in get_args(FieldKind):
             raise QuestionError(
                 f"the model's field {field!r} is of kind {kind!r}: ask it in Python"
             )
@@ -42,7 +42,7 @@ def kinds_in(model: NaiveBayes | Snapshot) -> dict[str, Kind]:
     return kinds
 
 
-def with_text(kinds: Mapping[str, Kind], text: str) -> dict[str, Any]:
+def with_text(kinds: Mapping[str, FieldKind], text: str) -> dict[str, Any]:
     """Return the example of a text, in the field of which the model reads words.
 
     If it reads no words, or those of several fields, that is a `QuestionError`.
@@ -55,7 +55,7 @@ def with_text(kinds: Mapping[str, Kind], text: str) -> dict[str, Any]:
     raise QuestionError(f"the model reads several texts; name each: {_known(kinds)}")
 
 
-def text_field(kinds: Mapping[str, Kind]) -> str | None:
+def text_field(kinds: Mapping[str, FieldKind]) -> str | None:
     """Return the field for a text alone; None if there is none, or several.
 
     >>> text_field({"title": "words", "price": "numbers"})
@@ -67,7 +67,7 @@ def text_field(kinds: Mapping[str, Kind]) -> str | None:
     return fields[0] if len(fields) == 1 else None
 
 
-def with_fields(kinds: Mapping[str, Kind], given: Sequence[str]) -> dict[str, Any]:
+def with_fields(kinds: Mapping[str, FieldKind], given: Sequence[str]) -> dict[str, Any]:
     """Return the example of `NAME=VALUE` pairs; an empty value is missing.
 
     A pair that is malformed or repeated, a field that the model does not read, and an invalid value
@@ -111,15 +111,29 @@ def of_message(model: NaiveBayes, message: MessageSettings, text: str) -> dict[s
     return example_at(columns, kinds, 0)
 
 
-def example_at(columns: Mapping[str, Any], kinds: Mapping[str, Kind], i: int) -> dict[str, Any]:
+def example_at(
+    columns: Mapping[str, Any], kinds: Mapping[str, FieldKind], i: int
+) -> dict[str, Any]:
     """Return entry `i` of decoded columns as an example, with values as people write them."""
     return {name: _shown(_entry(column, i), kinds[name]) for name, column in columns.items()}
 
 
-def _known(kinds: Mapping[str, Kind]) -> str:
+def _known(kinds: Mapping[str, FieldKind]) -> str:
     """Return the options that set the fields."""
-    values = {"words": "TEXT", "categories": "VALUE", "flags": "true", "numbers": "NUMBER"}
-    return " ".join(f"--set {field}={values[kind]}" for field, kind in kinds.items())
+    return " ".join(f"--set {field}={_written_as(kind)}" for field, kind in kinds.items())
+
+
+def _written_as(kind: FieldKind) -> str:
+    match kind:
+        case "words":
+            return "TEXT"
+        case "categories":
+            return "VALUE"
+        case "flags":
+            return "true"
+        case "numbers":
+            return "NUMBER"
+    assert_never(kind)
 
 
 def _of_cell(spec: FieldSpec, value: str) -> Any:
@@ -135,13 +149,18 @@ def _raw(data: bytes) -> RawColumns:
     return RawColumns(_ASKED, data, zero, end, zero, zero - 1, zero, zero - 1, 1)
 
 
-def _shown(value: Any, kind: Kind) -> Any:
+def _shown(value: Any, kind: FieldKind) -> Any:
     """Return a field's value as people write it; None if it is missing."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    if kind == "numbers" and value.is_integer() and abs(value) < _WRITTEN_OUT_BELOW:
-        return int(value)
-    return bool(value) if kind == "flags" else value
+    match kind:
+        case "words" | "categories":
+            return value
+        case "flags":
+            return bool(value)
+        case "numbers":
+            return int(value) if value.is_integer() and abs(value) < _WRITTEN_OUT_BELOW else value
+    assert_never(kind)
 
 
 def _entry(column: Any, i: int) -> Any:

@@ -15,14 +15,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, assert_never
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from consumers.config.message import MESSAGE_PARTS
-from consumers.config.model import Kind
+from consumers.config.model import FieldKind
 from consumers.config.settings import MessageSettings
 from consumers.messages import ACCOUNT_MARK, WEIGHT, Messages, Partition, Reason, take_texts
 from consumers.process import cached
@@ -64,6 +64,16 @@ class ValueType(StrEnum):
     NUMBER = "numbers"
     WEIGHT = "weight"
 
+    @property
+    def is_float(self) -> bool:
+        """Whether the field's column holds floats; else it holds texts."""
+        match self:
+            case ValueType.FLAG | ValueType.NUMBER | ValueType.WEIGHT:
+                return True
+            case ValueType.WORDS | ValueType.METADATA | ValueType.CATEGORY:
+                return False
+        assert_never(self)
+
 
 # Weights are multiples of the least: so sums of them are exact, and taken back bit for bit.
 WEIGHT_MIN, WEIGHT_MAX = 2.0**-10, 1e6
@@ -82,7 +92,7 @@ class FieldSpec(NamedTuple):
     type: ValueType
 
 
-def field_specs(kinds: Mapping[str, Kind], message: MessageSettings) -> dict[str, FieldSpec]:
+def field_specs(kinds: Mapping[str, FieldKind], message: MessageSettings) -> dict[str, FieldSpec]:
     """Return how fields are read, by name; the text is left out, as every message has one.
 
     The kinds are those of the groups of ``text``, ``user``, ``lang`` or a path, or of `WEIGHT`.
@@ -104,18 +114,23 @@ def converter(spec: FieldSpec, *, is_csv: bool) -> Callable[[Any], Any]:
 
     Cells of CSV are all text, and an empty one is None.
     """
-    if spec.type is ValueType.METADATA:
-        return metadata_text
-    if spec.type is ValueType.WORDS:
-        return _text
-    of_json, of_cell = {
-        ValueType.CATEGORY: (_category, _category),
-        ValueType.FLAG: (_flag, _flag_of_cell),
-        ValueType.NUMBER: (_number, _number_of_cell),
-        ValueType.WEIGHT: (_weight, lambda cell: _weight(_number_of_cell(cell))),
-    }[spec.type]
-    convert: Callable[[Any], Any] = of_cell if is_csv else of_json
-    nothing = None if spec.type is ValueType.CATEGORY else math.nan
+    convert: Callable[[Any], Any]
+    match spec.type:
+        case ValueType.METADATA:
+            return metadata_text
+        case ValueType.WORDS:
+            return _text
+        case ValueType.CATEGORY:
+            convert = _category
+        case ValueType.FLAG:
+            convert = _flag_of_cell if is_csv else _flag
+        case ValueType.NUMBER:
+            convert = _number_of_cell if is_csv else _number
+        case ValueType.WEIGHT:
+            convert = (lambda cell: _weight(_number_of_cell(cell))) if is_csv else _weight
+        case _:
+            assert_never(spec.type)
+    nothing = missing_entry(spec)
 
     def entry(value: Any) -> Any:
         if value is None:
@@ -128,8 +143,7 @@ def converter(spec: FieldSpec, *, is_csv: bool) -> Callable[[Any], Any]:
 
 def missing_entry(spec: FieldSpec) -> Any:
     """Return the entry of an absent field."""
-    is_number = spec.type in {ValueType.FLAG, ValueType.NUMBER, ValueType.WEIGHT}
-    return math.nan if is_number else None
+    return math.nan if spec.type.is_float else None
 
 
 def id_of(parts: Sequence[Any]) -> str | None:
@@ -254,7 +268,7 @@ def _error(spec: FieldSpec, value: Any) -> DecodeError:
 
 def missing_column(spec: FieldSpec, n: int) -> Column:
     """Return the column of `n` messages without the field."""
-    return np.full(n, math.nan) if missing_entry(spec) is not None else missing_text(n).texts
+    return np.full(n, math.nan) if spec.type.is_float else missing_text(n).texts
 
 
 def with_entries(column: Column, at: NDArray[np.int64], values: Sequence[Any]) -> Column:

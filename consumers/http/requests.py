@@ -33,7 +33,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from consumers.config.model import Kind
+from consumers.config.model import FieldKind
 from consumers.config.settings import HttpSettings, Settings
 from consumers.decode.decoder import Decoder
 from consumers.decode.example_input import example_at, text_field
@@ -298,7 +298,7 @@ class RequestExamples:
 
     columns: dict[str, Any]
     n: int
-    kinds: Mapping[str, Kind] | None = None  # None if the columns are lists of texts
+    kinds: Mapping[str, FieldKind] | None = None  # None if the columns are lists of texts
 
     def example(self, i: int) -> dict[str, Any]:
         """Return one example, its fields by name."""

@@ -23,7 +23,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from consumers.config.model import MODEL, ModelSettings, PromotionSettings
+from consumers.config.model import MODEL, FieldKind, ModelSettings, PromotionSettings
 from consumers.config.sections import CheckpointSettings
 from consumers.decode.labels import keep_classes
 from consumers.errors import CheckpointError
@@ -236,7 +236,7 @@ class Challengers:
         return chosen
 
     def take_back(
-        self, records: FoundRecords, log_name: str, part: str, fields: Mapping[str, Any]
+        self, records: FoundRecords, log_name: str, part: str, fields: Mapping[str, FieldKind]
     ) -> None:
         """Unlearn in the challengers what some records of a log taught a part."""
         classes = tuple(self.models[self.serving].model.classes)
@@ -418,7 +418,7 @@ def unlearn_records(
     classes: Sequence[Any],
     records: FoundRecords,
     part: str,
-    fields: Mapping[str, Any],
+    fields: Mapping[str, FieldKind],
 ) -> None:
     """Unlearn in a model beside the serving one what some records taught a part.
 
@@ -435,7 +435,7 @@ def unlearn_records(
 def _is_unlearned(
     records: FoundRecords,
     part: str,
-    fields: Mapping[str, Any],
+    fields: Mapping[str, FieldKind],
     classes: Sequence[Any],
     model: NaiveBayes,
 ) -> bool:
@@ -515,7 +515,7 @@ class ChallengedLearner(Learner):
                 each.model.unlearn_one(x, y, weight=weight, part=part)
 
     def take_back(
-        self, records: FoundRecords, log_name: str, part: str, fields: Mapping[str, Any]
+        self, records: FoundRecords, log_name: str, part: str, fields: Mapping[str, FieldKind]
     ) -> None:
         """Unlearn what some records of a log taught a part, in each model that learned them."""
         own = self.challengers.models[self.challengers.serving]

@@ -31,6 +31,7 @@ import structlog
 from numpy.typing import NDArray
 
 from consumers.config.message import LateLabelsSettings
+from consumers.config.model import holds_floats
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit, within_limit
 from consumers.features import times_of
 from consumers.messages import (
@@ -408,7 +409,7 @@ class LateLabels:
     def _no_fields(self, n: int) -> dict[str, Column]:
         """Return the model's fields without values."""
         return {
-            name: np.full(n, np.nan) if kind in {"numbers", "flags"} else texts_of([None] * n)
+            name: np.full(n, np.nan) if holds_floats(kind) else texts_of([None] * n)
             for name, kind in self._memory.fields.items()
         }
 

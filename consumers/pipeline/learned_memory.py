@@ -32,7 +32,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from consumers.config.model import Kind
+from consumers.config.model import FieldKind
 from consumers.decode.fields import place_name
 from consumers.errors import CheckpointError
 from consumers.messages import (
@@ -81,8 +81,8 @@ class LogMemory:
     """The newest records of one partition, of messages that are learned by some fields."""
 
     def __init__(
-        self, folder: Path | None, fields: Mapping[str, Kind], records_max: int, hashed: Hashed,
-        *, accounts: bool = False,
+        self, folder: Path | None, fields: Mapping[str, FieldKind], records_max: int,
+        hashed: Hashed, *, accounts: bool = False,
     ) -> None:  # fmt: skip
         self.folder, self.n_fields = folder, len(fields)
         self._has_weights = WEIGHT in fields
@@ -290,7 +290,7 @@ class LearnedMemory:
     name = "memory"
 
     def __init__(
-        self, folder: Path | None, fields: Mapping[str, Kind], records_max: int, keep: int,
+        self, folder: Path | None, fields: Mapping[str, FieldKind], records_max: int, keep: int,
         *, accounts: bool = False, per: str | None = None,
     ) -> None:  # fmt: skip
         self.accounts, self.per = accounts, per

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.config.model import Kind
+from consumers.config.model import FieldKind, holds_floats
 from consumers.kernels import learned_records as kernels
 from consumers.kernels.json_scan import gather, lay_out
 from consumers.messages import Column
@@ -294,12 +294,12 @@ class FoundRecords:
         found: NDArray[np.uint8] = self.data[self.spans[rows, column, np.newaxis] + np.arange(size)]
         return found
 
-    def columns(self, fields: Mapping[str, Kind]) -> dict[str, Column]:
+    def columns(self, fields: Mapping[str, FieldKind]) -> dict[str, Column]:
         """Return the values of the model's fields as the columns that it learned."""
         found: dict[str, Column] = {}
         for k, (name, kind) in enumerate(fields.items()):
             at = kernels.FIELDS + 2 * k
-            if kind in {"numbers", "flags"}:
+            if holds_floats(kind):
                 values = self.bytes_of(at, 8, np.arange(len(self)))
                 found[name] = values.view(np.float64).ravel()
             else:

@@ -26,7 +26,7 @@ import structlog
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
-from consumers.config.model import ModelSettings
+from consumers.config.model import FieldKind, ModelSettings
 from consumers.config.sections import PerSettings
 from consumers.decode.fields import language_ranges
 from consumers.features import build_model
@@ -343,7 +343,7 @@ class OwnModels:
         return [(name, self.models.get(name)) for name in names]
 
     def take_back(
-        self, records: FoundRecords, log_name: str, part: str, fields: Mapping[str, Any]
+        self, records: FoundRecords, log_name: str, part: str, fields: Mapping[str, FieldKind]
     ) -> None:
         """Unlearn what some records of a log taught a part, each in the model of its value."""
         columns, _ = weighed(records.columns(fields))
@@ -510,7 +510,7 @@ class OwnLearner(Learner):
         self.own_models.unlearn_one(part, x, y, weight)
 
     def take_back(
-        self, records: FoundRecords, log_name: str, part: str, fields: Mapping[str, Any]
+        self, records: FoundRecords, log_name: str, part: str, fields: Mapping[str, FieldKind]
     ) -> None:
         """Unlearn what some records of a log taught a part, in each model that learned them."""
         columns, weights = weighed(records.columns(fields))

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.config.model import holds_floats
 from consumers.corrections.applier import CorrectedMessage
 from consumers.corrections.model import Correction
 from consumers.decode.fields import ID_MARK, place_name
@@ -410,7 +411,7 @@ class Reviser:
     def _column(self, name: str, example: Mapping[str, Any]) -> Column:
         """Return an example's value of a field as a column of one row."""
         value = example.get(name)
-        if self._fields[name] in {"numbers", "flags"}:
+        if holds_floats(self._fields[name]):
             return np.array([np.nan if value is None else value], np.float64)
         return texts_of([None if value is None else str(value).encode()])
 

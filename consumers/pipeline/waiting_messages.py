@@ -18,7 +18,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from consumers.config.model import Kind
+from consumers.config.model import FieldKind
 from consumers.decode.labels import keep_classes
 from consumers.features import ExampleTimes, PartitionTime, columns_of
 from consumers.kernels import learned_records as kernels
@@ -344,7 +344,7 @@ def texts_of(values: Sequence[bytes | None]) -> TextColumn:
 
 
 def take_back(
-    found: FoundRecords, part: str, fields: Mapping[str, Kind], learner: Learner
+    found: FoundRecords, part: str, fields: Mapping[str, FieldKind], learner: Learner
 ) -> Counter[str]:
     """Unlearn what some records taught, and count it; `part` is the one of their log."""
     counts = Counter[str]()
@@ -375,7 +375,11 @@ def _by_part(found: FoundRecords, part: str, n_fields: int) -> dict[str, FoundRe
 
 
 def unlearn(
-    records: FoundRecords, part: str, fields: Mapping[str, Kind], learner: Learner, log_name: str
+    records: FoundRecords,
+    part: str,
+    fields: Mapping[str, FieldKind],
+    learner: Learner,
+    log_name: str,
 ) -> None:
     """Unlearn what some records of a log taught a part; if one cannot be, none is."""
     if isinstance(learner, ChallengedLearner | OwnLearner):  # one may have begun behind some
@@ -488,7 +492,7 @@ def with_records(
     rows: Longs,
     found: FoundRecords,
     classes: Sequence[str],
-    fields: Mapping[str, Kind],
+    fields: Mapping[str, FieldKind],
 ) -> Messages:
     """Return a batch with records as further rows; each stands behind `source` in it."""
     names = (*messages.classes, *(name for name in classes if name not in messages.classes))

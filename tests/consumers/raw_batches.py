@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.config.model import Kind
+from consumers.config.model import FieldKind
 from consumers.config.settings import FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller
@@ -50,7 +50,7 @@ def messages(
     *,
     first: int = 0,
     partition: Partition | None = None,
-    fields: Sequence[str] | Mapping[str, Kind] = (),
+    fields: Sequence[str] | Mapping[str, FieldKind] = (),
 ) -> Messages:
     """Decode values, whose labels stand in the field `label`, for a model that reads `fields`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,17 +14,20 @@ from hypothesis import strategies as st
 from consumers.config.model import (
     READING,
     CategoriesSettings,
+    FieldKind,
     FlagsSettings,
-    Kind,
     ModelSettings,
     NumbersSettings,
     WordsSettings,
+    holds_floats,
 )
 from consumers.config.sections import PerSettings
 from consumers.config.settings import FieldLabels, MessageSettings, Settings
 from consumers.decode.decoder import Decoder
+from consumers.decode.example_input import kinds_in
+from consumers.decode.fields import field_specs
 from consumers.decode.labels import FieldLabeller, within_limit
-from consumers.features import build_model, columns_of, extra_fields
+from consumers.features import build_model, columns_of, extra_fields, kinds_of
 from consumers.messages import CLASSES_MAX, Messages, Partition, Reason
 from streamnb import (
     Bernoulli,
@@ -263,10 +266,32 @@ def test_groups_of_every_kind_are_what_the_settings_say() -> None:
     assert settings.fields == ("score", "income", "steady", "own", "a.b", "note")
 
 
+def test_settings_model_and_decoder_agree_what_a_field_holds() -> None:
+    """Each kind is the same by the settings and by the model, and its column is of one type."""
+    settings = ModelSettings.model_validate(
+        {
+            "features": {
+                "note": {},
+                "place": {"kind": "categories"},
+                "price": {"kind": "categories", "bins": 0.25},
+                "seen": {"kind": "flags"},
+                "age": {"kind": "numbers"},
+            }
+        }
+    )
+    kinds = kinds_of(settings)
+    assert set(kinds.values()) == set(get_args(FieldKind)), "a group of each kind belongs here"
+    assert kinds_in(build_model(settings)) == kinds
+    specs = field_specs(kinds, MessageSettings())
+    assert {name: spec.type.is_float for name, spec in specs.items()} == {
+        name: holds_floats(kind) for name, kind in kinds.items()
+    }
+
+
 @given(st.lists(broken_json(messages_of_fields), max_size=8), st.integers(0, 255))
 def test_whatever_is_decoded_can_be_learned(values: list[bytes], labels: int) -> None:
     """What the decoder lets through, the model takes: no message of a stream can end the run."""
-    kinds: dict[str, Kind] = {
+    kinds: dict[str, FieldKind] = {
         "amount": "numbers", "flag": "flags", "other": "categories", "note": "words",
         "lang": "categories",
     }  # fmt: skip
@@ -292,7 +317,7 @@ def test_class_probabilities_can_be_fixed() -> None:
 
 def test_columns_of_every_kind_have_the_chosen_rows() -> None:
     """Numbers and flags are floats, categories texts; the model learns them as they are."""
-    kinds: dict[str, Kind] = {"n": "numbers", "f": "flags", "c": "categories"}
+    kinds: dict[str, FieldKind] = {"n": "numbers", "f": "flags", "c": "categories"}
     found = decoding.messages(
         [
             {"n": 1.5, "f": True, "c": "a", "label": 4},

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config.model import Kind
+from consumers.config.model import FieldKind
 from consumers.config.settings import EmoticonLabels, FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller
@@ -23,7 +23,7 @@ from tests.consumers.raw_batches import CLASSES, raw, strings
 CSV = RecordFormat("csv", ("label", "x"))
 
 
-def decoded(kind: Kind, values: Sequence[Any], *, scanning: bool = True) -> Messages:
+def decoded(kind: FieldKind, values: Sequence[Any], *, scanning: bool = True) -> Messages:
     """Decode messages with these values of the field x; `...` is one without the field."""
     decoder = Decoder(MessageSettings(), FieldLabeller(FieldLabels(), CLASSES), reads={"x": kind})
     if not scanning:
@@ -33,7 +33,7 @@ def decoded(kind: Kind, values: Sequence[Any], *, scanning: bool = True) -> Mess
     )
 
 
-def from_csv(kind: Kind, *cells: str) -> Messages:
+def from_csv(kind: FieldKind, *cells: str) -> Messages:
     """Decode CSV records with these cells of the column x."""
     labeller = FieldLabeller(FieldLabels(), CLASSES)
     decoder = Decoder(MessageSettings(), labeller, CSV, reads={"x": kind})
@@ -124,7 +124,9 @@ def test_a_category_is_its_json_text(scanning: bool) -> None:
         ("categories", ["a"], "a string, number, true or false is needed"),
     ],
 )
-def test_a_value_of_another_kind_rejects_the_message(kind: Kind, value: Any, wanted: str) -> None:
+def test_a_value_of_another_kind_rejects_the_message(
+    kind: FieldKind, value: Any, wanted: str
+) -> None:
     """The reject names the field, what was found and what is allowed; its neighbours go on."""
     good = {"numbers": 1, "flags": True, "categories": "a"}[kind]
     done = decoded(kind, [good, value, good])
@@ -198,7 +200,7 @@ def test_of_a_deletion_nothing_is_looked_at() -> None:
 
 def test_plain_fields_are_decoded_by_the_scan() -> None:
     """Usual numbers, flags and categories are not looked at again; unusual ones are."""
-    reads: dict[str, Kind] = {"n": "numbers", "f": "flags", "c": "categories"}
+    reads: dict[str, FieldKind] = {"n": "numbers", "f": "flags", "c": "categories"}
     usual: dict[str, Any] = {"n": 1234.5678, "f": True, "c": "high", "label": 4}
     values = [
         usual,
@@ -241,7 +243,7 @@ def test_cells_of_csv_are_read_as_what_is_declared() -> None:
         ("flags", "2"), ("flags", "maybe"),
     ],
 )  # fmt: skip
-def test_a_wrong_cell_rejects_its_record(kind: Kind, cell: str) -> None:
+def test_a_wrong_cell_rejects_its_record(kind: FieldKind, cell: str) -> None:
     """As a value of the wrong kind does in JSON."""
     (found,) = from_csv(kind, cell).rejects
     assert found.reason is Reason.WRONG_TYPE

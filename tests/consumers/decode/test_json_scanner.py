@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config.model import Kind
+from consumers.config.model import FieldKind
 from consumers.config.settings import EmoticonLabels, FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
@@ -39,7 +39,7 @@ SHAPED = {
     "retweet": "commit",
     "reply": "note",
 }
-Reads = dict[str, Kind]
+Reads = dict[str, FieldKind]
 
 
 def shaped(**given: Any) -> MessageSettings:

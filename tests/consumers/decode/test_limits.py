@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.config.model import Kind
+from consumers.config.model import FieldKind
 from consumers.config.settings import FieldLabels, MessageSettings
 from consumers.decode import rows as decode_rows
 from consumers.decode.decoder import Decoder
@@ -51,7 +51,7 @@ def test_a_message_is_nested_as_deep_as_is_said_wherever_it_is_read(name: str) -
 @pytest.mark.parametrize("name", ["text", "id", "label", "operation", "amount", "flag", "kind"])
 def test_what_is_nested_deep_and_of_the_wrong_kind_is_told(name: str) -> None:
     """Its beginning is shown in the reason."""
-    reads: dict[str, Kind] = {
+    reads: dict[str, FieldKind] = {
         "text": "words", "amount": "numbers", "flag": "flags", "kind": "categories"
     }  # fmt: skip
     decoder = Decoder(MessageSettings(), FieldLabeller(FieldLabels(), CLASSES), reads=reads)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from consumers.config.model import READING, Kind
+from consumers.config.model import READING, FieldKind
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
 from consumers.corrections.model import Correction
@@ -28,7 +28,7 @@ from tests.consumers.decoded_messages import decoder
 from tests.endtoend.expected_counts import Counts, counts
 
 LOG = Partition("t", 0)
-FIELDS: dict[str, Kind] = {"text": "words"}
+FIELDS: dict[str, FieldKind] = {"text": "words"}
 KEEP = 2
 # A text of one word has one: what the tests list is what the log taught.
 SETTINGS = Settings.model_validate({"model": {"features": {"text": dict.fromkeys(READING, False)}}})

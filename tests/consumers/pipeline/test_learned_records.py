@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from consumers.config.model import Kind
+from consumers.config.model import FieldKind
 from consumers.kernels import learned_records as kernels
 from consumers.messages import Column
 from consumers.pipeline import erasure, learned_records
@@ -34,7 +34,7 @@ from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 
 Record = tuple[str | None, str | None, float]
-FIELDS: dict[str, Kind] = {"text": "words", "age": "numbers"}
+FIELDS: dict[str, FieldKind] = {"text": "words", "age": "numbers"}
 TEXTS = st.none() | st.text(alphabet="abé/", max_size=4)
 RECORDS = st.tuples(TEXTS, TEXTS, st.floats(allow_nan=False))
 CHUNKS = st.lists(st.lists(RECORDS, min_size=1, max_size=5), min_size=1, max_size=6)

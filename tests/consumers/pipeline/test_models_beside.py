@@ -28,7 +28,7 @@ def test_one_record_that_cannot_be_taken_back_keeps_none() -> None:
         np.arange(3), head, [texts_of(["m0", "m1", "m2"]), texts_of([*texts])]
     )
     with capture_logs() as said:
-        unlearn_records("de", model, CLASSES, records, PART, {"text": "text"})
+        unlearn_records("de", model, CLASSES, records, PART, {"text": "words"})
     assert [(line["event"], line["name"], line["record"]) for line in said] == [
         ("not_taken_back", "de", 1)
     ]
