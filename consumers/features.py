@@ -25,7 +25,7 @@ from consumers.config.model import (
     FIXED,
     READING,
     CategoriesSettings,
-    ClassPrior,
+    ClassPriorSetting,
     FeatureSettings,
     FieldKind,
     FlagsSettings,
@@ -134,7 +134,7 @@ def hash_key_of(settings: ModelSettings) -> int | None:
     return None if key is None else int(key.get_secret_value(), 16)
 
 
-def _class_prior(prior: ClassPrior, classes: Sequence[str]) -> Dirichlet | Fixed:
+def _class_prior(prior: ClassPriorSetting, classes: Sequence[str]) -> Dirichlet | Fixed:
     if not isinstance(prior, dict):
         return Dirichlet(prior)
     fixed = prior.get(FIXED)

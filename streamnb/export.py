@@ -15,7 +15,7 @@ import numpy as np
 
 from streamnb.decisions import AnswerRule
 from streamnb.errors import InputError, StoreError, check_has, check_kind
-from streamnb.inspection.group_view import Table, check_raw, view_of
+from streamnb.inspection.group_view import ExportTable, check_raw, view_of
 from streamnb.predict import log_class_priors
 from streamnb.priors import class_prior_to_dict
 from streamnb.reader import ModelReader
@@ -54,7 +54,7 @@ def export_dict(model: ModelReader) -> dict[str, Any]:
     return header | {"groups": [own | {"table": _plain(table)} for own, table in groups]}
 
 
-def parts_of(model: ModelReader) -> tuple[dict[str, Any], list[tuple[dict[str, Any], Table]]]:
+def parts_of(model: ModelReader) -> tuple[dict[str, Any], list[tuple[dict[str, Any], ExportTable]]]:
     """Return the export's header, and each group's header and table of arrays."""
     check_kind("model", model, ModelReader)
     check_raw(model.state, "an export holds the counts, and no weights of a hybrid")

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from streamnb.errors import InputError, check_kind
 
 # A number, one a feature, or one a feature and class.
-Values = float | tuple[float, ...] | tuple[tuple[float, ...], ...]
+PriorValues = float | tuple[float, ...] | tuple[tuple[float, ...], ...]
 # Beyond these bounds products of pseudo-counts leave what a float can hold, and nan comes of it.
 _LEAST, _LARGEST = 1e-60, 1e60
 
@@ -57,7 +57,7 @@ def _pseudo_count(name: str, value: Any) -> float:
     return number
 
 
-def check_values(name: str, value: Any) -> Values:
+def check_values(name: str, value: Any) -> PriorValues:
     """Return a number, or numbers by feature, or by feature and class, as plain tuples.
 
     Each must be 0 or between 1e-60 and 1e60, and rows of one length.
@@ -79,7 +79,7 @@ def check_values(name: str, value: Any) -> Values:
     )
 
 
-def to_grid(name: str, values: Values, n_features: int | None, n_classes: int) -> NDArray[Any]:
+def to_grid(name: str, values: PriorValues, n_features: int | None, n_classes: int) -> NDArray[Any]:
     """Return what `check_values` returned as a new grid, with one row or `n_features`.
 
     Its shape is (1, n_classes) or (n_features, n_classes). `n_features` is None if features are not
@@ -243,7 +243,7 @@ def class_prior_from_dict(value: Any) -> ClassPrior:
     return Dirichlet(value)
 
 
-def as_lists(values: Values) -> Any:
+def as_lists(values: PriorValues) -> Any:
     """Return a prior's numbers as JSON knows them."""
     if isinstance(values, float):
         return values

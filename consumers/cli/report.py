@@ -22,7 +22,7 @@ from consumers.cli.output import scores_line
 from consumers.errors import ConfigError, SinkError
 from consumers.private_files import open_private
 
-Found = Mapping[str, Any]  # what `figures` returns
+Measured = Mapping[str, Any]  # what `figures` returns
 _SHOWN_CLASSES_MAX = 6  # that have curves
 _BIN_MIN = 10  # examples of a bin that is drawn: fewer say nothing, and are in the JSON
 _INK, _LINE = "#0a0a01", "#0a0a02"
@@ -85,7 +85,7 @@ def write_report(
     path: Path,
     title: str,
     facts: Sequence[str],
-    models: Mapping[str, Found],
+    models: Mapping[str, Measured],
     sections: Sequence[str] = (),
 ) -> None:
     """Write the figures of models by their names; `sections` are further parts, as HTML."""
@@ -188,7 +188,7 @@ def with_interval(each: Mapping[str, float], form: str = ".4f") -> str:
     return f"{each['value']:{form}}<small>{low} – {high}</small>"
 
 
-def _keys(models: Mapping[str, Found]) -> str:
+def _keys(models: Mapping[str, Measured]) -> str:
     names = (
         f'<span class="key" style="--colour: var({_VARIABLES[_series(i)]})">{escape(name)}</span>'
         for i, name in enumerate(models)
@@ -200,7 +200,7 @@ def _series(i: int) -> str:
     return _SERIES[i % len(_SERIES)]
 
 
-def _figures(models: Mapping[str, Found]) -> str:
+def _figures(models: Mapping[str, Measured]) -> str:
     names = list(dict.fromkeys(each for found in models.values() for each in found["figures"]))
     rows = [
         [
@@ -216,7 +216,7 @@ def _figures(models: Mapping[str, Found]) -> str:
     return table(["figure", *map(escape, models)], rows)
 
 
-def _by_class(name: str, found: Found) -> str:
+def _by_class(name: str, found: Measured) -> str:
     """Return the figures of each class, the confusion matrix, and accuracy by coverage."""
     kinds = ("precision", "recall", "specificity", "f1", "roc_auc", "pr_auc")
     rows = [
@@ -259,7 +259,7 @@ def _by_class(name: str, found: Found) -> str:
 # ---- plots ---------------------------------------------------------------------------------------
 
 
-def _plots(models: Mapping[str, Found]) -> list[str]:
+def _plots(models: Mapping[str, Measured]) -> list[str]:
     """Return the plots as figures of HTML."""
     several = len(models) > 1
     along: list[tuple[str, tuple[str, str], Draw]] = [
@@ -294,10 +294,10 @@ def _plots(models: Mapping[str, Found]) -> list[str]:
     return found
 
 
-Draw = Callable[[Any, int, str, Found], None]
+Draw = Callable[[Any, int, str, Measured], None]
 
 
-def _plot(title: str, axes: tuple[str, str], draw: Draw, models: Mapping[str, Found]) -> str:
+def _plot(title: str, axes: tuple[str, str], draw: Draw, models: Mapping[str, Measured]) -> str:
     """Return one plot: its title, and what `draw` draws of each model."""
     import matplotlib as mpl  # noqa: PLC0415 -- an extra
     from matplotlib.figure import Figure as Drawing  # noqa: PLC0415 -- the same
@@ -354,7 +354,7 @@ def _in_legend(name: str) -> str:
 
 
 def _over_stream(key: str) -> Draw:
-    def draw(plot: Any, i: int, name: str, found: Found) -> None:
+    def draw(plot: Any, i: int, name: str, found: Measured) -> None:
         rows = found["curve"]
         plot.plot(
             [row["example"] for row in rows], [row[key] for row in rows], color=_series(i),
@@ -372,7 +372,7 @@ def _few_places() -> Any:
     return MaxNLocator(5, integer=True)
 
 
-def _reliability(plot: Any, i: int, name: str, found: Found) -> None:
+def _reliability(plot: Any, i: int, name: str, found: Measured) -> None:
     if i == 0:
         plot.axline((1.0, 1.0), slope=1.0, color=_INK, linewidth=0.8, linestyle=(0, (4, 4)))
     rows = [row for row in found["reliability"] if row["examples"] >= _BIN_MIN]
@@ -385,7 +385,7 @@ def _reliability(plot: Any, i: int, name: str, found: Found) -> None:
     plot.set_ylim(bottom=min(plot.get_ylim()[0], plot.get_xlim()[0]), top=1.03)
 
 
-def _coverage(plot: Any, i: int, name: str, found: Found) -> None:
+def _coverage(plot: Any, i: int, name: str, found: Measured) -> None:
     rows = found["coverage"]
     share, value, low, high = (
         [row[key] for row in rows] for key in ("coverage", "value", "low", "high")
@@ -396,7 +396,7 @@ def _coverage(plot: Any, i: int, name: str, found: Found) -> None:
 
 
 def _rates(kind: str, labels: Sequence[str]) -> Draw:
-    def draw(plot: Any, i: int, name: str, found: Found) -> None:
+    def draw(plot: Any, i: int, name: str, found: Measured) -> None:
         area = "roc_auc" if kind == "roc" else "pr_auc"
         for j, label in enumerate(labels):
             if label not in found[kind]:

@@ -64,7 +64,7 @@ from streamnb.storage import Stored
 
 DIFFERENCES_MAX = 20
 _ROUNDING = 1e-9  # of means, which come back to rounding where an example is taken back
-Fields: TypeAlias = dict[str, str | float | None]
+LearnedFields: TypeAlias = dict[str, str | float | None]
 # Returns which of some messages are meant, as truth values.
 Choice: TypeAlias = Callable[[Messages, NDArray[np.int64]], NDArray[np.bool_]]
 
@@ -73,7 +73,7 @@ class LivingExample(NamedTuple):
     """What a message teaches; `is_chosen` says whether it is one of those that are meant."""
 
     label: str
-    fields: Fields
+    fields: LearnedFields
     is_chosen: bool
 
 
@@ -112,7 +112,12 @@ class _IdLog:
     n_taken_back: int = 0
 
     def take(
-        self, operation: Operation, offset: int, label: str | None, fields: Fields, chosen: bool
+        self,
+        operation: Operation,
+        offset: int,
+        label: str | None,
+        fields: LearnedFields,
+        chosen: bool,
     ) -> bool:
         """Go on with a message of the stream; return False if it had been taken back before."""
         if operation == Operation.CREATE:
@@ -142,7 +147,7 @@ class _IdLog:
         self.n_taken_back += len(self.living)
         self.living.clear()
 
-    def correct(self, said: Correction, fields: Fields, chosen: bool) -> None:
+    def correct(self, said: Correction, fields: LearnedFields, chosen: bool) -> None:
         """Go on with what a person said of the message at that offset, whose fields these are."""
         at = said.offset
         if said.kind == "delete":
@@ -294,8 +299,8 @@ class Replay:
             self.model.learn_many(own, labels, weights=weights, part=part_name(place))
             self.classes.grow(keep_classes(self.model))
 
-    def _fields_of(self, example: Mapping[str, Any]) -> Fields:
-        found: Fields = {}
+    def _fields_of(self, example: Mapping[str, Any]) -> LearnedFields:
+        found: LearnedFields = {}
         for name, kind in self._kinds.items():
             value = example.get(name)
             if holds_floats(kind):

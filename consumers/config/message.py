@@ -95,8 +95,8 @@ def _as_written(value: Any) -> Any:
 
 
 # Plain validators, as the mistakes of a union would be told once a member.
-Place = Annotated[str, PlainValidator(_one_path), PlainSerializer(_as_written)]
-Places = Annotated[
+OnePath = Annotated[str, PlainValidator(_one_path), PlainSerializer(_as_written)]
+Paths = Annotated[
     str | tuple[str, ...], PlainValidator(_one_or_several), PlainSerializer(_as_written)
 ]
 
@@ -117,10 +117,10 @@ def _values_as_written(value: tuple[str, ...] | None) -> Any:
     return "any" if value == () else value
 
 
-Values = Annotated[
+WantedValues = Annotated[
     tuple[str, ...] | None, PlainValidator(_values), PlainSerializer(_values_as_written)
 ]
-Conditions = dict[FieldPath, Values]
+Conditions = dict[FieldPath, WantedValues]
 Retweets = Literal["keep", "drop", "fold"]
 OperationName = Literal["create", "update", "delete", "delete_account"]
 
@@ -298,14 +298,14 @@ class MessageSettings(Section):
     preset: str | None = None
     format: MessageFormat = "json"
     registry: RegistrySettings = RegistrySettings()
-    id: Places = "id"
-    time: Place = "created_at"
-    user: Place = "user"
-    lang: Place = "lang"
-    text: Place = "text"
-    operation: Place = "operation"
+    id: Paths = "id"
+    time: OnePath = "created_at"
+    user: OnePath = "user"
+    lang: OnePath = "lang"
+    text: OnePath = "text"
+    operation: OnePath = "operation"
     operations: dict[str, OperationName] = Field(default_factory=_own_operations)
-    deleted: Place | None = None  # an id that stands there asks to delete
+    deleted: OnePath | None = None  # an id that stands there asks to delete
     weight: FieldPath | None = None  # None: each message counts as one example
     fields: Annotated[tuple[FieldPath, ...], AfterValidator(distinct)] = ()
     unwrap: FieldPath | None = None  # a field whose text is JSON again
@@ -313,7 +313,7 @@ class MessageSettings(Section):
     nfc: bool = False
     retweet: FieldPath | None = None  # where the original of a retweet stands
     retweets: Retweets = "keep"
-    reply: Place | None = None  # what stands there makes a reply
+    reply: OnePath | None = None  # what stands there makes a reply
     replies: Literal["keep", "drop"] = "keep"
     keep: Conditions = Field(default_factory=dict)
     ignore: Conditions = Field(default_factory=dict)
@@ -422,7 +422,7 @@ class LateLabelsSettings(Section):
         "none"  # none | file:PATH | kafka:TOPIC
     )
     format: Literal["json", "text"] = "json"
-    id: Places | None = None  # null: the record's key
+    id: Paths | None = None  # null: the record's key
     field: FieldPath = "label"
     time: FieldPath = "created_at"
     window_s: float = Field(default=86_400.0, gt=0)

@@ -31,14 +31,14 @@ from consumers.messages import first_few
 from streamnb.errors import InputError
 from streamnb.features.category_values import Bins, check_bins
 
-ClassPrior: TypeAlias = float | dict[str, float] | dict[str, dict[str, float]]
+ClassPriorSetting: TypeAlias = float | dict[str, float] | dict[str, dict[str, float]]
 
 FIXED = "fixed"
 _SUM_ERROR_MAX = 1e-9
 _FORMS = "must be a number of at least 0, one for each class, or fixed: with their probabilities"
 
 
-def check_class_prior(value: Any) -> ClassPrior:
+def check_class_prior(value: Any) -> ClassPriorSetting:
     """Return a class prior as it is meant, or refuse it."""
     if not isinstance(value, Mapping):
         return pseudo_count(_number(value, ""))
@@ -56,7 +56,7 @@ def check_class_prior(value: Any) -> ClassPrior:
     }
 
 
-def classes_of(prior: ClassPrior) -> tuple[tuple[str | int, ...], list[str]] | None:
+def classes_of(prior: ClassPriorSetting) -> tuple[tuple[str | int, ...], list[str]] | None:
     """Return the classes that a prior names, with the path they stand at; None for a number."""
     if not isinstance(prior, dict):
         return None
@@ -67,7 +67,7 @@ def classes_of(prior: ClassPrior) -> tuple[tuple[str | int, ...], list[str]] | N
 
 
 def wrong_classes(
-    prior: ClassPrior,
+    prior: ClassPriorSetting,
     classes: tuple[str, ...],
     where: tuple[str | int, ...] = ("model",),
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -129,9 +129,9 @@ def _number(value: Any, whose: str) -> float:
 
 
 FieldKind = Literal["words", "categories", "flags", "numbers"]  # what a field holds
-Prior = Annotated[float, AfterValidator(pseudo_count)]
-Alphas: TypeAlias = dict[str, Prior] | None
-Betas: TypeAlias = dict[str, tuple[Prior, Prior]] | None
+PseudoCount = Annotated[float, AfterValidator(pseudo_count)]
+NamedAlphas: TypeAlias = dict[str, PseudoCount] | None
+NamedBetas: TypeAlias = dict[str, tuple[PseudoCount, PseudoCount]] | None
 Count = Annotated[float, between(LEAST)]
 HalfLifeSeconds = Annotated[float, Field(ge=1, le=1e9)] | None
 PriorHalfLife = Annotated[float, Field(ge=0, le=1e9)] | None
@@ -185,11 +185,11 @@ class WordsSettings(GroupSettings):
 
     kind: Literal["words"] = "words"
     likelihood: Literal["bernoulli", "complement", "multinomial"] = "multinomial"
-    beta: tuple[Prior, Prior] = (1.0, 1.0)  # Bernoulli's prior (β₁, β₂)
-    beta_by_class: Betas = None  # None: `beta` for all classes
-    alpha: Prior = 1.0  # multinomial's and complement's prior
-    alpha_by_class: Alphas = None  # None: `alpha` for all classes
-    alpha_by_value: Alphas = None  # of words of the dictionary; others have `alpha`
+    beta: tuple[PseudoCount, PseudoCount] = (1.0, 1.0)  # Bernoulli's prior (β₁, β₂)
+    beta_by_class: NamedBetas = None  # None: `beta` for all classes
+    alpha: PseudoCount = 1.0  # multinomial's and complement's prior
+    alpha_by_class: NamedAlphas = None  # None: `alpha` for all classes
+    alpha_by_value: NamedAlphas = None  # of words of the dictionary; others have `alpha`
     normalise: bool = False  # complement's weights, to one length a class
     counts: Literal["presence", "occurrence"] | None = "presence"  # None: by the likelihood
     ngrams: tuple[int, int] = (1, 2)
@@ -303,9 +303,11 @@ class CategoriesSettings(GroupSettings):
     """A feature group of categories: fields that hold one of a few values each."""
 
     kind: Literal["categories"] = "categories"
-    alpha: Prior = 1.0
-    alpha_by_class: Alphas = None  # None: `alpha` for all classes
-    alpha_by_value: Alphas = None  # of values of the one field that there is; others have `alpha`
+    alpha: PseudoCount = 1.0
+    alpha_by_class: NamedAlphas = None  # None: `alpha` for all classes
+    alpha_by_value: NamedAlphas = (
+        None  # of values of the one field that there is; others have `alpha`
+    )
     # The values of a field where they are known beforehand; of other fields they come as they come.
     values: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     max_values: int = Field(default=1_000_000, ge=1, lt=1 << 31)
@@ -365,9 +367,9 @@ class FlagsSettings(GroupSettings):
     """A feature group of flags: fields that are true or false."""
 
     kind: Literal["flags"] = "flags"
-    beta: tuple[Prior, Prior] = (1.0, 1.0)  # (β₁, β₂): true, false
-    beta_by_class: Betas = None  # None: `beta` for all classes
-    beta_by_field: Betas = None  # others of the group's fields have `beta`
+    beta: tuple[PseudoCount, PseudoCount] = (1.0, 1.0)  # (β₁, β₂): true, false
+    beta_by_class: NamedBetas = None  # None: `beta` for all classes
+    beta_by_field: NamedBetas = None  # others of the group's fields have `beta`
     absent_is_false: bool = False
 
     @model_validator(mode="after")
@@ -448,7 +450,7 @@ def _some_group(features: dict[str, FeatureSettings] | None) -> dict[str, Featur
 
 
 def wrong_prior_half_life(
-    prior: ClassPrior, half_life: float | None
+    prior: ClassPriorSetting, half_life: float | None
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """Find a half-life of a class prior that no message moves."""
     if half_life and isinstance(prior, dict) and FIXED in prior:
@@ -460,7 +462,7 @@ class ModelSettings(Section):
 
     classes: tuple[Annotated[str, Field(min_length=1)], ...] = ("negative", "positive")
     new_classes: bool = False
-    class_prior: ClassPrior = 1.0
+    class_prior: ClassPriorSetting = 1.0
     prior_half_life: PriorHalfLife = None  # in examples of a partition; None and 0: all count
     features: dict[str, FeatureSettings] = Field(default_factory=_words_of_the_text)
     half_life_s: HalfLifeSeconds = None  # None: nothing is forgotten
@@ -486,7 +488,7 @@ class ModelSettings(Section):
 
     @field_validator("class_prior", mode="plain")
     @classmethod
-    def _class_prior(cls, value: Any) -> ClassPrior:
+    def _class_prior(cls, value: Any) -> ClassPriorSetting:
         return check_class_prior(value)
 
     _features_may_be_empty = field_validator("features", mode="before")(_empty_groups)
@@ -527,7 +529,7 @@ CHALLENGERS_MAX = 8
 class ChallengerSettings(Section):
     """A model that learns beside the one that answers; what it leaves out is as in `model`."""
 
-    class_prior: ClassPrior | None = None
+    class_prior: ClassPriorSetting | None = None
     prior_half_life: PriorHalfLife = None
     features: dict[str, FeatureSettings] | None = None
     half_life_s: HalfLifeSeconds = None
@@ -535,7 +537,7 @@ class ChallengerSettings(Section):
 
     @field_validator("class_prior", mode="plain")
     @classmethod
-    def _class_prior(cls, value: Any) -> ClassPrior | None:
+    def _class_prior(cls, value: Any) -> ClassPriorSetting | None:
         return None if value is None else check_class_prior(value)
 
     _features_may_be_empty = field_validator("features", mode="before")(_empty_groups)

@@ -47,7 +47,7 @@ _LOCKS = 64
 log = structlog.get_logger(__name__)
 
 
-Place = tuple[Partition, int]  # a log of the stream, and an offset in it
+MessagePlace = tuple[Partition, int]  # a log of the stream, and an offset in it
 
 
 class FoundMessage(Protocol):
@@ -80,7 +80,7 @@ class MessageLookup(Protocol):
     def get(self, id: str, /) -> FoundMessage | None:  # noqa: A002 -- as messages call it
         """Return what is known of a message, None where it is not kept."""
 
-    def correct(self, id: str, label: str | None, part: str | None, at: Place, /) -> None:  # noqa: A002
+    def correct(self, id: str, label: str | None, part: str | None, at: MessagePlace, /) -> None:  # noqa: A002
         """Note that a message now teaches a label by a part; saying it again changes nothing.
 
         Without a label it teaches nothing from now on.
@@ -91,7 +91,7 @@ class MessageLookup(Protocol):
         be noted in time.
         """
 
-    def remove(self, id: str, at: Place, /) -> None:  # noqa: A002
+    def remove(self, id: str, at: MessagePlace, /) -> None:  # noqa: A002
         """Forget a message for good, and all of its id but newer ones of its log; see `correct`."""
 
 
@@ -220,7 +220,7 @@ class CorrectionService:
                 return Receipt(id, label, label, None)
             return self._replace("withdraw" if label is None else "label", id, label, found)
 
-    def suggest(self, id: str, label: str, at: Place, by: str) -> Receipt | None:  # noqa: A002
+    def suggest(self, id: str, label: str, at: MessagePlace, by: str) -> Receipt | None:  # noqa: A002
         """Let the message of a place teach a label if it teaches nothing; see `label`.
 
         `by` says in the log whose label it is. None: it teaches something by now, or is not kept.
@@ -230,12 +230,12 @@ class CorrectionService:
             found = self._untaught(id, at)
             return None if found is None else self._replace("label", id, label, found, by)
 
-    def is_untaught(self, id: str, at: Place) -> bool:  # noqa: A002 -- as messages call it
+    def is_untaught(self, id: str, at: MessagePlace) -> bool:  # noqa: A002 -- as messages call it
         """Return whether the message of a place is kept, and teaches nothing yet."""
         with self._lock(id):
             return self._untaught(id, at) is not None
 
-    def _untaught(self, id: str, at: Place) -> FoundMessage | None:  # noqa: A002
+    def _untaught(self, id: str, at: MessagePlace) -> FoundMessage | None:  # noqa: A002
         try:
             found = self._find(id)
         except UnknownMessage:

@@ -32,7 +32,7 @@ from consumers.decode.fields import (
     RETWEET_SIGN,
     WEIGHT_MAX,
     WEIGHT_MIN,
-    Column,
+    DecodedColumn,
     DecodeError,
     FieldSpec,
     ValueType,
@@ -92,7 +92,7 @@ class _Columns:
     operations: NDArray[np.int8]
     labels: NDArray[np.int32]
     texts: Texts
-    fields: dict[str, Column]
+    fields: dict[str, DecodedColumn]
     ids: Texts
     ignored: NDArray[np.int16]  # the code of the reason; -1: it is not
     n_ambiguous: int = 0
@@ -554,7 +554,7 @@ def _as_json(raw: RawColumns, path: str) -> RawColumns:
 
 def _field(
     scan: ScanResult, spec: FieldSpec, deleted: NDArray[np.bool_], undecided: NDArray[np.bool_]
-) -> Column:
+) -> DecodedColumn:
     """Return a declared field as a column; add what the scan cannot decide to `undecided`."""
     also: tuple[int, ...] = ()
     match spec.type:

@@ -46,7 +46,7 @@ class DecodeError(NamedTuple):
     has_no_id: bool = False  # it was decoded: the name of its place is its id
 
 
-Column: TypeAlias = Texts | NDArray[np.float64]
+DecodedColumn: TypeAlias = Texts | NDArray[np.float64]
 
 _FLAGS = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
@@ -266,12 +266,14 @@ def _error(spec: FieldSpec, value: Any) -> DecodeError:
     )
 
 
-def missing_column(spec: FieldSpec, n: int) -> Column:
+def missing_column(spec: FieldSpec, n: int) -> DecodedColumn:
     """Return the column of `n` messages without the field."""
     return np.full(n, math.nan) if spec.type.is_float else missing_text(n).texts
 
 
-def with_entries(column: Column, at: NDArray[np.int64], values: Sequence[Any]) -> Column:
+def with_entries(
+    column: DecodedColumn, at: NDArray[np.int64], values: Sequence[Any]
+) -> DecodedColumn:
     """Return a column with new entries at some places."""
     if isinstance(column, Texts):
         return with_texts(column, at, values)
@@ -290,7 +292,7 @@ def with_texts(texts: Texts, at: NDArray[np.int64], values: Sequence[str | None]
     return Texts(np.concatenate((texts.data, new.data)), starts, ends)
 
 
-def take(column: Column, at: NDArray[np.int64]) -> TextColumn | NDArray[np.float64]:
+def take(column: DecodedColumn, at: NDArray[np.int64]) -> TextColumn | NDArray[np.float64]:
     """Return a column's entries at some ascending places."""
     return take_texts(column, at) if isinstance(column, Texts) else column[at]
 
@@ -402,17 +404,12 @@ def is_sampled(name: bytes, share: float) -> bool:
 class Condition:
     """A condition on the value at a path; what does not meet it is ignored for `reason`.
 
-    `accepts` is asked of values that are there, `absent` and `absent_in_delete` say what holds
-    where none is. A deletion names hardly more than its message.
+    `accepts` is asked of values that are there, `absent` says what holds where none is. A deletion
+    without the value meets it always, as it names hardly more than its message.
     """
 
     def __init__(
-        self,
-        reason: str,
-        path: str,
-        accepts: Callable[[Any], bool] | bool,
-        *,
-        absent: bool,
+        self, reason: str, path: str, accepts: Callable[[Any], bool] | bool, *, absent: bool
     ) -> None:
         self.reason, self.path = reason, path
         self.accepts = accepts

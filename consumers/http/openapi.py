@@ -33,7 +33,7 @@ from streamnb import __version__
 
 _EXAMPLES = Path(__file__).parent / "examples.json"
 _JSON = "application/json"
-Endpoint = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Request], Awaitable[Response]]
 DESCRIPTION = "Naive Bayes that learns one message at a time, and answers while it learns."
 _SCHEMAS = "#/components/schemas/{name}"
 _STYLE = """\
@@ -84,7 +84,7 @@ class ApiRoute(Route):
     """A route of one method; without an operation it is not part of the described API."""
 
     def __init__(
-        self, path: str, endpoint: Endpoint, operation: ApiOperation | None, method: str = "GET"
+        self, path: str, endpoint: Handler, operation: ApiOperation | None, method: str = "GET"
     ) -> None:
         super().__init__(path, endpoint, include_in_schema=operation is not None)
         self.methods = {method}  # and no HEAD, which Starlette adds to a GET

@@ -33,9 +33,9 @@ else:
     # A class that is ruled out makes it infinite, for which JSON has no number: it is null there.
     Nats = float | None
 
-Label = str
-ByClass = dict[Label, float]
-Counts = dict[Label, int]
+LabelText = str
+ByClass = dict[LabelText, float]
+CountByLabel = dict[LabelText, int]
 
 
 class PredictRequest(Struct, forbid_unknown_fields=True):
@@ -76,8 +76,8 @@ class ApiExplanation(Struct):
     The scores and `intercept`, the class prior's, add up to the log-odds.
     """
 
-    label: Label
-    other: Label
+    label: LabelText
+    other: LabelText
     intercept: Nats
     features: list[Feature]
 
@@ -100,17 +100,17 @@ class ApiPrediction(Struct, omit_defaults=True, gc=False):
     `answered_by` says why.
     """
 
-    label: Label
+    label: LabelText
     probabilities: ByClass
-    log_posteriors: dict[Label, Nats]
+    log_posteriors: dict[LabelText, Nats]
     raw: ByClass | None = None
     explanation: ApiExplanation | None = None
     interval: Annotated[
         Interval | UnsetType | None,
         Meta(description="There if it was asked for. Null if the model has none: with a hybrid."),
     ] = UNSET
-    prediction_set: list[Label] | None = None
-    decision: Label | None = None
+    prediction_set: list[LabelText] | None = None
+    decision: LabelText | None = None
     model: str | UnsetType | None = UNSET
     answered_by: str | None = None
 
@@ -118,7 +118,7 @@ class ApiPrediction(Struct, omit_defaults=True, gc=False):
 class PredictAnswer(Struct):
     """All predictions, in the order of the request, from one snapshot."""
 
-    classes: list[Label]
+    classes: list[LabelText]
     snapshot_version: int
     n_examples: int
     predictions: list[ApiPrediction]
@@ -153,12 +153,12 @@ class Message(Struct):
     lang: str | None
     text: str
     marked: list[str]
-    label: Label
+    label: LabelText
     probability: float
     probabilities: ByClass
     unsure: bool
-    truth: Label | None
-    corrected: Label | None
+    truth: LabelText | None
+    corrected: LabelText | None
 
 
 class WantedMessage(Message):
@@ -170,7 +170,7 @@ class WantedMessage(Message):
 
     picked: Literal["random", "uncertain"]
     margin: float
-    prediction_set: list[Label] | None
+    prediction_set: list[LabelText] | None
 
 
 class WantedAnswer(Struct):
@@ -194,9 +194,9 @@ class SearchAnswer(Struct):
 class Now(Struct):
     """What the current snapshot says; `prediction_set` is null without model.coverage."""
 
-    label: Label
+    label: LabelText
     probabilities: ByClass
-    prediction_set: list[Label] | None
+    prediction_set: list[LabelText] | None
 
 
 class MessageAnswer(Message):
@@ -212,7 +212,7 @@ class Step(Struct):
     """How many messages of each class came in the step that begins at `time_ms`."""
 
     time_ms: int
-    counts: Counts
+    counts: CountByLabel
 
 
 class Series(Struct):
@@ -238,10 +238,10 @@ class ApiSummary(Struct):
     n_unsure: int
     enough: bool
     messages_min: int
-    classes: list[Label]
-    counts: Mapping[Label, int]
-    raw: Mapping[Label, float | None]
-    corrected: Mapping[Label, Share] | None
+    classes: list[LabelText]
+    counts: Mapping[LabelText, int]
+    raw: Mapping[LabelText, float | None]
+    corrected: Mapping[LabelText, Share] | None
     corrected_reason: str | None
     series: Series
     sample: Sample
@@ -257,7 +257,7 @@ class ComparedWord(Struct):
     word: str
     log_odds: Nats
     standard_errors: float
-    counts: Counts
+    counts: CountByLabel
 
 
 class ComparedSummary(ApiSummary):
@@ -291,7 +291,7 @@ class HistoryAnswer(Struct):
     now_ms: int
     kept_from_ms: int | None
     n: int
-    classes: list[Label]
+    classes: list[LabelText]
     series: Series
 
 
@@ -314,8 +314,8 @@ class LabelReceipt(Struct):
     """
 
     id: str
-    label: Label | None
-    was: Label | None
+    label: LabelText | None
+    was: LabelText | None
     position: str | None
 
 
@@ -323,7 +323,7 @@ class DeleteReceipt(Struct):
     """The deletion is in the log at `position`, safe."""
 
     id: str
-    was: Label | None
+    was: LabelText | None
     position: str | None
 
 
@@ -369,7 +369,7 @@ class ModelAnswer(Struct):
     calibration: tuple[Bin, ...]
     stated: tuple[ReliabilityBin, ...] | None
     history: tuple[Point, ...]
-    telling: Mapping[Label, tuple[Telling, ...]]
+    telling: Mapping[LabelText, tuple[Telling, ...]]
     rising: tuple[Trend, ...]
     falling: tuple[Trend, ...]
     trend_s: float | None
@@ -405,7 +405,7 @@ class FlagField(Struct):
     group: str
     field: str
     counts: ByClass
-    shares: dict[Label, float | None]
+    shares: dict[LabelText, float | None]
 
 
 class NumberField(Struct):
@@ -417,8 +417,8 @@ class NumberField(Struct):
     group: str
     field: str
     counts: ByClass
-    means: dict[Label, float | None]
-    deviations: dict[Label, float | None]
+    means: dict[LabelText, float | None]
+    deviations: dict[LabelText, float | None]
 
 
 class FieldsAnswer(Struct):
@@ -428,7 +428,7 @@ class FieldsAnswer(Struct):
     """
 
     snapshot_version: int
-    classes: list[Label]
+    classes: list[LabelText]
     categories: list[CategoryField]
     flags: list[FlagField]
     numbers: list[NumberField]
@@ -445,7 +445,7 @@ class Corrections(Struct):
 class ClassDisplay(Struct):
     """How the page shows a class; null: as it finds best."""
 
-    label: Label
+    label: LabelText
     name: str | None
     colour: str | None
 
@@ -467,7 +467,7 @@ class PageAnswer(Struct):
     version: str
     names: PageNames
     source: str
-    classes: list[Label]
+    classes: list[LabelText]
     languages: list[str]
     unsure_below: float
     messages_min: int
@@ -523,7 +523,7 @@ class ChangeEvent(Struct):
     """What happened to a message: a person gave it a label, took it back, or removed it."""
 
     id: str
-    corrected: Label | None
+    corrected: LabelText | None
     removed: bool
 
 

@@ -60,11 +60,11 @@ TEACHER = (
 METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
 GAUGE, COUNTER = GaugeMetricFamily, CounterMetricFamily
-Family: TypeAlias = type[GaugeMetricFamily | CounterMetricFamily]
+MetricFamily: TypeAlias = type[GaugeMetricFamily | CounterMetricFamily]
 Samples: TypeAlias = Mapping[tuple[str, ...], float | None]
 
 # Each metric with one value: its kind, name, help, and value for a status; None is nan.
-STATUS_METRICS: tuple[tuple[Family, str, str, Callable[[Status], float | None]], ...] = (
+STATUS_METRICS: tuple[tuple[MetricFamily, str, str, Callable[[Status], float | None]], ...] = (
     (GAUGE, "source_up", "1 while the source can be read, else 0.", lambda s: s.trouble is None),
     (COUNTER, "source_restarts", "Times that the source was lost and found again.",
      lambda s: s.n_restarts),
@@ -136,7 +136,7 @@ STATUS_METRICS: tuple[tuple[Family, str, str, Callable[[Status], float | None]],
 
 # Each metric with labels: its kind, name, help, labels, and samples for a status and the classes.
 LABELLED_METRICS: tuple[
-    tuple[Family, str, str, tuple[str, ...], Callable[[Status, Sequence[str]], Samples]], ...
+    tuple[MetricFamily, str, str, tuple[str, ...], Callable[[Status, Sequence[str]], Samples]], ...
 ] = (
     (COUNTER, "messages", "Messages read, by outcome.", ("outcome",),
      lambda s, _: {(name,): s.outcomes.get(name, 0) for name in OUTCOMES}),
@@ -473,7 +473,7 @@ class Metrics(Collector):
 
 def _recent_metrics(state: Any) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
     """Yield the figures of the store of recent messages; without a store, 0 and up."""
-    tables: tuple[tuple[Family, tuple[tuple[str, str, str], ...]], ...] = (
+    tables: tuple[tuple[MetricFamily, tuple[tuple[str, str, str], ...]], ...] = (
         (GAUGE, GAUGES),
         (COUNTER, COUNTERS),
     )

@@ -83,8 +83,8 @@ _NOT_APPLIED = (
 )
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-Place = tuple[str, Partition, int]  # id, log, offset
-Taken = Callable[[bytes, Deleted], bytes | None]
+NamedPlace = tuple[str, Partition, int]  # id, log, offset
+Eraser = Callable[[bytes, Deleted], bytes | None]
 _OffsetsById = Mapping[str, Mapping[Partition, int]]
 
 
@@ -125,7 +125,7 @@ class Output:
     """A file of JSON lines, and the function that removes a message's text from a line."""
 
     path: Path
-    taken: Taken
+    taken: Eraser
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +199,14 @@ class Erasure:
         """How many deletions are not erased yet."""
         return len(self._pending)
 
-    def add_said(self, deleted: Iterable[tuple[Place, tuple[str, int, int] | None]]) -> None:
+    def add_said(self, deleted: Iterable[tuple[NamedPlace, tuple[str, int, int] | None]]) -> None:
         """Add messages that people deleted, each with where that was said; see `add`."""
         for place, said in deleted:
             self.add([place], from_stream=False, said=said)
 
     def add(
         self,
-        places: Iterable[Place],
+        places: Iterable[NamedPlace],
         *,
         from_stream: bool,
         said: tuple[str, int, int] | None = None,
@@ -432,7 +432,7 @@ class Erasure:
                 if not is_ours and os.path.realpath(path) not in self._known:
                     yield path, None
 
-    def _erase_file(self, path: Path, taken: Taken | None, deleted: Callable[[], Deleted]) -> bool:
+    def _erase_file(self, path: Path, taken: Eraser | None, deleted: Callable[[], Deleted]) -> bool:
         """Remove texts from a file, if it is an output; return whether its end was reached.
 
         Where nothing is given to remove them, it is guessed whether it is one.
@@ -480,7 +480,7 @@ def _offsets_by_id(pending: Iterable[Deletion]) -> dict[str, dict[Partition, int
 
 def _overwrite(
     path: Path,
-    taken: Taken,
+    taken: Eraser,
     deleted: Deleted,
     goes_on: Callable[[], bool],
     *,

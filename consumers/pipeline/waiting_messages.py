@@ -59,8 +59,13 @@ _DUE_MAX = 1 << 15  # how many records of small batches are looked at together
 log = structlog.get_logger(__name__)
 
 
-State = Literal["waits", "default", "labelled", "gone"]
-_STATES: tuple[State, ...] = ("waits", "default", "labelled", "gone")  # in the kernel's order
+WaitingState = Literal["waits", "default", "labelled", "gone"]
+_STATES: tuple[WaitingState, ...] = (
+    "waits",
+    "default",
+    "labelled",
+    "gone",
+)  # in the kernel's order
 
 
 @dataclass(slots=True)
@@ -73,7 +78,7 @@ class WaitingMessage:
     time_ms: float
     first: LearnedRecord
     now: LearnedRecord
-    state: State
+    state: WaitingState
     default: LearnedRecord | None
 
 

@@ -67,7 +67,7 @@ _WAL_KEPT_BYTES = 32 << 20
 _BUSY_S = 0.2
 _READERS = 4
 _CLOSE_S = 2.0  # how long to wait for each connection that a search still uses
-Values: TypeAlias = tuple[Any, ...]
+RowValues: TypeAlias = tuple[Any, ...]
 log = structlog.get_logger(__name__)
 
 
@@ -440,7 +440,7 @@ def _insertion(number: int, n: int, is_same: tuple[bool, ...]) -> str:
     return f"INSERT INTO rows{number} VALUES ({'),('.join(rows)})"
 
 
-def insert(db: sqlite3.Connection, number: int, rows: Sequence[Values]) -> None:
+def insert(db: sqlite3.Connection, number: int, rows: Sequence[RowValues]) -> None:
     """Put rows, values of `COLUMNS` with ascending keys above all there are, into a chunk."""
     for begin in range(0, len(rows), _ROWS_A_STATEMENT):
         columns = list(zip(*rows[begin : begin + _ROWS_A_STATEMENT], strict=True))

@@ -38,20 +38,20 @@ _FINE_POINTS_MAX = 1_500  # as many as a step that nobody chose may have
 _TAKEN_OUT_MAX = 50_000  # removed messages that are remembered, as they may come again
 _EARLY_MAX = 2_000_000  # messages that wait for the file to be opened for the first time
 Stretch: TypeAlias = tuple[Partition, bool]  # a partition's messages with a label, or those without
-Counts: TypeAlias = NDArray[np.int64]  # by class
+Longs: TypeAlias = NDArray[np.int64]  # by class
 
 
 @dataclass(slots=True)
 class Uncounted:
     """Counts that are not yet in the file, and how far each partition was counted for them."""
 
-    by_minute: dict[int, Counts] = field(default_factory=dict)  # its beginning in Unix seconds
+    by_minute: dict[int, Longs] = field(default_factory=dict)  # its beginning in Unix seconds
     highest: dict[Stretch, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.by_minute or self.highest)
 
-    def add(self, minute_s: int, counts: Counts) -> None:
+    def add(self, minute_s: int, counts: Longs) -> None:
         """Count messages of a minute."""
         known = self.by_minute.get(minute_s)
         self.by_minute[minute_s] = counts if known is None else _sum(known, counts)
@@ -250,7 +250,7 @@ def take_out(db: sqlite3.Connection, removed: Iterable[tuple[tuple[int, int], in
 
 
 def _change(
-    db: sqlite3.Connection, step_s: int, begins_s: int, by: Counts, *, only_known: bool = False
+    db: sqlite3.Connection, step_s: int, begins_s: int, by: Longs, *, only_known: bool = False
 ) -> bool:
     """Add to the counts of a step; return whether it is a new one."""
     at = (step_s, begins_s)
@@ -300,7 +300,7 @@ def read(
     return CountsOverTime(step_s, kept_from_s, begins_s, counts.tolist())
 
 
-def _sum(one: Counts, other: Counts) -> Counts:
+def _sum(one: Longs, other: Longs) -> Longs:
     """Return the sum of counts, one of which may be from before a class joined."""
     total = np.zeros(max(len(one), len(other)), np.int64)
     total[: len(one)] += one

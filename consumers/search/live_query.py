@@ -296,7 +296,7 @@ _FULL = (
     f"{QUERIES_MAX} different queries are watched already, which is all this daemon takes; "
     "ask again when some pages are closed, or search without watching"
 )
-Key: TypeAlias = tuple[Query, str | None]
+QueryKey: TypeAlias = tuple[Query, str | None]
 
 
 class NotWatchedError(ConsumerError):
@@ -424,7 +424,7 @@ class Subscriptions:
         self._problem = problem
         self._lock = threading.Lock()
         self._closed = False
-        self._watched: dict[Key, Watched] = {}
+        self._watched: dict[QueryKey, Watched] = {}
         self._pages: dict[Subscription, str] = {}  # with the client of each
         self._status: Event | None = None  # what the pages that are open were told last
 
@@ -519,7 +519,7 @@ class Subscriptions:
                 "may have; close some"
             )
 
-    def _watch(self, key: Key) -> Watched | None:
+    def _watch(self, key: QueryKey) -> Watched | None:
         """Return what is watched under a key, made if need be; None if there is no room."""
         watched = self._watched.get(key)
         if watched is None and len(self._watched) < QUERIES_MAX:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from consumers.messages import NO_LABEL, Messages, Partition, pairs, part_name
 from consumers.search.chunks import NOTED_MAX, OF_FIELD, Chunk
-from consumers.search.database import COLUMNS, SHOWN, Values, partition_at
+from consumers.search.database import COLUMNS, SHOWN, RowValues, partition_at
 from consumers.search.query_syntax import (
     field_value,
     lang_sign,
@@ -298,7 +298,7 @@ class RowMapper:
 class NewRows(Sequence[MessageRow]):
     """Rows as they went into the table; each becomes an object when it is asked for."""
 
-    values: list[Values]  # in the order of `database.COLUMNS`
+    values: list[RowValues]  # in the order of `database.COLUMNS`
     mapper: RowMapper
 
     def __len__(self) -> int:
@@ -334,7 +334,7 @@ _STEPS_S = (
 _LOOKED_AT = 10_000  # times, to see where most of them lie
 _FAR = 4  # times the span of the middle 98 %
 
-Series = tuple[int, tuple[int, ...], tuple[tuple[int, ...], ...]]
+SeriesCounts = tuple[int, tuple[int, ...], tuple[tuple[int, ...], ...]]
 Span = tuple[int, int]  # Unix milliseconds; the end is not in it
 
 
@@ -433,7 +433,7 @@ def _within(part: Picked, frame: _Frame) -> Picked:
     )
 
 
-def _series(parts: Sequence[Picked], n_classes: int, frame: _Frame | None) -> Series:
+def _series(parts: Sequence[Picked], n_classes: int, frame: _Frame | None) -> SeriesCounts:
     """Return the length of a step, when each begins, and counts by class of each."""
     if not parts and frame is None:
         return _STEPS_S[0], (), ()

@@ -174,7 +174,7 @@ class Labelled:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-Item = Offer | Forget | Correct | Remove | Labelled
+QueuedItem = Offer | Forget | Correct | Remove | Labelled
 
 
 class _LastMinute:
@@ -282,7 +282,7 @@ class Sampler:
         self._filled_s = self._taken_s = clock()
         self._rng = np.random.default_rng(_SEED)
         self._lock = threading.Lock()
-        self._items: deque[Item | RawBatch] = deque()
+        self._items: deque[QueuedItem | RawBatch] = deque()
         self._n_bytes = 0
         self._sampled_s = -math.inf  # when something was last left out
         self._pressed_s = math.inf  # since when that has been so again and again
@@ -364,12 +364,12 @@ class Sampler:
         self.something.set()
         return True
 
-    def put_back(self, items: Sequence[Item]) -> None:
+    def put_back(self, items: Sequence[QueuedItem]) -> None:
         """Put what could not be done before all that waits."""
         with self._lock:
             self._items.extendleft(reversed(items))
 
-    def take(self) -> list[Item]:
+    def take(self) -> list[QueuedItem]:
         """Take what waits, in the order in which it came.
 
         That is all of it, unless the stream is fast and nobody waits: then it is a part. If it
@@ -404,9 +404,9 @@ class Sampler:
             return max(1.0, _PIECE_S * self._rate_max_per_s)
         return math.inf
 
-    def _popped(self, rows_max: float) -> list[Item | RawBatch]:
+    def _popped(self, rows_max: float) -> list[QueuedItem | RawBatch]:
         """Take out what stands first: all, or no more than some rows and what stands before."""
-        items: list[Item | RawBatch] = []
+        items: list[QueuedItem | RawBatch] = []
         n_rows = 0
         while self._items and n_rows < rows_max:
             item = self._items.popleft()
@@ -428,7 +428,7 @@ class Sampler:
         with self._lock:
             return _GATHER_PRESSED_S if self._is_pressed(self._clock()) else _GATHER_S
 
-    def written(self, items: Sequence[Item], seconds: float) -> None:
+    def written(self, items: Sequence[QueuedItem], seconds: float) -> None:
         """Take note of the processor time that it took to write some items."""
         n = sum(len(item) * item.cost for item in items if isinstance(item, Offer))
         has_changes = any(not isinstance(item, Offer) for item in items)

@@ -30,7 +30,7 @@ from consumers.messages import Partition, account_of, part_name
 from consumers.search import database, history
 from consumers.search.chunks import Chunk, Retention, forget_old_fields, note_changed, pack
 from consumers.search.rows import Change, RowMapper, crc_of, placed
-from consumers.search.sampler import Correct, Forget, Item, Labelled, Offer, Remove
+from consumers.search.sampler import Correct, Forget, Labelled, Offer, QueuedItem, Remove
 
 GONE_MAX = 50_000  # messages of which it is remembered that they were removed for good
 EXPECTED_MAX = 50_000  # corrections of messages that are not held
@@ -183,7 +183,7 @@ class Deduplicator:
 class Applied:
     """What a transaction has changed."""
 
-    values: list[database.Values] = field(default_factory=list)  # of the rows that are new
+    values: list[database.RowValues] = field(default_factory=list)  # of the rows that are new
     changes: list[Change] = field(default_factory=list)  # what people and the stream changed
     n_known: int = 0  # messages that came again
 
@@ -218,7 +218,7 @@ class Transactions:
         self._chunks = list(self.contents.chunks)
         self.published = tuple(self._chunks)
         # Rows that are in their chunk's columns, and not yet in a table.
-        self._waiting: list[database.Values] = []
+        self._waiting: list[database.RowValues] = []
         self._known = Deduplicator(
             self.contents.gone, self._chunks, len(self.contents.places.names)
         )
@@ -243,7 +243,7 @@ class Transactions:
         return history.counted(self._db, partitions)
 
     def apply(
-        self, items: Sequence[Item], n_offered: int, counts: history.Uncounted | None = None
+        self, items: Sequence[QueuedItem], n_offered: int, counts: history.Uncounted | None = None
     ) -> Applied:
         """Do what waits, all of it or nothing; `n_offered` messages came since the last time.
 
@@ -353,7 +353,7 @@ class Transactions:
             raise
         self._publish()
 
-    def _apply(self, item: Item, done: Applied) -> None:
+    def _apply(self, item: QueuedItem, done: Applied) -> None:
         if isinstance(item, Offer):
             self._store(item, done)
             return

@@ -22,7 +22,7 @@ from consumers.search.chunks import Retention
 from consumers.search.database import drop_aside, is_damage, move_aside
 from consumers.search.history import MessageCounter, Uncounted
 from consumers.search.rows import Change, NewRows
-from consumers.search.sampler import Forget, Item, Offer, Remove, Sampler
+from consumers.search.sampler import Forget, Offer, QueuedItem, Remove, Sampler
 from consumers.search.transactions import Applied, Transactions
 
 _IDLE_S = 1.0  # how often it looks for what has become too old
@@ -62,7 +62,7 @@ class Writer:
         self._first_key = 1
         self._said_s: float | None = None
         self._n_offered = 0
-        self._taken: Sequence[Item] = ()  # out of the sampler, and not yet written
+        self._taken: Sequence[QueuedItem] = ()  # out of the sampler, and not yet written
         self._counter = counter
         self._counts = Uncounted()  # out of the counter, and not yet written
         self.file: Transactions | None = None
@@ -150,7 +150,7 @@ class Writer:
             if isinstance(error, sqlite3.DatabaseError) and is_damage(error):
                 self._damage = str(error)
 
-    def _tell(self, items: Sequence[Item], done: Applied) -> None:
+    def _tell(self, items: Sequence[QueuedItem], done: Applied) -> None:
         self.n_stored += len(done.values)
         for item in items:
             if not isinstance(item, Offer):

@@ -27,7 +27,7 @@ from streamnb.kernels.posterior import DUST, EXACT_BELOW, EXACT_PARTS, WHOLE_BEL
 
 Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
+Longs = NDArray[np.int64]
 S = TypeVar("S", Counts, ValueCounts, FlagCounts, Moments, Weights)
 
 # The axes of each array. "all_and_classes" has one row for all classes together before theirs,
@@ -163,7 +163,7 @@ def copy(statistics: S, n_columns: int | None = None) -> S:
     return type(statistics)(*arrays)
 
 
-def take(statistics: S, axis: str, places: Places) -> S:
+def take(statistics: S, axis: str, places: Longs) -> S:
     """Return statistics in which place i of an axis is the old `places[i]`.
 
     A place of -1, or beyond the last, is nothing. Arrays without the axis are the same ones.
@@ -213,7 +213,7 @@ def rescale(statistics: S, factor: float) -> None:
         np.multiply(array, factor, out=array)
 
 
-def pack(prefix: str, statistics: S, places: dict[str, Places]) -> Arrays:
+def pack(prefix: str, statistics: S, places: dict[str, Longs]) -> Arrays:
     """Return what a file holds, under names that begin with `prefix`.
 
     `places`: the columns and fields that the file has, in its order. Of columns only those that are
@@ -230,7 +230,7 @@ def pack(prefix: str, statistics: S, places: dict[str, Places]) -> Arrays:
     return arrays | {f"{prefix}/{name}": getattr(statistics, name) for name in names}
 
 
-def unpack(prefix: str, arrays: Arrays, statistics: S, places: dict[str, Places]) -> None:
+def unpack(prefix: str, arrays: Arrays, statistics: S, places: dict[str, Longs]) -> None:
     """Write what `pack` gave into statistics that are at zero, and have room for it.
 
     Raises InputError if an array has another shape.
@@ -263,7 +263,7 @@ def of_shape(arrays: Arrays, name: str, *shape: int) -> NDArray[Any]:
     return found
 
 
-def _are_first(places: Places) -> bool:
+def _are_first(places: Longs) -> bool:
     """Say if places are 0, 1, 2 and so on."""
     n = len(places)
     # The last place tells of nearly all that are not, and to compare millions takes milliseconds.
@@ -327,14 +327,14 @@ def column_totals(counts: Counts | ValueCounts, n: int) -> Floats:
     return totals
 
 
-def live_columns(counts: Counts | ValueCounts, n: int) -> Places:
+def live_columns(counts: Counts | ValueCounts, n: int) -> Longs:
     """Return the columns, of the first `n`, with a count above zero, ascending."""
     return np.flatnonzero(column_totals(counts, n) != 0.0)  # ten times faster than of floats
 
 
 def leaving(
     counts: Counts | ValueCounts, table: Table, n_columns: int, n_kept: int, n_declared: int = 0
-) -> Places:
+) -> Longs:
     """Return the columns of the least useful words: all but `n_kept` of those that count.
 
     The rule: the word with the smallest count over all classes leaves first; of words with the same
@@ -372,14 +372,14 @@ def recount(counts: Counts) -> None:
     counts.state[LIVE] = len(live_columns(counts, len(counts.by_word)))
 
 
-def drop(counts: Counts, columns: Places) -> Floats:
+def drop(counts: Counts, columns: Longs) -> Floats:
     """Set words to zero; return what they held, ndarray of shape (n, n_classes)."""
     held = counts.by_word[columns]
     subtract_rows(counts, columns, held)
     return held
 
 
-def subtract_rows(counts: Counts, columns: Places, held: Floats) -> None:
+def subtract_rows(counts: Counts, columns: Longs, held: Floats) -> None:
     """Take counts of some words away; a word at zero leaves V.
 
     What a sum of parts held may differ from the parts' own counts by rounding: no rest is kept.

@@ -15,11 +15,11 @@ from streamnb.features.flags import FlagsState
 from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import (
     Effect,
+    ExportTable,
     FeatureLogs,
     GroupView,
     Linear,
     ParameterCount,
-    Table,
     names_from,
     quantity,
 )
@@ -220,7 +220,7 @@ class CategoriesView(_ValuesView, of=CategoriesState):
             found.append(ObservedValue(f"{field.name}={value}", top, rest, field.bottoms))
         return found
 
-    def export(self) -> tuple[dict[str, Any], Table]:
+    def export(self) -> tuple[dict[str, Any], ExportTable]:
         """Return what the export holds: log θ of values, and of unseen values by field."""
         fields = self._fields()
         table = self.state.table
@@ -360,7 +360,7 @@ class FlagsView(_ValuesView, of=FlagsState):
                 found.append(ObservedValue(f"{name}=false", *tops[::-1], bottoms[i], is_false=True))
         return found
 
-    def export(self) -> tuple[dict[str, Any], Table]:
+    def export(self) -> tuple[dict[str, Any], ExportTable]:
         """Return what the export holds: counts, log θ and log(1 − θ) of each flag."""
         flags = self._flags()
         return {}, {

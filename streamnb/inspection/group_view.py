@@ -18,7 +18,7 @@ from streamnb.errors import InputError
 from streamnb.features.protocol import Floats, GroupState
 from streamnb.state import ModelState
 
-Table = dict[str, list[str] | Floats]  # columns by name; arrays have a row for each feature
+ExportTable = dict[str, list[str] | Floats]  # columns by name; arrays have a row for each feature
 
 
 class ParameterCount(NamedTuple):
@@ -122,7 +122,7 @@ class GroupView(ABC):
         return None
 
     @abstractmethod
-    def export(self) -> tuple[dict[str, Any], Table]:
+    def export(self) -> tuple[dict[str, Any], ExportTable]:
         """Return what the export holds of the group as a whole, and of its features."""
 
     @abstractmethod

@@ -18,11 +18,11 @@ from streamnb.features.numeric import NumbersState
 from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import (
     Effect,
+    ExportTable,
     FeatureLogs,
     GroupView,
     Linear,
     ParameterCount,
-    Table,
     names_from,
 )
 from streamnb.labels import unlabelled_rows
@@ -155,11 +155,11 @@ class GaussianView(NumbersView, of=Gaussian):
                 total[:, ~seen] = -np.inf
         return total
 
-    def export(self) -> tuple[dict[str, Any], Table]:
+    def export(self) -> tuple[dict[str, Any], ExportTable]:
         """Return what the export holds: n, mean and M2, and the density's parameters."""
         p = self.posterior
         known = np.flatnonzero(p.speaks.any(axis=0))
-        table: Table = {"field": [self.state.fields[j] for j in known.tolist()]}
+        table: ExportTable = {"field": [self.state.fields[j] for j in known.tolist()]}
         table |= {
             "n": p.n[:, known].T,
             "mean": p.mean[:, known].T,

@@ -20,11 +20,11 @@ from streamnb.features.words import WordsState
 from streamnb.inspection.explain import candidates
 from streamnb.inspection.group_view import (
     Effect,
+    ExportTable,
     FeatureLogs,
     GroupView,
     Linear,
     ParameterCount,
-    Table,
     quantity,
     view_of,
 )
@@ -193,10 +193,10 @@ class WordsView(GroupView):
         """How many words there are, such as "3 words"."""
         return quantity(self.n_features, "word")
 
-    def export(self) -> tuple[dict[str, Any], Table]:
+    def export(self) -> tuple[dict[str, Any], ExportTable]:
         """Return what the export holds: counts and log θ of each word."""
         header = {"examples": self.examples, "tokens": self.tokens}
-        table: Table = {"word": self.names, "count": self.counts_of(self.live)}
+        table: ExportTable = {"word": self.names, "count": self.counts_of(self.live)}
         return header, table | {"log_theta": self.log_theta(self.live)}
 
     # ---- sampling ------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ class BernoulliView(WordsView, of=Bernoulli):
         """Return how many words there are, each present or absent."""
         return Counter({2: self.n_features})
 
-    def export(self) -> tuple[dict[str, Any], Table]:
+    def export(self) -> tuple[dict[str, Any], ExportTable]:
         """Return what the export holds, with log(1 − θ) of each word."""
         header, table = super().export()
         header |= {"is_void": self.is_void.tolist()}
@@ -495,7 +495,7 @@ class BernoulliView(WordsView, of=Bernoulli):
 class ComplementView(WordsView, of=Complement):
     """A view of words by how often they occur in all other classes."""
 
-    def export(self) -> tuple[dict[str, Any], Table]:
+    def export(self) -> tuple[dict[str, Any], ExportTable]:
         """Return what the export holds, with a score in the place of log θ."""
         header, table = super().export()
         table["score"] = table.pop("log_theta")

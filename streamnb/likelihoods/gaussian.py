@@ -15,7 +15,7 @@ from streamnb.errors import InputError, check_choice
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Estimates, GaussianOptions, Moments, Prior
 from streamnb.kernels.layout import I64, RowUpdates
-from streamnb.priors import Values, as_lists, check, to_grid
+from streamnb.priors import PriorValues, as_lists, check, to_grid
 
 Floats = NDArray[np.float64]
 # Concentrations and scales keep as far from zero as numbers do from infinity.
@@ -118,7 +118,7 @@ def number_prior_from_dict(values: Mapping[str, Any]) -> NumberPrior:
     return prior
 
 
-def _numbers(name: str, value: Any, least: float) -> Values:
+def _numbers(name: str, value: Any, least: float) -> PriorValues:
     """Return a number, or numbers by field, or by field and class, as plain tuples."""
     plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
     try:

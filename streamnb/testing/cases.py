@@ -31,7 +31,7 @@ from streamnb.reader import ModelReader
 _SHARE_LEAST = 1e-12  # of a variance floor
 _SPREAD_LEAST = 1e-9  # of a variance, beside the squares of what it is the variance of
 LIVES_TOLD = 200.0  # half-lives; what is older is next to nothing, or nothing
-Fields = Mapping[str, Any]
+ExampleFields = Mapping[str, Any]
 
 
 class Broken(AssertionError):  # noqa: N818 -- a verdict: what is broken is the law
@@ -57,7 +57,7 @@ class Example:
         When it was, for a half-life in seconds.
     """
 
-    x: Fields
+    x: ExampleFields
     y: Label
     weight: float = 1.0
     time_s: float | None = None
@@ -155,7 +155,7 @@ class Case:
         counted += [n for each in self.examples for n in self._bagged(each.x)]
         return self.half_life is None and all(float(n).is_integer() for n in counted)
 
-    def _bagged(self, x: Fields) -> list[float]:
+    def _bagged(self, x: ExampleFields) -> list[float]:
         """Return the counts in an example that a bag may read."""
         numbers: list[float] = []
         of_bags = self.fields_of(Bag)
@@ -208,12 +208,12 @@ class Case:
     # ---- examples ------------------------------------------------------------------------------
 
     @property
-    def probes(self) -> list[Fields]:
+    def probes(self) -> list[ExampleFields]:
         """Examples to predict: the first 25, and an empty one."""
         return [*(each.x for each in self.examples[:25]), {}]
 
     @property
-    def wordy_probes(self) -> list[Fields]:
+    def wordy_probes(self) -> list[ExampleFields]:
         """The probes without numbers: their answers depend on counts alone."""
         numbers = self.fields_of(Numbers)
         return [{n: v for n, v in x.items() if n not in numbers} for x in self.probes]
@@ -241,7 +241,7 @@ class Case:
         ]
 
 
-def columns_of(model: ModelReader, xs: Sequence[Fields]) -> dict[str, list[Any]]:
+def columns_of(model: ModelReader, xs: Sequence[ExampleFields]) -> dict[str, list[Any]]:
     """Return examples as columns that a model can read, with None for missing values."""
     names = dict.fromkeys(model.state.fields)
     names |= dict.fromkeys(name for x in xs for name in x)
@@ -387,15 +387,15 @@ def _number(rng: Rng, centre: float) -> Any:
 # ---- comparison ----------------------------------------------------------------------------------
 
 Key = tuple[str, ...]
-Table = dict[Key, dict[Label, float]]
+NumbersByKey = dict[Key, dict[Label, float]]
 
 
 class Knowledge(NamedTuple):
     """A model's statistics: by group and feature, then by class. Zeros are left out."""
 
-    counts: Table  # N of classes, words, values and flags; how many numbers a field had
-    means: Table  # of numbers
-    squares: Table  # M2 = Σ(x − mean)²
+    counts: NumbersByKey  # N of classes, words, values and flags; how many numbers a field had
+    means: NumbersByKey  # of numbers
+    squares: NumbersByKey  # M2 = Σ(x − mean)²
 
 
 def known(model: ModelReader) -> Knowledge:
@@ -413,16 +413,16 @@ def known(model: ModelReader) -> Knowledge:
     return found
 
 
-def _put(table: Table, key: Key, model: ModelReader, row: Floats) -> None:
+def _put(table: NumbersByKey, key: Key, model: ModelReader, row: Floats) -> None:
     by_label = {c: float(v) for c, v in zip(model.classes, row, strict=True) if v}
     if by_label:
         table[key] = by_label
 
 
-Rows = dict[Key, Floats]
+RowsByKey = dict[Key, Floats]
 
 
-def _of(state: GroupState) -> tuple[Rows, Rows, Rows]:
+def _of(state: GroupState) -> tuple[RowsByKey, RowsByKey, RowsByKey]:
     """Return a group's counts, means and M2, by feature."""
     if isinstance(state, CountedState):
         return _of_words(state), {}, {}
@@ -437,26 +437,26 @@ def _of(state: GroupState) -> tuple[Rows, Rows, Rows]:
     return {}, {}, {}  # a kind that is not ours: its answers are compared, and they have to do
 
 
-def _named(what: str, names: Sequence[str], rows: Floats) -> Rows:
+def _named(what: str, names: Sequence[str], rows: Floats) -> RowsByKey:
     """Return rows by name; rows there are not yet, of fields that came just now, are left out."""
     return {(what, name): row for name, row in zip(names, rows, strict=False)}
 
 
-def _of_words(state: CountedState) -> Rows:
+def _of_words(state: CountedState) -> RowsByKey:
     columns = state.live_columns()
     rows = _named("word", state.vocabulary.words(columns), state.counts.by_word[columns])
     return rows | {("examples",): state.counts.examples, ("tokens",): state.counts.tokens}
 
 
-def _of_flags(state: FlagsState) -> Rows:
+def _of_flags(state: FlagsState) -> RowsByKey:
     names, counts = state.table.names, state.counts
     rows = _named("true", names, counts.true) | _named("false", names, counts.false)
     return rows | {("examples",): counts.examples}
 
 
-def _of_categories(state: CategoriesState) -> Rows:
+def _of_categories(state: CategoriesState) -> RowsByKey:
     columns = np.flatnonzero(state.counts.by_value.any(axis=1))
-    rows: Rows = {
+    rows: RowsByKey = {
         (field, value): row
         for (field, value), row in zip(
             state.table.values(columns), state.counts.by_value[columns], strict=True
@@ -512,7 +512,7 @@ def _extent(most: Knowledge, key: Key, largest: float) -> tuple[float, float]:
 
 
 def _compare(
-    what: str, ours: Table, wanted: Table, allowed: dict[Key, float], least: float
+    what: str, ours: NumbersByKey, wanted: NumbersByKey, allowed: dict[Key, float], least: float
 ) -> None:
     for key in ours | wanted:
         mine, theirs = ours.get(key, {}), wanted.get(key, {})
@@ -524,7 +524,9 @@ def _compare(
                 )
 
 
-def must_be_same(found: ModelReader, expected: ModelReader, probes: Sequence[Fields]) -> None:
+def must_be_same(
+    found: ModelReader, expected: ModelReader, probes: Sequence[ExampleFields]
+) -> None:
     """Compare two models bit for bit: classes in order, statistics, answers."""
     if found.classes != expected.classes:
         raise Broken(f"the classes are {found.classes!r}, not {expected.classes!r}")
@@ -543,7 +545,11 @@ def must_be_same(found: ModelReader, expected: ModelReader, probes: Sequence[Fie
 
 
 def must_answer_alike(
-    found: ModelReader, expected: ModelReader, probes: Sequence[Fields], *, within: float = 0.0
+    found: ModelReader,
+    expected: ModelReader,
+    probes: Sequence[ExampleFields],
+    *,
+    within: float = 0.0,
 ) -> None:
     """Compare the joint log-likelihoods of two models; `within` is relative to their size."""
     if set(found.classes) != set(expected.classes):

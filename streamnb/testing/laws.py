@@ -33,7 +33,7 @@ from streamnb.testing.cases import (
     Broken,
     Case,
     DoesNotApply,
-    Fields,
+    ExampleFields,
     latest_time,
     must_answer_alike,
     must_be_same,
@@ -181,7 +181,7 @@ def _bad_values(model: NaiveBayes) -> dict[str, list[Any]]:
 
 def posteriors_are_probabilities(case: Case) -> None:
     """Posteriors add up to 1 and are never nan, for any example and however little was learned."""
-    odd: list[Fields] = [dict.fromkeys(x) for x in case.probes[:1]]
+    odd: list[ExampleFields] = [dict.fromkeys(x) for x in case.probes[:1]]
     odd += [_unheard_of(case, x) for x in case.probes[:5]]
     for model in (case.fresh(), case.learned(case.examples[:1]), case.learned()):
         for x in [*case.probes, *odd]:
@@ -194,7 +194,7 @@ def posteriors_are_probabilities(case: Case) -> None:
                 raise Broken(f"of {dict(x)!r} the posteriors add up to {total!r}: {log_posteriors}")
 
 
-def _unheard_of(case: Case, x: Fields) -> Fields:
+def _unheard_of(case: Case, x: ExampleFields) -> ExampleFields:
     """Return an example with numbers, words and values that the model has not seen."""
     bags = case.fields_of(Bag)
     other: dict[str, Any] = {}
@@ -266,7 +266,7 @@ def missing_values_skip_their_field(case: Case) -> None:
         _must_add_up(model, x, nothing, parts)
 
 
-def _units(case: Case, x: Fields) -> list[list[str]]:
+def _units(case: Case, x: ExampleFields) -> list[list[str]]:
     """Return the fields that contribute separately; the words of one bag contribute together."""
     together: set[str] = set()
     for spec in case.of(Bag):
@@ -277,7 +277,9 @@ def _units(case: Case, x: Fields) -> list[list[str]]:
     return [*rest, bag] if bag else rest
 
 
-def _must_add_up(model: NaiveBayes, x: Fields, nothing: Floats, parts: Sequence[Floats]) -> None:
+def _must_add_up(
+    model: NaiveBayes, x: ExampleFields, nothing: Floats, parts: Sequence[Floats]
+) -> None:
     """Compare an example's joint log-likelihood with the sum over its fields one by one."""
     said = np.array([*model.joint_log_likelihood_one(x).values()])
     for c, base in enumerate(nothing):

@@ -20,9 +20,9 @@ from consumers.search.sampler import (
     RATE_MIN_PER_S,
     SLOW_PER_S,
     Forget,
-    Item,
     Offer,
     ProcessorBudget,
+    QueuedItem,
     Sampler,
 )
 from consumers.search.transactions import Transactions
@@ -112,7 +112,7 @@ class Stream:
         self.spent = (meter.now_s - began_s + written_s) / seconds
 
 
-def _n_rows(items: Sequence[Item]) -> int:
+def _n_rows(items: Sequence[QueuedItem]) -> int:
     return sum(len(item) for item in items if isinstance(item, Offer))
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from consumers.messages import Messages
 from consumers.search import parse
 from consumers.search.rows import RowBuilder
-from consumers.search.sampler import BURST_S, Forget, Item, Offer, ProcessorBudget, Sampler
+from consumers.search.sampler import BURST_S, Forget, Offer, ProcessorBudget, QueuedItem, Sampler
 from tests.consumers.search.stores import (
     CLASSES,
     LOG,
@@ -62,7 +62,7 @@ def n_taken(sampler: Sampler) -> int:
     return n
 
 
-def check_posteriors(item: Item, posteriors: NDArray[np.float64]) -> None:
+def check_posteriors(item: QueuedItem, posteriors: NDArray[np.float64]) -> None:
     """Hold each row against the log-posteriors that were offered, but for rounding."""
     assert isinstance(item, Offer)
     expected = np.exp(posteriors[item.columns["offset"]])
