@@ -196,7 +196,7 @@ def _path(text: str, kind: str = "file") -> Path:
 
 
 BOUND_FORMS = "Unix milliseconds, an ISO time (UTC unless it names a zone) or offset:N"
-_TIME_MS_MAX = 253_402_300_799_999  # the end of the year 9999
+_TIME_MAX_MS = 253_402_300_799_999  # the end of the year 9999
 
 
 class Bound(NamedTuple):
@@ -232,7 +232,7 @@ class Bound(NamedTuple):
                 at = -1
         except (ValueError, OverflowError):
             at = -1
-        if not 0 <= at <= (_TIME_MS_MAX if kind == "time" else 1 << 62):
+        if not 0 <= at <= (_TIME_MAX_MS if kind == "time" else 1 << 62):
             raise ValueError(f"must be {BOUND_FORMS}, not {text!r}")
         return cls(kind, at)
 

@@ -158,7 +158,7 @@ EVENTS = ApiOperation(
 
 _FORMS = {"csv": csv_form, "jsonl": jsonl_form}
 EXPORTS_MAX = 2  # at once
-EXPORT_S_MAX = 3_600.0  # however slowly its client takes it
+EXPORT_MAX_S = 3_600.0  # however slowly its client takes it
 EXPORT_TIMEOUT_S = 60.0  # of one piece, on a thread that gives way to all others
 EXPORT_NICE = 15
 EXPORT = ApiOperation(
@@ -523,12 +523,12 @@ class ExportStream(StreamingResponse):
             self._under_way.discard(self)
 
     async def _pieces(self, first: bytes) -> AsyncIterator[bytes]:
-        piece, until_s = first, time.monotonic() + EXPORT_S_MAX
+        piece, until_s = first, time.monotonic() + EXPORT_MAX_S
         try:
             while piece:
                 yield piece
                 if time.monotonic() > until_s:
-                    raise ExportError(f"an export has taken longer than {EXPORT_S_MAX:g} s")
+                    raise ExportError(f"an export has taken longer than {EXPORT_MAX_S:g} s")
                 piece = await self._read()
         except (QueryError, ProblemError) as error:
             raise ExportError(f"an export cannot be written to its end: {error}") from error

@@ -1,7 +1,7 @@
 """What a run has seen so far: the figures behind metrics, screens and the summary.
 
-The consuming thread counts what it read and learned, the predictor thread what it judged; each
-figure has one writing thread.
+The consuming thread counts what it read and learned, the predictor thread what it judged. Each
+figure has one writing thread; both append to `newest`, a deque, for the screen alone.
 """
 
 from __future__ import annotations

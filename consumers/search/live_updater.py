@@ -36,7 +36,7 @@ BUFFERED_CHANGES_MAX = 10_000
 TICK_S = 1.0
 # Of a core's time: where a tick takes more, the next one comes later, for learning needs the core.
 BUSY_SHARE_MAX = 0.25
-ASKING_S_MAX = 0.25  # of a tick; queries that have to ask the store take turns over several ticks
+ASKING_MAX_S = 0.25  # of a tick; queries that have to ask the store take turns over several ticks
 log = structlog.get_logger(__name__)
 
 
@@ -192,7 +192,7 @@ class LiveUpdater:
     def _tell(self, watched: Sequence[Watched]) -> None:
         """Count for some queries, and tell their pages."""
         state = self._recent.state()
-        ask_until_s = self._clock() + ASKING_S_MAX
+        ask_until_s = self._clock() + ASKING_MAX_S
         for each in watched:
             live_query = each.live_query
             if live_query.is_stale and self._clock() > ask_until_s:

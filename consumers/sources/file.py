@@ -143,7 +143,7 @@ class FileBytes:
 
 
 _HEAD_BYTES = 1 << 18
-_IDLE_WAIT_S_MAX = 0.2  # how soon a line that was appended is noticed
+_IDLE_WAIT_MAX_S = 0.2  # how soon a line that was appended is noticed
 # What identifies a file: so much of its beginning, and so much before a position.
 _HEAD_PRINT_BYTES = 1 << 16
 _TAIL_PRINT_BYTES = 1 << 10
@@ -246,7 +246,7 @@ class FileSource(Source):
                 break
         else:
             return []
-        self._wait(min(timeout_s, _IDLE_WAIT_S_MAX))
+        self._wait(min(timeout_s, _IDLE_WAIT_MAX_S))
         return []
 
     def at_end(self) -> bool:

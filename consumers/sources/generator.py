@@ -33,7 +33,7 @@ from consumers.sources.records import Records, raw_columns
 
 BATCH_MESSAGES_MAX = 500
 _GATHER_S = 0.01  # messages are gathered this long, so that a slow stream is not polled one by one
-_BACKLOG_S_MAX = 1.0  # what a caller that was away for longer finds; the rest was never sent
+_BACKLOG_MAX_S = 1.0  # what a caller that was away for longer finds; the rest was never sent
 START_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z, when message 0 is written; the next 1 ms later
 _encode = msgspec.json.Encoder().encode
 _CHOICES = 24
@@ -90,7 +90,7 @@ class GeneratorSource(Source):
         if pause_s > 0:
             self._wait(min(pause_s, timeout_s))
         now_s = self._clock()
-        self._sent_until_s = max(self._sent_until_s, now_s - _BACKLOG_S_MAX - wanted_s)
+        self._sent_until_s = max(self._sent_until_s, now_s - _BACKLOG_MAX_S - wanted_s)
         # A hair is added, or rounding would make a message that is just due wait for another turn.
         due = int((now_s - self._sent_until_s) * self._rate_per_s + 1e-6)
         n = min(due, BATCH_MESSAGES_MAX)

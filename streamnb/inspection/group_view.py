@@ -27,7 +27,8 @@ class ParameterCount(NamedTuple):
     Attributes
     ----------
     table : int
-        Entries of its tables: Bernoulli k·s, categorical k·Σe_j, multinomial k·V, Gaussian 2·k·m.
+        Entries of its tables; Bernoulli's are k·s, categorical k·Σe_j, multinomial k·V,
+        Gaussian 2·k·m.
     independent : int
         Those that can be chosen freely: each distribution's probabilities add up to 1.
     """

@@ -1,4 +1,4 @@
-"""Priors of the Gaussian family: values, frozen, comparable, saved with the model."""
+"""The Gaussian likelihood: its priors, values saved with the model, and its estimator."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Estimates, GaussianOptions, Moments, Prior
 from streamnb.kernels.layout import I64, RowUpdates
 from streamnb.priors import PriorValues, as_lists, check, to_grid
+
+__all__ = ["Gaussian", "GaussianEstimator", "NormalInverseGamma", "Posterior", "VarianceFloor"]
 
 Floats = NDArray[np.float64]
 # Concentrations and scales keep as far from zero as numbers do from infinity.
@@ -140,9 +142,6 @@ def _numbers(name: str, value: Any, least: float) -> PriorValues:
 
 def _is_no_number(value: Any) -> bool:
     return isinstance(value, bool | str | bytes | np.bool_)
-
-
-__all__ = ["Gaussian", "GaussianEstimator", "NormalInverseGamma", "Posterior", "VarianceFloor"]
 
 
 class Posterior(NamedTuple):
