@@ -16,7 +16,7 @@ from streamnb.drift import (
     count_words,
     moved_words,
 )
-from streamnb.errors import StreamnbError
+from streamnb.errors import InputError, StreamnbError
 from streamnb.export import (
     export_arrow,
     export_dict,
@@ -80,6 +80,7 @@ __all__ = [
     "HalfLife",
     "HalfLives",
     "Hybrid",
+    "InputError",
     "Judgement",
     "Learner",
     "LinearForm",

@@ -63,7 +63,7 @@ _LIBRARY = {
     "storage": _Page(
         "Files and other languages",
         (
-            *("save", "load", "StoreWarning", "StreamnbError"),
+            *("save", "load", "StoreWarning", "StreamnbError", "InputError"),
             *("export_dict", "export_json", "export_arrow", "to_arrow"),
             *("export_mlflow", "log_mlflow"),
         ),
