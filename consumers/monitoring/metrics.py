@@ -76,9 +76,9 @@ STATUS_METRICS: tuple[tuple[MetricFamily, str, str, Callable[[Status], float | N
      lambda s: s.revisions.get("unlearned", 0)),
     (COUNTER, "examples_not_unlearned", "Examples that could not be taken back.",
      lambda s: s.revisions.get("refused", 0)),
-    (GAUGE, "learned_messages", "Messages of which is known what they taught.",
+    (GAUGE, "learned_messages", "Messages whose effect is remembered, to be taken back if asked.",
      lambda s: s.remembered[0]),
-    (GAUGE, "learned_bytes", "Size of what is known of them.", lambda s: s.remembered[1]),
+    (GAUGE, "learned_bytes", "Size of what is remembered of them.", lambda s: s.remembered[1]),
     (COUNTER, "examples_without_weight", "Labelled messages that decay left no weight.",
      lambda s: s.n_untaught),
     (GAUGE, "late_labels_waiting", "Labels whose message has not come yet.",
@@ -221,7 +221,7 @@ def _adjusted_share(status: Status, label: str) -> float | None:
 # Name, field of `consumers.search.rows.RecentState`, and help of each metric of the store of recent
 # messages. The store lies in a higher layer, so its state is known by its fields; a test compares
 # the two.
-GAUGES = (
+RECENT_GAUGES = (
     ("messages", "n_messages", "Messages held to be searched."),
     ("limit_messages", "messages_max", "How many may be held (recent.messages_max)."),
     ("share_ratio", "share", "Share of the messages that came which is held."),
@@ -236,7 +236,7 @@ LABELLING = (
     ("labels_right_messages", "Those of them picked at random that had been judged right.",
      {"random": "n_random_right"}),
 )  # fmt: skip
-COUNTERS = (
+RECENT_COUNTERS = (
     ("offered", "n_offered", "Messages that came."),
     ("stored", "n_stored", "Messages that were stored, so that they can be searched."),
     ("overflowed", "n_overflowed", "Messages left out because too many waited to be stored."),
@@ -474,8 +474,8 @@ class Metrics(Collector):
 def _recent_metrics(state: Any) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
     """Yield the figures of the store of recent messages; without a store, 0 and up."""
     tables: tuple[tuple[MetricFamily, tuple[tuple[str, str, str], ...]], ...] = (
-        (GAUGE, GAUGES),
-        (COUNTER, COUNTERS),
+        (GAUGE, RECENT_GAUGES),
+        (COUNTER, RECENT_COUNTERS),
     )
     for family, rows in tables:
         for name, field, text in rows:

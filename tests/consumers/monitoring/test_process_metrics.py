@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from consumers.monitoring.metrics import COUNTERS, GAUGES, watch_process
+from consumers.monitoring.metrics import RECENT_COUNTERS, RECENT_GAUGES, watch_process
 from consumers.process import cache_fills, cached, memory_limit_bytes, watch_cache
 from consumers.search.rows import RecentState
 from streamnb import __version__
@@ -118,7 +118,7 @@ def test_the_version_that_runs_is_shown() -> None:
 def test_the_store_says_all_that_its_metrics_show() -> None:
     """Each metric of recent messages is a field of the store's state."""
     fields = {field.name for field in msgspec.structs.fields(RecentState)}
-    assert {field for _, field, _ in (*GAUGES, *COUNTERS)} <= fields
+    assert {field for _, field, _ in (*RECENT_GAUGES, *RECENT_COUNTERS)} <= fields
 
 
 class Shelf:
