@@ -421,7 +421,7 @@ class GroupSource(Source):
         """Return what keeps the source, or one of its partitions, from reading now."""
         return self._troubles.first()
 
-    def commit(self, positions: Mapping[Partition, int]) -> None:
+    def report_positions(self, positions: Mapping[Partition, int]) -> None:
         """Commit positions to the broker for lag tools; nothing waits for it or fails by it."""
         ours = {each: offset for each, offset in positions.items() if each in self._positions}
         if ours:

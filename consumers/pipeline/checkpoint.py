@@ -11,7 +11,7 @@ same file, each as an entry. The steps of a checkpoint, in this order:
 3. The checkpoint thread waits until the files of what messages taught are synced, writes the frozen
    counts and offsets to a new file and syncs it.
 4. It renames the file over the last checkpoint and syncs the folder.
-5. The reader commits the positions to the source, for lag tools only.
+5. The reader reports the positions to the source, for lag tools only.
 
 So the predictions of all messages before the file's positions are safe when the file appears.
 `checkpoint_writer` carries out the steps; this module knows the folder and the file.

@@ -549,7 +549,7 @@ class Pipeline:
             self._collect_checkpoint(_SLICE_S)
 
     def _collect_checkpoint(self, timeout_s: float) -> None:
-        """Record the checkpoint under way once it is written, and commit its positions."""
+        """Record the checkpoint under way once it is written, and report its positions."""
         try:
             saved = self.checkpoint_writer.outcome(timeout_s)
         except CheckpointError as error:
@@ -561,7 +561,7 @@ class Pipeline:
             self._saved_positions = saved.positions
             self.metrics.checkpoint_written(saved.seconds, saved.n_bytes)
             if self.handled is None:
-                self.reader.commit(saved.positions)
+                self.reader.report_positions(saved.positions)
             if self.reviser is not None:
                 self.reviser.memory.saved()
 

@@ -235,7 +235,7 @@ class Reader:
         self._n_read = 0
         self._piece_messages = _PIECE_MIN
         self._status = SourceStatus()
-        self._to_commit: deque[Mapping[Partition, int]] = deque(maxlen=1)
+        self._to_report: deque[Mapping[Partition, int]] = deque(maxlen=1)
         self._again: deque[tuple[Partition, int | None]] = deque()
         self.may_end = True  # at the end of the source, if the run has one
         self._closing = threading.Event()
@@ -291,12 +291,12 @@ class Reader:
         """
         self._again.append((partition, position))
 
-    def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Have the source commit positions after its next poll; newer ones replace older ones."""
-        self._to_commit.append(dict(positions))
+    def report_positions(self, positions: Mapping[Partition, int]) -> None:
+        """Have the source report positions after its next poll; newer ones replace older ones."""
+        self._to_report.append(dict(positions))
 
     def close(self) -> None:
-        """Commit what is left to commit and close the source, also if it was never started.
+        """Report what is left to report and close the source, also if it was never started.
 
         What closing the source raised is raised here.
         """
@@ -337,7 +337,7 @@ class Reader:
                 self._queue.fail(error)
             while not self._closing.wait(POLL_TIMEOUT_S):
                 self._health.beat_reader()  # the last checkpoint's positions are still to come
-            self._commit_pending()
+            self._report_pending()
         except BaseException as error:  # noqa: BLE001 -- `close` raises it
             self._failure = error
         finally:
@@ -352,7 +352,7 @@ class Reader:
             self._rewind()
             batches = self._source.poll(POLL_TIMEOUT_S)
             self._health.beat_reader()
-            self._commit_pending()
+            self._report_pending()
             self._status = SourceStatus.of(self._source)
             self.beginnings = self._source.beginnings  # before any batch of these partitions
             self._health.set_trouble(self._status.trouble)
@@ -414,9 +414,9 @@ class Reader:
     def _is_over(self) -> bool:
         return self._stop.is_set() or self._closing.is_set()
 
-    def _commit_pending(self) -> None:
-        if self._to_commit:
-            self._source.commit(self._to_commit.pop())
+    def _report_pending(self) -> None:
+        if self._to_report:
+            self._source.report_positions(self._to_report.pop())
 
     def _enqueue(self, raw: RawColumns) -> None:
         """Decode a polled batch piece by piece, and queue the pieces."""

@@ -174,7 +174,9 @@ class Source(ABC):
         """Return what keeps the source from reading, in a sentence; None if nothing does."""
         return None
 
-    def commit(self, positions: Mapping[Partition, int]) -> None:  # noqa: B027 -- most keep none
+    def report_positions(  # noqa: B027 -- most keep none
+        self, positions: Mapping[Partition, int]
+    ) -> None:
         """Report a checkpoint's positions to the outside, for lag tools only.
 
         Failures are logged, never raised.
@@ -390,9 +392,9 @@ class RangedSource(Source):
         """Return what keeps the source from reading."""
         return self._source.trouble()
 
-    def commit(self, positions: Mapping[Partition, int]) -> None:
+    def report_positions(self, positions: Mapping[Partition, int]) -> None:
         """Report a checkpoint's positions."""
-        self._source.commit(positions)
+        self._source.report_positions(positions)
 
     def close(self) -> None:
         """Release everything."""

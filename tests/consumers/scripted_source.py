@@ -26,8 +26,8 @@ class ScriptedSource(Source):
         The threads that called any of its methods.
     calls : list of str
         Their names in order, those of polls that brought nothing left out.
-    committed : list of mapping
-        What `commit` was given.
+    reported : list of mapping
+        What `report_positions` was given.
     """
 
     name = "scripted"
@@ -37,7 +37,7 @@ class ScriptedSource(Source):
         self._position_of: PositionOf = lambda _: None
         self.threads: set[int] = set()
         self.calls: list[str] = []
-        self.committed: list[Mapping[Partition, int]] = []
+        self.reported: list[Mapping[Partition, int]] = []
         self.lags: dict[Partition, int] = {}
         self.sentence: str | None = None
         self.lost_messages = 0
@@ -83,10 +83,10 @@ class ScriptedSource(Source):
         self.threads.add(threading.get_ident())
         return self.sentence
 
-    def commit(self, positions: Mapping[Partition, int]) -> None:
+    def report_positions(self, positions: Mapping[Partition, int]) -> None:
         """Keep the positions."""
-        self._note("commit")
-        self.committed.append(positions)
+        self._note("report_positions")
+        self.reported.append(positions)
 
     def close(self) -> None:
         """End."""

@@ -50,7 +50,7 @@ def test_a_killed_broker_costs_nothing(own_broker: Broker, read: Read) -> None:
         reader.until(lambda: reader.n_values >= 300)
         own_broker.kill()
         reader.until(lambda: reader.source.trouble() is not None)
-        reader.source.commit(reader.positions)  # goes wrong quietly
+        reader.source.report_positions(reader.positions)  # goes wrong quietly
 
         own_broker.start()
         for number in (0, 1):
@@ -105,7 +105,7 @@ def test_partitions_lost_while_away_come_back_exactly(
     fill(broker.address, topic, numbered(0, 100))
     with read(broker.address, topic, max_poll_messages=40, session_timeout_s=6.0) as reader:
         reader.until(lambda: reader.n_values >= 40)
-        reader.source.commit({reader.place(): 10})
+        reader.source.report_positions({reader.place(): 10})
         reader.until(lambda: reader.n_values >= 80)
         deadline_s = time.monotonic() + PATIENCE_S
         while broker.members(f"group-of-{topic}"):

@@ -184,7 +184,7 @@ def test_our_positions_win_over_committed_ones(
     fill(broker.address, topic, numbered(0, 100))
     with read(broker.address, topic) as first:
         first.until(lambda: first.n_values >= 100)
-        first.source.commit({first.place(): 90})
+        first.source.report_positions({first.place(): 90})
         first.until(lambda: broker.committed(f"group-of-{topic}") == {(topic, 0): 90})
     with read(broker.address, topic, positions={Partition(topic, 0): 40}) as second:
         second.until(lambda: second.n_values >= 60)
@@ -204,7 +204,7 @@ def test_a_commit_just_before_closing_arrives(
     fill(broker.address, topic, numbered(0, 10))
     with read(broker.address, topic) as reader:
         reader.until(lambda: reader.n_values >= 10)
-        reader.source.commit({reader.place(): 7})
+        reader.source.report_positions({reader.place(): 7})
     assert broker.committed(f"group-of-{topic}") == {(topic, 0): 7}
 
 
@@ -453,5 +453,5 @@ def test_nothing_blocks_before_opening(client: str) -> None:
     source = GroupSource(CLIENTS[client](["127.0.0.1:1"], "nowhere", settings), settings)
     assert source.lag() == {}
     assert not source.at_end()
-    source.commit({Partition("nowhere", 0): 1})
+    source.report_positions({Partition("nowhere", 0): 1})
     source.close()

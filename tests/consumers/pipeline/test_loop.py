@@ -139,7 +139,7 @@ def test_a_run_learns_what_is_read_and_saves_it(tmp_path: Path) -> None:
     run.end()
     stored = read(run.file)
     assert (stored.model.n_examples, stored.positions) == (4, {"t/0": 6})
-    assert run.source.committed == [{LOG: 6}]
+    assert run.source.reported == [{LOG: 6}]
     assert run.value("checkpoints_total") == 1.0
 
 
@@ -260,7 +260,7 @@ def test_learning_goes_on_while_a_checkpoint_is_made(tmp_path: Path) -> None:
     assert read(run.file).positions == {"t/0": 3}
     run.end()
     assert read(run.file).positions == {"t/0": 4}
-    assert [each[LOG] for each in run.source.committed][-1] == 4
+    assert [each[LOG] for each in run.source.reported][-1] == 4
 
 
 def assert_set(event: threading.Event) -> None:

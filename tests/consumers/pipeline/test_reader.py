@@ -88,13 +88,13 @@ def test_one_thread_owns_the_source() -> None:
     run = Run([lines(3)], [lines(1, 3)])
     run.reader.start({}, Limits(until_end=True))
     for batch in run.batches():
-        run.reader.commit({FIRST: batch.next_offset})
+        run.reader.report_positions({FIRST: batch.next_offset})
     run.reader.close()
     assert len(run.source.threads) == 1
     assert threading.get_ident() not in run.source.threads
     assert run.source.calls[0] == "open"
-    assert run.source.calls[-2:] == ["commit", "close"]
-    assert run.source.committed[-1] == {FIRST: 4}
+    assert run.source.calls[-2:] == ["report_positions", "close"]
+    assert run.source.reported[-1] == {FIRST: 4}
 
 
 def test_only_the_newest_positions_are_committed_at_the_end() -> None:
@@ -103,10 +103,10 @@ def test_only_the_newest_positions_are_committed_at_the_end() -> None:
     run.reader.start({}, Limits(until_end=True))
     assert list(run.batches()) == []
     for position in (5, 6, 7):
-        run.reader.commit({FIRST: position})
+        run.reader.report_positions({FIRST: position})
     run.reader.close()
-    assert run.source.committed == [{FIRST: 7}]
-    assert run.source.calls == ["open", "commit", "close"]
+    assert run.source.reported == [{FIRST: 7}]
+    assert run.source.calls == ["open", "report_positions", "close"]
 
 
 def test_reading_goes_on_behind_what_was_handed_over() -> None:

@@ -185,7 +185,7 @@ def test_at_the_end_a_poll_waits(tmp_path: Path) -> None:
     assert source.poll(0.05) == []
     assert waits == [0.05]
     assert (source.lag(), source.trouble()) == ({}, None)
-    source.commit({})
+    source.report_positions({})
     source.close()
 
 

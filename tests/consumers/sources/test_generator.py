@@ -65,7 +65,7 @@ def test_offsets_are_the_numbers_of_the_messages() -> None:
     assert not source.at_end()
     assert source.lag() == {}
     assert source.trouble() is None
-    source.commit({PARTITION: 5})
+    source.report_positions({PARTITION: 5})
     source.close()
 
 

@@ -81,7 +81,7 @@ def test_a_silent_pipe_gives_the_time_back(pipe: tuple[BinaryIO, BinaryIO]) -> N
     writer.write(b'{"half')
     assert source.poll(0.1) == []
     assert (source.lag(), source.trouble(), source.at_end()) == ({}, None, False)
-    source.commit({PARTITION: 1})
+    source.report_positions({PARTITION: 1})
     source.close()
 
 
