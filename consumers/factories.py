@@ -277,14 +277,14 @@ def build_corrections(
     """Return what `corrections.to` asks for, or None if corrections are off.
 
     A journal needs the checkpoint's folder to exist and to be locked by this process; one that
-    cannot be opened is a `CheckpointError`. A label topic that is the stream itself, or has no
-    servers, is a `ConfigError`.
+    cannot be opened is a `CheckpointError`. A corrections topic that is the stream itself, or has
+    no servers, is a `ConfigError`.
     """
     address = settings.corrections.address
     folder = settings.checkpoint.folder
     entries: Log
     if address.kind == "kafka":
-        entries, source = _label_topic(settings, address.topic or "")
+        entries, source = _corrections_topic(settings, address.topic or "")
     elif address.kind == "journal" and folder is not None:
         entries = Journal(folder / journal.FILE_NAME)
         source = JournalSource(entries)
@@ -322,8 +322,8 @@ def build_corrections(
     return CorrectionParts(correction_service, applier, entries)
 
 
-def _label_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
-    """Return the label topic's writer, and a source that reads it."""
+def _corrections_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
+    """Return the corrections topic's writer, and a source that reads it."""
     from consumers.kafka.producers import KafkaLog  # noqa: PLC0415 -- see _kafka_source
 
     if settings.source_address.topic == topic:
@@ -331,12 +331,12 @@ def _label_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
             f"corrections.to: kafka:{topic} has the name of the stream; name another topic, as "
             "positions are known by it"
         )
-    source = label_topic_source(settings, topic, settings.output_servers)
+    source = whole_topic_source(settings, topic, settings.output_servers)
     is_shared = settings.group.folder is not None
     return KafkaLog(settings.output_servers, topic, settings.kafka, by_message=is_shared), source
 
 
-def label_topic_source(
+def whole_topic_source(
     settings: Settings, topic: str, servers: Sequence[str], what: str = "corrections"
 ) -> Source:
     """Return a source of all partitions of a topic, from their beginnings.
@@ -436,7 +436,7 @@ def build_late_labels(
         return None
     if address.kind == "kafka":
         servers = settings.source_address.servers
-        source: Source = label_topic_source(settings, address.topic or "", servers, "labels")
+        source: Source = whole_topic_source(settings, address.topic or "", servers, "labels")
     else:
         source = FileSource(address.path or Path(), settings.file, follow=not until_end)
     mapping = getattr(settings.labels, "mapping", {})

@@ -176,8 +176,8 @@ def print_verified(console: Console, done: Verified) -> None:
     """Print whether a checkpoint counts what its log says, and if not, where it differs."""
     rows = {
         "checkpoint": done.checkpoint,
-        "its digest": done.digest,
-        "the log's": done.replayed_digest,
+        "its digest": f"{done.digest} (without means and variances)",
+        "the log's": f"{done.replayed_digest} (without means and variances)",
         "the log": f"{number(done.messages)} messages, {number(done.examples)} examples;"
         f" {number(done.taken_back)} taken back, {number(done.corrections)} corrections",
     }

@@ -36,7 +36,7 @@ from consumers.errors import ConfigError, MismatchError, QuestionError, SourceEr
 from consumers.factories import (
     build_decoder,
     known_classes,
-    label_topic_source,
+    whole_topic_source,
 )
 from consumers.features import build_model, columns_of, learned_kinds, read_alike, without_hybrid
 from consumers.messages import (
@@ -438,7 +438,7 @@ def _corrections(
         logs = iter([raw_columns(partition, data, lines, lines.starts, position)])
     else:
         servers = settings.output_servers
-        source = label_topic_source(settings, partition.topic, servers)
+        source = whole_topic_source(settings, partition.topic, servers)
         logs = polls(source, {partition: position}, {partition: 0}, lambda _: None)
     for raw in logs:
         for each in entries(raw, classes):

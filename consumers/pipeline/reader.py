@@ -16,11 +16,11 @@ waits, and memory stays bounded. Its end, a reason or an error, comes out behind
 put in before. So does word of a partition that was taken over or lost: it holds for the batches
 behind it.
 
-A `LabelReader` hands on the labels that come later: their log, or in a group what it has of our
-partitions. There every member reads all of the label topic, and takes what is of the partitions
-that it reads itself. How far a partition's labels were taken moves with its part; so who takes it
-over has them read again from there, and leaves out what was read before the reading thread has done
-so.
+A `LabelReader` hands on the labels that come later. In a group every member reads all of the
+late-label topic, and takes the labels of those partitions that it reads itself.
+
+How far a partition's labels were taken moves with its part. So a member that takes a partition over
+has its labels read again from there. What its reading thread had read before that, it leaves out.
 """
 
 from __future__ import annotations
@@ -472,7 +472,7 @@ def pieces(raw: RawColumns, n_wanted: int) -> Iterator[RawColumns]:
 class LabelReader:
     """Hands the labels that `reader` reads to `join`; `messages` reads what they are of.
 
-    `fields` are those that the model reads. In a group, `shared` is the name of the label topic.
+    `fields` are those that the model reads; `shared` names the late-label topic in a group.
     """
 
     def __init__(
@@ -488,7 +488,7 @@ class LabelReader:
         self._messages = messages
         self._nothing: dict[str, list[str]] = {field: [] for field in fields}
         self._shared = shared
-        self._own: set[Partition] = set()  # of the label topic, in a group
+        self._own: set[Partition] = set()  # of the late-label topic, in a group
         self._awaited: Counter[Partition] = Counter()  # how often each is still to be read again
         self._until_end = False
         self._is_checked = False

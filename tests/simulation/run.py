@@ -70,7 +70,7 @@ def replaced(world: World) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for where, name, value in (
             (daemon, "build_source", source),
-            (factories, "label_topic_source", label_source),
+            (factories, "whole_topic_source", label_source),
             (daemon, "serve", serve),
             (daemon, "raise_priority", lambda: None),
             (daemon, "short_pauses", contextlib.nullcontext),

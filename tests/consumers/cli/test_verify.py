@@ -284,6 +284,7 @@ def test_a_count_changed_by_hand_is_named(command: Command, tmp_path: Path) -> N
     assert told.code == EXIT_DIFFERENT
     assert word in told.out
     assert "does NOT count" in told.out
+    assert told.out.count("(without means and variances)") == 2  # as `inspect` prints another
 
 
 def test_a_moment_changed_by_hand_is_named(tmp_path: Path) -> None:
