@@ -244,7 +244,7 @@ class Pipeline:
     def _learn_and_take_back(self, reviser: Reviser, messages: Messages) -> Messages:
         """Learn a batch and take back what it deletes; return what was not superseded.
 
-        By examples, with challengers or with drift, each delete and update has its effect in its
+        With `publish: examples`, challengers or drift, each delete and update has its effect in its
         place, so that all that is answered follows from the log; else all do behind the batch:
         counts come out the same.
         """
@@ -269,17 +269,18 @@ class Pipeline:
         own_times = times_and_weights(messages, self.decay)
         pieces = list[_Piece]()
         while True:
-            n = self._n_until_cut(messages, to_learn, taking)
-            if taking is not None and not n:
+            n, is_last = self._n_until_cut(messages, to_learn, taking)
+            if taking is not None and not n and not is_last:
                 n = taking.n_apart(to_learn)
                 taking.take_back(taking.numbers[to_learn[:n]], self.learner)
                 to_learn = to_learn[n:]
                 continue
-            snapshot, n_left = self.learner.snapshot, len(to_learn)
+            snapshot = self.learner.snapshot
             found = self._learn(messages, to_learn[:n], own_times, taking)
-            if taking is not None and found.n_done < min(n, n_left):
-                taking.is_apart, n = True, found.n_done
-            end = int(to_learn[n - 1]) + 1 if 0 < n <= n_left else len(messages) * bool(n)
+            if taking is not None and found.n_done < n:
+                taking.is_apart, n, is_last = True, found.n_done, False
+            behind_learned = int(to_learn[n - 1]) + 1 if n else 0
+            end = len(messages) if is_last else behind_learned
             n_before = int(np.searchsorted(to_predict, end))
             if self.statistics.drift is not None:
                 self.statistics.drift.learned(found.posteriors, found.truth)
@@ -288,27 +289,29 @@ class Pipeline:
             if not len(to_learn) and not len(to_predict):
                 return pieces
 
-    def _n_until_cut(self, messages: Messages, rows: _Rows, taking: Taking | None) -> int:
-        """Return how many rows one call takes, above all of them if they need no cut.
+    def _n_until_cut(
+        self, messages: Messages, rows: _Rows, taking: Taking | None
+    ) -> tuple[int, bool]:
+        """Return how many rows one call takes, and whether the batch ends with it: no cut is due.
 
-        By examples, a class that joins begins a call too: those before it are judged without it,
-        and so are their losses and what calibrates answers, wherever the log is cut into batches.
-        With challengers too, of which another may answer where a block ends, and with drift.
+        With `publish: examples`, a class that joins begins a call too: those before it are judged
+        without it, and so are their losses and what calibrates answers, wherever the log is cut
+        into batches. With challengers too, of which another may answer where a block ends, and with
+        drift.
         """
         n = len(rows) + 1 if taking is None else taking.n_together(rows)
         due, look = self.learner.n_until_due(), self.statistics.n_until_look()
         rivals = self.challengers
-        if due is None and rivals is None and look is None:
-            return n
-        n = min(n, rows_until(rows, taking, due, look))
-        n = n if rivals is None else min(n, rivals.n_until_judged)
-        known = self.learner.model.state.class_index
-        new = [code for code, label in enumerate(messages.classes) if label not in known]
-        if new and len(rows):
-            codes = messages.labels[rows]
-            joins = np.isin(codes, new) & (codes != codes[0])
-            n = min(n, int(joins.argmax())) if joins.any() else n
-        return n
+        if due is not None or rivals is not None or look is not None:
+            n = min(n, rows_until(rows, taking, due, look))
+            n = n if rivals is None else min(n, rivals.n_until_judged)
+            known = self.learner.model.state.class_index
+            new = [code for code, label in enumerate(messages.classes) if label not in known]
+            if new and len(rows):
+                codes = messages.labels[rows]
+                joins = np.isin(codes, new) & (codes != codes[0])
+                n = min(n, int(joins.argmax())) if joins.any() else n
+        return min(n, len(rows)), n > len(rows)
 
     def _learn(
         self, messages: Messages, rows: _Rows, own_times: ExampleTimes, taking: Taking | None
