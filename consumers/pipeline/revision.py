@@ -152,13 +152,14 @@ class Reviser:
             kinds = np.where(messages.labels != NO_LABEL, np.uint8(CREATED), np.uint8(_NOTHING))
             return Revision(messages, messages, kinds)
         arrivals = None if self.late is None else self.late.arrive(messages)
-        source = accounts = added = _NO_ROWS
+        origins = accounts = added = _NO_ROWS
         if self.memory.accounts and len(accounts := _accounts(messages)):
-            messages, source, added = self._with_deletes(memory, messages, accounts)
-            accounts = np.searchsorted(source, accounts, "right") - 1
+            # From here on rows are those of `whole`; `origins` has the row of the batch as it came.
+            messages, origins, added = self._with_deletes(memory, messages, accounts)
+            accounts = np.searchsorted(origins, accounts, "right") - 1
             if arrivals is not None:
                 arrivals = Arrivals(
-                    arrivals.times_ms[source], arrivals.waits[source], arrivals.window_ms
+                    arrivals.times_ms[origins], arrivals.waits[origins], arrivals.window_ms
                 )
         is_taught = (messages.labels != NO_LABEL) & (messages.operations != _DELETE)
         kinds = np.where(is_taught, np.uint8(CREATED), np.uint8(_NOTHING))
@@ -186,7 +187,7 @@ class Reviser:
         if arrivals is not None:
             arrivals.times_ms[rows] = done.times_ms
         self.counts.update(done.counts)
-        self._count_accounts(source[accounts], source[added[kinds[added] == DELETED]])
+        self._count_accounts(origins[accounts], origins[added[kinds[added] == DELETED]])
         whole = replace(messages, labels=done.labels, classes=done.classes)
         revision = Revision(whole, whole, kinds, hashes, done, found, arrivals, added)
         if not len(revision.left_out):
@@ -228,9 +229,9 @@ class Reviser:
             sizes.append(len(ids))
             names += sorted(ids)
         places = np.repeat(accounts, sizes)
-        source = np.insert(np.arange(len(messages)), places, places)
+        origins = np.insert(np.arange(len(messages)), places, places)
         added = places + np.arange(len(places))
-        return _with_rows(messages, source, added, names), source, added
+        return _with_rows(messages, origins, added, names), origins, added
 
     def place(
         self, revision: Revision, learner: Learner, *, in_place: bool
@@ -246,18 +247,18 @@ class Reviser:
         if in_place:
             ends = done.takers + 1 - np.searchsorted(revision.left_out, done.takers)
         rows = ends + np.arange(len(ends))
-        source = np.insert(np.arange(len(messages)), ends, np.maximum(ends - 1, 0))
+        origins = np.insert(np.arange(len(messages)), ends, np.maximum(ends - 1, 0))
         names = [str(label) for label in learner.model.classes]
         names += [name for name in messages.classes if name not in names]
         found = self._records(revision, done.taken, names)
-        codes, numbers = np.zeros(len(source), np.int8), np.full(len(source), -1)
+        codes, numbers = np.zeros(len(origins), np.int8), np.full(len(origins), -1)
         is_own = done.taken >= self.memory.log(messages.partition).n
         codes[rows], numbers[rows] = np.where(is_own, OWN, EARLIER), done.taken
         own = part_name(messages.partition)
         given = found.parts(len(self._fields))
         if any(given):
             codes[rows[[part not in {None, own} for part in given]]] = APART
-        placed = with_records(messages, source, rows, found, names, self._fields)
+        placed = with_records(messages, origins, rows, found, names, self._fields)
         effects = np.where(codes == LEARNED, 1, -1).astype(np.int8)
         if WEIGHT in placed.fields:
             effects[np.asarray(placed.fields[WEIGHT]) == 0.0] = 0
@@ -456,22 +457,24 @@ def _accounts(messages: Messages) -> Longs:
     return rows[is_account]
 
 
-def _with_rows(messages: Messages, source: Longs, added: Longs, names: Sequence[bytes]) -> Messages:
-    """Return a batch with deletes of some ids as further rows; each stands at `source` in it."""
+def _with_rows(
+    messages: Messages, origins: Longs, added: Longs, names: Sequence[bytes]
+) -> Messages:
+    """Return a batch with deletes of some ids as further rows; each stands at `origins` in it."""
     if not len(added):
         return messages
-    ids, own = take_texts(messages.ids.texts, source).texts, texts_of(names).texts
+    ids, own = take_texts(messages.ids.texts, origins).texts, texts_of(names).texts
     ids.starts[added], ids.ends[added] = own.starts + len(ids.data), own.ends + len(ids.data)
-    operations = messages.operations[source]
+    operations = messages.operations[origins]
     operations[added] = kernels.DELETE_OF_ACCOUNT
     return replace(
         messages,
-        at=messages.at[source],
-        labels=messages.labels[source],
+        at=messages.at[origins],
+        labels=messages.labels[origins],
         operations=operations,
-        texts=take_texts(messages.texts.texts, source),
+        texts=take_texts(messages.texts.texts, origins),
         ids=TextColumn(Texts(np.concatenate((ids.data, own.data)), ids.starts, ids.ends)),
-        fields={name: rows_of(column, source) for name, column in messages.fields.items()},
+        fields={name: rows_of(column, origins) for name, column in messages.fields.items()},
         n_added=len(added),
     )
 
@@ -511,7 +514,8 @@ def fold(
     """Go through some rows in the order of their log, by what is remembered of their ids.
 
     `kinds` has what was to be remembered of each message of the batch before; `hashes` are of the
-    ids of the rows.
+    ids of the rows. A record's label is a code of the model's `classes`, a message's one of the
+    batch's: to tell them apart the first stands as -2 - code.
     """
     spans = found.spans
     is_known = (spans[:, kernels.ID + 1] >= 0) & (spans[:, kernels.KIND] != EARLY_LABEL)

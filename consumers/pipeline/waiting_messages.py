@@ -493,45 +493,45 @@ def joined(pieces: Sequence[LearnedRows]) -> tuple[Longs, Floats, NDArray[np.int
 
 def with_records(
     messages: Messages,
-    source: Longs,
+    origins: Longs,
     rows: Longs,
     found: FoundRecords,
     classes: Sequence[str],
     fields: Mapping[str, FieldKind],
 ) -> Messages:
-    """Return a batch with records as further rows; each stands behind `source` in it."""
+    """Return a batch with records as further rows; each stands behind its own of `origins`."""
     names = (*messages.classes, *(name for name in classes if name not in messages.classes))
-    labels, operations = messages.labels[source], messages.operations[source]
+    labels, operations = messages.labels[origins], messages.operations[origins]
     labels[rows] = np.array([names.index(name) for name in classes], np.int32)[found.labels]
     operations[rows] = OPERATIONS.index(Operation.CREATE)
     columns = columns_of(messages, np.arange(len(messages)), list(fields))
     for name, own in found.columns(fields).items():
-        columns[name] = _with_values(columns[name], source, rows, own)
-    texts = columns.pop("text", take_texts(messages.texts.texts, source))
+        columns[name] = _with_values(columns[name], origins, rows, own)
+    texts = columns.pop("text", take_texts(messages.texts.texts, origins))
     assert isinstance(texts, TextColumn)
     return replace(
         messages,
-        at=messages.at[source],
+        at=messages.at[origins],
         classes=names,
         labels=labels,
         operations=operations,
         texts=texts,
-        ids=take_texts(messages.ids.texts, source),
+        ids=take_texts(messages.ids.texts, origins),
         fields={
-            name: columns[name] if name in columns else rows_of(column, source)
+            name: columns[name] if name in columns else rows_of(column, origins)
             for name, column in (messages.fields | columns).items()
         },
         n_added=len(rows),
     )
 
 
-def _with_values(column: Column, source: Longs, rows: Longs, own: Column) -> Column:
+def _with_values(column: Column, origins: Longs, rows: Longs, own: Column) -> Column:
     """Return a column with other values at some rows; see `with_records`."""
     if not isinstance(column, TextColumn) or not isinstance(own, TextColumn):
-        values = np.asarray(column)[source]
+        values = np.asarray(column)[origins]
         values[rows] = np.asarray(own)
         return values
     before, texts = column.texts, own.texts
-    n, starts, ends = len(before.data), before.starts[source], before.ends[source]
+    n, starts, ends = len(before.data), before.starts[origins], before.ends[origins]
     starts[rows], ends[rows] = texts.starts + n, np.where(texts.ends < 0, -1, texts.ends + n)
     return TextColumn(Texts(np.concatenate((before.data, texts.data)), starts, ends))
