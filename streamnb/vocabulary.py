@@ -1,8 +1,8 @@
 """The arrays of the word table as they grow and shrink, with each word's text for explanations.
 
-`kernels.word_table` turns words into columns by them. Columns are given in order of arrival and
-never reused inside one table; growth and compaction make new arrays, and whoever holds the old ones
-(a snapshot) goes on with them undisturbed.
+`kernels.word_table` finds a word's column in them (`encode`, `find`) and enters new words. Columns
+are given in order of arrival and never reused inside one table; growth and compaction make new
+arrays, and whoever holds the old ones (a snapshot) goes on with them undisturbed.
 
 Size: 24 bytes a word and its text, at up to 62 % of slots in use.
 """

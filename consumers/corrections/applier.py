@@ -83,7 +83,7 @@ class MessageMemory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SharedStream:
-    """A stream and its label topic, which have partitions of the same numbers."""
+    """A stream and its corrections topic, which have partitions of the same numbers."""
 
     messages: str
     labels: str
@@ -254,7 +254,7 @@ class CorrectionApplier:
         positions: Mapping[Partition, int],
         assigned: Collection[Partition],
     ) -> Reject | None:
-        # A position is saved with a part, so there is one, though nothing may ever be taught by it.
+        # Learning nothing makes the log's part: with it the position is saved, whatever is taught.
         learner.learn(entry.part, self._nothing, [])
         said = entry.said
         if isinstance(said, Reject):

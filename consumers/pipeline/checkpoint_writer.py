@@ -1,4 +1,4 @@
-"""Carries out a checkpoint's steps while learning continues; `checkpoint` numbers them.
+"""Carries out a checkpoint's steps 1 to 4 while learning continues; `checkpoint` numbers them.
 
 The consuming thread freezes the model and its positions, which takes as long as copying the counts
 of its parts, and queues a marker behind the messages that wait for the predictor. When the
@@ -132,7 +132,7 @@ class CheckpointWriter:
         positions: Mapping[Partition, int],
         waiting: Callable[[], None],
     ) -> None:
-        """Freeze the model and the next offset of each partition, and have them written.
+        """Freeze the model and the next offset of each partition (step 1), and have them written.
 
         `waiting` is called now and then while the predictor's queue is full. If that stays full, or
         the predictor has ended, it is a `CheckpointError`.
@@ -170,7 +170,7 @@ class CheckpointWriter:
         self._thread.shutdown()
 
     def _make_safe(self, safe: Future[Entries], deadline: _Deadline) -> None:
-        """Flush the sinks, which hold all predictions before the marker; on the predictor."""
+        """Flush the sinks with all predictions before the marker: step 2, on the predictor."""
         lost = self._predictor.failure
         if lost is not None:
             safe.set_exception(SinkError(f"what was judged could not be handed on: {lost}"))
@@ -195,7 +195,7 @@ class CheckpointWriter:
         safe: Future[Entries],
         deadline: _Deadline,
     ) -> SavedCheckpoint:
-        """Wait until the marker has passed, then write; on the checkpoint thread."""
+        """Wait until the marker has passed, then write: steps 3 and 4, on the checkpoint thread."""
         try:
             with span("checkpoint"):
                 entries |= _wait_for(safe, deadline)

@@ -1,10 +1,10 @@
 """The newest messages, kept in SQLite so that people can search them.
 
-`store` is the front: it takes messages in, answers searches and counts, and forgets. `query_syntax`
-reads what a person typed, `matching` finds the rows that it means; `rows` holds the values that
-come out; `comparison` sets queries side by side; `live_query` matches new messages with what open
-pages watch; `history` counts all messages over time. Behind these, `sampler` samples and queues
-what comes, and on the store's own thread `writer` has `transactions` write it to the file
+`store` answers searches; it is the front, which takes messages in, counts and forgets too.
+`query_syntax` reads what a person typed, `matching` finds the rows that it means; `rows` holds the
+values that come out; `comparison` sets queries side by side; `live_query` matches new messages with
+what open pages watch; `history` counts all messages over time. Behind these, `sampler` samples and
+queues what comes, and on the store's own thread `writer` has `transactions` write it to the file
 (`database`).
 """
 

@@ -156,7 +156,7 @@ class Source(ABC):
     def at_end(self) -> bool:
         """Return whether everything up to the end at opening has been returned.
 
-        It is asked with `--until-end` alone: without, a source is polled for ever.
+        It is called only with `--until-end`; otherwise a source is polled for ever.
         """
 
     def assignment(self) -> Collection[Partition]:

@@ -37,6 +37,17 @@ from consumers.sources.records import raw_columns, split_csv, split_lines
 CUT_OFF = "it ends in the middle, as if it had been cut off"
 _STEP_BYTES = 512
 _MEMORY_BYTES_MAX = 512 << 20
+_HEAD_BYTES = 1 << 18
+_IDLE_WAIT_MAX_S = 0.2  # how soon a line that was appended is noticed
+# What identifies a file: so much of its beginning, and so much before a position.
+_HEAD_PRINT_BYTES = 1 << 16
+_TAIL_PRINT_BYTES = 1 << 10
+_READS_MAX = 64  # reads a poll: how much is skipped or gathered before the caller has its turn
+_OTHER = (
+    "if it is another file now, begin with an empty checkpoint.folder, or give it another name to "
+    "keep what was learned"
+)
+log = structlog.get_logger(__name__)
 
 
 class _Member(Protocol):
@@ -140,21 +151,6 @@ class FileBytes:
         else:
             self._input = b""
         return data
-
-
-_HEAD_BYTES = 1 << 18
-_IDLE_WAIT_MAX_S = 0.2  # how soon a line that was appended is noticed
-# What identifies a file: so much of its beginning, and so much before a position.
-_HEAD_PRINT_BYTES = 1 << 16
-_TAIL_PRINT_BYTES = 1 << 10
-_READS_MAX = 64  # reads a poll: how much is skipped or gathered before the caller has its turn
-
-
-_OTHER = (
-    "if it is another file now, begin with an empty checkpoint.folder, or give it another name to "
-    "keep what was learned"
-)
-log = structlog.get_logger(__name__)
 
 
 class FileSource(Source):
