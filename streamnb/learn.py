@@ -152,6 +152,7 @@ def _may_join(counted: NDArray[np.bool_] | None, taken: NDArray[np.int8]) -> NDA
 
 
 def _signed(updates: RowUpdates, taken: NDArray[np.int8]) -> RowUpdates:
+    """Return updates by whose weights the kernels tell what is taken back: negative ones."""
     return updates._replace(weights=np.where(taken == LEARNED, updates.weights, -updates.weights))
 
 
@@ -237,18 +238,18 @@ def _learn_rows(
         return end
     for first in range(begin, end, BATCH_ROWS):
         last = min(first + BATCH_ROWS, end)
-        own, done = updates.rows(first, last), None if taken is None else taken[first:last]
+        own, own_taken = updates.rows(first, last), None if taken is None else taken[first:last]
         if encode_rows is not None:
             batches = encode_rows(state, fields, first, last, labels=own.labels)
         else:
             labels = own.labels
-            if done is not None:
+            if own_taken is not None:
                 labels = np.where(own.weights < 0.0, np.int32(TAKEN_BACK), labels)
             batches = encode(state, fields, first, last, labels, learn=True)
-        if done is not None and not _holds(state, batches, own, done, part):
+        if own_taken is not None and not _holds(state, batches, own, own_taken, part):
             return first
         out[first:last, :n_classes] = learn_batches(state, batches, own, part)
-        if done is not None:
+        if own_taken is not None:
             for group, batch in zip(state.groups.values(), batches, strict=True):
                 group.n_skipped += _n_left_out(batch)
         state.compact()
@@ -257,8 +258,8 @@ def _learn_rows(
 
 # ---- taking back among what is learned -----------------------------------------------------------
 
-# Of a row: it is learned; it takes back an example from before the call, or one that the call or
-# another since the last look has learned itself, so that nothing can be missing of it.
+# What `taken` says of a row: LEARNED, it is; EARLIER, it takes back an example from before a call;
+# OWN, one that was learned in this call or since the last check, and so is surely still counted.
 LEARNED, EARLIER, OWN = range(3)
 
 
