@@ -38,6 +38,21 @@ BINS = 20  # of the calibration error
 PARTS_PIECE = 512
 SIGNS: dict[str, Any] = {"punctuation": True, "ends": True}
 # How the daemon reads and learns texts by its own defaults.
+# Fields that tell again what the text does, in groups beside it.
+READ: dict[str, Callable[[str], Any]] = {
+    "characters": len,
+    "words": lambda text: len(text.split()),
+    "mention": lambda text: "USER" in text,
+    "link": lambda text: "URL" in text,
+    "exclaims": lambda text: "!" in text,
+    "first": lambda text: text.lower().split(None, 1)[0] if text.strip() else None,
+    "last": lambda text: text.lower().rsplit(None, 1)[-1] if text.strip() else None,
+}
+BESIDE = {
+    "numbers": nb.Numbers(nb.Gaussian(nb.NormalInverseGamma()), ["characters", "words"]),
+    "flags": nb.Flags(fields=["mention", "link", "exclaims"]),
+    "categories": nb.Categories(fields=["first", "last"]),
+}
 _DAEMON = word_group(build_model(Settings().model).state, "text").spec
 DAEMON: dict[str, Any] = {
     each.name: getattr(_DAEMON, each.name) for each in fields(nb.Words) if each.name != "max_words"
@@ -46,6 +61,8 @@ CHOICES: dict[str, dict[str, Any]] = {
     "plain": {"hybrid": None},
     "daemon": DAEMON,
     "hybrid": {},
+    "fields": {"beside": BESIDE},
+    "plain-fields": {"beside": BESIDE, "hybrid": None},
     "punctuation": {"punctuation": True},
     "ends": {"ends": True},
     "signs": SIGNS,
@@ -117,9 +134,9 @@ def judge(log_posteriors: Floats, truth: Places) -> tuple[float, float, float]:
 def model_of(max_words: int = MAX_WORDS, **options: Any) -> nb.NaiveBayes:
     """Return a model of words and pairs, as the daemon's default, with a choice's options.
 
-    `prior_half_life` among them is the model's, all others are the words'.
+    `prior_half_life` and the groups `beside` are the model's, all others are the words'.
     """
-    half_life = options.pop("prior_half_life", None)
+    half_life, beside = options.pop("prior_half_life", None), options.pop("beside", {})
     pairs: dict[str, Any] = {
         "likelihood": nb.Multinomial(),
         "ngrams": (1, 2),
@@ -128,13 +145,15 @@ def model_of(max_words: int = MAX_WORDS, **options: Any) -> nb.NaiveBayes:
         "hybrid": nb.Hybrid(),
     }
     words = nb.Words(max_words=max_words, **(pairs | options))
-    features = {"text": words}
+    features = {"text": words} | beside
     return nb.NaiveBayes(CLASSES, features=features, hash_key=1, prior_half_life=half_life)
 
 
-def columns_of(tweets: Tweets, rows: Places) -> dict[str, Any]:
-    """Return the texts of some rows."""
-    return {"text": [tweets.texts[row] for row in rows.tolist()]}
+def columns_of(model: nb.NaiveBayes, tweets: Tweets, rows: Places) -> dict[str, Any]:
+    """Return the texts of some rows, and the fields read off them that the model has."""
+    texts = [tweets.texts[row] for row in rows.tolist()]
+    fields = [name for name in READ if name in model.state.fields]
+    return {"text": texts} | {name: [READ[name](text) for text in texts] for name in fields}
 
 
 def learn(
@@ -147,10 +166,10 @@ def learn(
         piece = rows[first : first + size]
         part = str(i % parts) if parts else None
         if late:
-            found.append(model.predict_log_proba_many(columns_of(tweets, piece)))
+            found.append(model.predict_log_proba_many(columns_of(model, tweets, piece)))
             piece = rows[max(0, first - late) : max(0, first - late + size)]
         labels = [tweets.labels[row] for row in piece.tolist()]
-        judged = model.prequential_many(columns_of(tweets, piece), labels, part=part)
+        judged = model.prequential_many(columns_of(model, tweets, piece), labels, part=part)
         if not late:
             found.append(judged)
     return np.concatenate(found)
@@ -165,7 +184,7 @@ def ours(tweets: Tweets, rows: Places, held: Places, choice: dict[str, Any], **h
     stream = learn(model, tweets, rows, parts, late)
     learned = time.process_time()
     asked = model.without_prior()
-    columns = columns_of(tweets, held)
+    columns = columns_of(model, tweets, held)
     predicting = time.process_time()
     found = asked.predict_log_proba_many(columns)
     seconds = time.process_time() - predicting

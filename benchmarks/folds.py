@@ -51,7 +51,9 @@ def learned(model: nb.NaiveBayes, tweets: Tweets, left_out: int | None, k: int) 
         rows = np.arange(first, min(first + k * PIECE, len(tweets)))
         if left_out is not None:
             rows = rows[rows % k != left_out]
-        model.learn_many(columns_of(tweets, rows), [tweets.labels[row] for row in rows.tolist()])
+        model.learn_many(
+            columns_of(model, tweets, rows), [tweets.labels[row] for row in rows.tolist()]
+        )
     return model
 
 
@@ -63,7 +65,7 @@ def in_folds(model: nb.NaiveBayes, tweets: Tweets, k: int) -> nb.Folds:
         for fold in range(k):
             rows = piece[piece % k == fold]
             labels = [tweets.labels[row] for row in rows.tolist()]
-            folds.learn_many(columns_of(tweets, rows), labels, fold)
+            folds.learn_many(columns_of(model, tweets, rows), labels, fold)
     return folds
 
 
