@@ -47,6 +47,7 @@ from streamnb.kernels.layout import (
     prefetch,
 )
 from streamnb.kernels.posterior import count_recent, rounded
+from streamnb.kernels.word_table import kind_of
 
 # A word, a negated word, an n-gram of two words, a longer one or one of characters.
 KINDS = 4
@@ -59,8 +60,6 @@ _PRECISION_MAX = 500.0  # of w_g: its step gets no smaller, so that it follows t
 _SCALE = 3.0
 WHOLE, ONE_PART, PARTS = range(3)  # see `hybrid`
 SMOOTHING, SHRINKAGE, DECAY = range(3)  # places in the options
-_SPACE, _MARK_1, _MARK_2 = np.uint8(0x20), np.uint8(0xC2), np.uint8(0xAC)
-_CHARACTERS = np.uint8(0x7E)  # `word_table.CHARACTERS`
 
 
 class Weights(NamedTuple):
@@ -341,22 +340,6 @@ def forget_words(
         if column >= 0 and is_new(by_word, column):
             for place in range(own.words.shape[1]):
                 move(own.words, column, place, -own.words[column, place], whole.words, is_shared)
-
-
-@inner
-def kind_of(words: U8, word_ends: I64, column: int) -> int:
-    """Return the kind of a word: by a mark at its start, and by the spaces in it."""
-    first = word_ends[column - 1] if column > 0 else np.int64(0)
-    last = word_ends[column]
-    n_spaces = 0
-    for at in range(first, last):
-        n_spaces += words[at] == _SPACE
-    if n_spaces > 0:
-        return 2 if n_spaces == 1 else 3
-    if last - first > 1 and words[first] == _CHARACTERS:
-        return 3
-    is_marked = last - first > 1 and words[first] == _MARK_1 and words[first + 1] == _MARK_2
-    return 1 if is_marked else 0
 
 
 @inner

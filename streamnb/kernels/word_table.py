@@ -54,6 +54,7 @@ DONE, NEEDS_COLUMNS, NEEDS_SLOTS, NEEDS_TEXT = range(4)
 N_WORDS, TEXT_BYTES = range(2)
 _GRAM_WORDS = 5  # room for eight characters and a mark, in words of eight bytes
 WORD_ROOM = 80  # bytes of text that one word may take: mark, space and what a copy writes too much
+_SPACE = np.frombuffer(b" ", dtype=np.uint8)
 _MARK = np.frombuffer("¬".encode(), dtype=np.uint8)
 GAP = "…"  # what a pair has for the words between
 _GAP = np.frombuffer(f" {GAP} ".encode(), dtype=np.uint8)
@@ -549,3 +550,19 @@ def enter_many(
             close_word(table, column, end + size)
         out[i] = np.int32(column)
     return len(fingerprints), DONE, 0
+
+
+@inner
+def kind_of(words: U8, word_ends: I64, column: int) -> int:
+    """Return the kind of a word: by a mark at its start, and by the spaces in it."""
+    first = word_ends[column - 1] if column > 0 else np.int64(0)
+    last = word_ends[column]
+    n_spaces = 0
+    for at in range(first, last):
+        n_spaces += words[at] == _SPACE[0]
+    if n_spaces > 0:
+        return 2 if n_spaces == 1 else 3
+    if last - first > 1 and words[first] == CHARACTERS[0]:
+        return 3
+    is_marked = last - first > 1 and words[first] == _MARK[0] and words[first + 1] == _MARK[1]
+    return 1 if is_marked else 0
