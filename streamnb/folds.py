@@ -131,7 +131,7 @@ class Folds:
             rows = slice(begin, end)
             updates = RowUpdates(indices[rows], amounts[rows], ones(end - begin))
             batches = encode(state, fields, begin, end, updates.labels, learn=True)
-            part.count(state.groups.values(), batches, updates, state.prior_decay)
+            part.count(state.groups, batches, updates, state.prior_decay, state.weighing)
 
     def total(self) -> ModelReader:
         """Return a model of all folds, to be read as a snapshot is."""

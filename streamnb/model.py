@@ -361,6 +361,7 @@ class NaiveBayes(ModelReader):
         """
         own = word_group(self.state, group)
         own.set_hybrid(hybrid)
+        self.state.find_weighing()
         for part in self.state.summands():
             part.groups[own.name].weights = own.new_part().weights
         self.state.hold_only_part()

@@ -312,7 +312,10 @@ def run(
     if batches is None:
         return prior
     if part is not None:
-        part.learn(state.groups.values(), batches, updates, joint)
+        part.learn(state.groups, batches, updates, joint, state.weighing)
+        return prior
+    if state.weighing is not None:
+        state.weighing.run(state.groups, batches, updates, joint, learn=learn)
         return prior
     for group, batch in zip(state.groups.values(), batches):  # noqa: B905 -- strictness costs as much as it
         group.run(batch, updates, joint, learn=learn)

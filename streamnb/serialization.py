@@ -162,7 +162,7 @@ _TYPES: dict[str, Any] = {
     "columns": np.int32,
 }
 # All others are counts, or sums of squares. Taking back leaves 0 where rounding would leave less.
-_SIGNED = ("mean", "mean_low", "m2_low", "hybrid_groups", "hybrid_words")
+_SIGNED = ("mean", "mean_low", "m2_low", "hybrid_groups", "hybrid_others", "hybrid_words")
 # Numbers reach 1e60, weights under decay 1e127. Taking back a number that was never learned moves a
 # mean beyond; from its bound on squares would overflow.
 _MEAN_MAX, _COUNT_MAX = 1e100, 1e300

@@ -24,9 +24,108 @@ from streamnb.decay import Clock, HalfLife, check_forgets, check_prior_half_life
 from streamnb.errors import InputError, check_bool, check_kind
 from streamnb.features.protocol import Floats, Group, GroupPart, GroupState
 from streamnb.kernels import posterior
+from streamnb.kernels.hybrid import Said
 from streamnb.kernels.layout import RowUpdates
 from streamnb.labels import Label, check_label
 from streamnb.priors import ClassPrior, Dirichlet, Fixed, class_prior_to_dict, pseudo_counts
+
+_HOST = -1  # in `Weighing.places`
+_BESIDE = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """A group of words, the host, whose hybrid weights other groups, and these groups' names.
+
+    `places`: of each group of the model its place among the others, or `_HOST`, or `_BESIDE` for
+    words that are not weighted. The host judges and learns as the last, by what the others said.
+    """
+
+    host: str
+    others: list[str]
+    places: list[int]
+
+    @classmethod
+    def of(cls, groups: Mapping[str, GroupState]) -> Self | None:
+        """Return what is weighted, if anything is: by the first hybrid in the order of names."""
+        host = min((name for name, each in groups.items() if each.hybrid is not None), default=None)
+        others = sorted(name for name, each in groups.items() if each.can_be_weighted)
+        if host is None or not others:
+            return None
+        known = {name: o for o, name in enumerate(others)} | {host: _HOST}
+        return cls(host, others, [known.get(name, _BESIDE) for name in groups])
+
+    def run(
+        self,
+        groups: Mapping[str, GroupState],
+        batches: Iterable[Any],
+        updates: RowUpdates,
+        out: Floats,
+        *,
+        learn: bool,
+    ) -> None:
+        """Have each group judge rows, and learn those with a label."""
+        said = self._room(out)
+        n = len(out)
+        host: Any = groups[self.host]
+        of_host: Any = None
+        for place, group, batch in zip(self.places, groups.values(), batches, strict=True):
+            if place == _HOST:
+                of_host = batch
+            else:
+                own = out if place == _BESIDE else said[place * n : (place + 1) * n]
+                group.run(batch, updates, own, learn=learn)
+        host.run(of_host, updates, out, learn=learn, said=Said(said, said))
+
+    def learn_part(
+        self,
+        part: PartState,
+        groups: Mapping[str, GroupState],
+        batches: Iterable[Any],
+        updates: RowUpdates,
+        out: Floats,
+    ) -> None:
+        """Do the same with a part, which learns by what its own statistics say."""
+        said, own, n = self._room(out), self._room(out), len(out)
+        of_host: Any = None
+        for place, name, batch in zip(self.places, groups, batches, strict=True):
+            group: Any = groups[name]
+            if place == _HOST:
+                of_host = batch
+            elif place == _BESIDE:
+                group.learn_part(part.groups[name], batch, updates, out)
+            else:
+                rows = slice(place * n, (place + 1) * n)
+                group.learn_part(part.groups[name], batch, updates, said[rows], own[rows])
+        host: Any = groups[self.host]
+        host.learn_part(part.groups[self.host], of_host, updates, out, Said(said, own))
+
+    def count(
+        self,
+        part: PartState,
+        groups: Mapping[str, GroupState],
+        batches: Iterable[Any],
+        updates: RowUpdates,
+    ) -> None:
+        """Have a part learn rows alone."""
+        n = len(updates.labels)
+        own = self._room(np.empty((n, len(part.class_counts))))
+        of_host: Any = None
+        for place, name, batch in zip(self.places, groups, batches, strict=True):
+            group: Any = groups[name]
+            if place == _HOST:
+                of_host = batch
+            elif place == _BESIDE:
+                group.count(part.groups[name], batch, updates)
+            else:
+                rows = own[place * n : (place + 1) * n]
+                group.count(part.groups[name], batch, updates, rows)
+        host: Any = groups[self.host]
+        host.count(part.groups[self.host], of_host, updates, Said(own, own))
+
+    def _room(self, out: Floats) -> Floats:
+        """Return zeros for what the other groups say of rows, one group behind the other."""
+        return np.zeros((len(self.others) * len(out), out.shape[1]))
 
 
 @dataclass(slots=True)
@@ -50,20 +149,29 @@ class PartState:
         return {name: part.n_dropped for name, part in self.groups.items()}
 
     def learn(
-        self, groups: Iterable[GroupState], batches: Iterable[Any], updates: RowUpdates, out: Floats
+        self,
+        groups: Mapping[str, GroupState],
+        batches: Iterable[Any],
+        updates: RowUpdates,
+        out: Floats,
+        weighing: Weighing | None = None,
     ) -> None:
         """Add each group's log-likelihoods to `out`; learn the labelled rows, in the groups too."""
         posterior.count_classes(self.class_counts, updates)
         self.n_examples += count_learned(updates)
-        for part, group, batch in zip(self.groups.values(), groups, batches, strict=True):
+        if weighing is not None:
+            weighing.learn_part(self, groups, batches, updates, out)
+            return
+        for part, group, batch in zip(self.groups.values(), groups.values(), batches, strict=True):
             group.learn_part(part, batch, updates, out)
 
     def count(
         self,
-        groups: Iterable[GroupState],
+        groups: Mapping[str, GroupState],
         batches: Iterable[Any],
         updates: RowUpdates,
         prior_decay: float | None,
+        weighing: Weighing | None = None,
     ) -> None:
         """Learn the labelled rows here alone; `ModelState.set_parts` is due afterwards."""
         if prior_decay is not None:
@@ -71,7 +179,10 @@ class PartState:
             posterior.count_recent_classes(held, self.recent, prior_decay, updates)
         posterior.count_classes(self.class_counts, updates)
         self.n_examples += count_learned(updates)
-        for part, group, batch in zip(self.groups.values(), groups, batches, strict=True):
+        if weighing is not None:
+            weighing.count(self, groups, batches, updates)
+            return
+        for part, group, batch in zip(self.groups.values(), groups.values(), batches, strict=True):
             group.count(part, batch, updates)
 
     def frozen_copy(self, groups: Mapping[str, GroupState]) -> Self:
@@ -143,9 +254,21 @@ class ModelState:
     parts: dict[str, PartState] = field(default_factory=dict)  # empty if the model is kept whole
     calibration: Floats | None = None  # the curve that a snapshot's answers are calibrated by
     is_prior_fixed: bool = field(init=False)  # whether no data moves the class prior
+    weighing: Weighing | None = field(init=False)  # the groups that a hybrid weights, if it does
 
     def __post_init__(self) -> None:
         self.is_prior_fixed = isinstance(self.class_prior, Fixed)
+        self.find_weighing()
+
+    def find_weighing(self) -> None:
+        """Find out which groups a hybrid weights; of another number its weights begin again."""
+        self.weighing = Weighing.of(self.groups)
+        for name, group in self.groups.items():
+            is_host = self.weighing is not None and self.weighing.host == name
+            n_others = len(self.weighing.others) if self.weighing and is_host else 0
+            group.set_n_others(n_others)
+            for part in self.summands():
+                part.groups[name].set_n_others(n_others)
 
     @property
     def is_closed(self) -> bool:

@@ -88,6 +88,7 @@ class CategoriesState(GroupState):
 
     counts: ValueCounts  # N_jvc, N_jc and e_j
     one_may_lack_fields = True
+    can_be_weighted = True
 
     def __init__(self, spec: Any, name: str, n_classes: int, hash_key: int) -> None:
         self.spec = spec
@@ -179,16 +180,23 @@ class CategoriesState(GroupState):
             self._drop(kept(self.n_values_max, n_new))
 
     def learn_part(
-        self, part: GroupPart, batch: CategoryBatch, updates: RowUpdates, out: Floats
+        self,
+        part: GroupPart,
+        batch: CategoryBatch,
+        updates: RowUpdates,
+        out: Floats,
+        own: Floats | None = None,
     ) -> None:
         """Learn rows in a part and in the group's sum; see `learn_within_bound`."""
         self._fit(batch.fields)
-        learn_within_bound(self, part, batch, updates, out, self.spec.max_values)
+        learn_within_bound(self, part, batch, updates, out, self.spec.max_values, own)
 
-    def count(self, part: GroupPart, batch: CategoryBatch, updates: RowUpdates) -> None:
+    def count(
+        self, part: GroupPart, batch: CategoryBatch, updates: RowUpdates, own: Floats | None = None
+    ) -> None:
         """Learn rows in a part alone; see `GroupState`."""
         self._fit(batch.fields)
-        count_within_bound(self, part, batch, updates, self.spec.max_values)
+        count_within_bound(self, part, batch, updates, self.spec.max_values, own)
 
     def learn_rows(
         self,
@@ -197,10 +205,17 @@ class CategoriesState(GroupState):
         updates: RowUpdates,
         row: int,
         n_values_max: int,
+        own: Floats | None = None,
+        n_judged: int = 0,
     ) -> tuple[int, int, int]:
-        """Add a batch's labelled rows from `row` on to some counts."""
-        options = RunOptions(row, len(updates.labels), learn=True, n_max=n_values_max)
-        out = np.empty((0, counts.seen.shape[1]))  # no row is predicted
+        """Add a batch's labelled rows from `row` on to some counts.
+
+        `own` gets what these say of rows from `n_judged` on, each before it is learned.
+        """
+        if own is None:
+            n_judged = len(updates.labels)
+        options = RunOptions(row, n_judged, learn=True, n_max=n_values_max)
+        out = np.empty((0, counts.seen.shape[1])) if own is None else own
         return self._run_kernel(counts, batch, updates, options, out)
 
     def _run_kernel(

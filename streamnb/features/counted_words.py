@@ -29,14 +29,22 @@ from streamnb.features.protocol import (
 from streamnb.features.statistics import UNBOUNDED, kept
 from streamnb.kernels import counting
 from streamnb.kernels import hybrid as kernel
-from streamnb.kernels.hybrid import Weights
+from streamnb.kernels.hybrid import Said, Weights
 from streamnb.kernels.layout import DECLARED, LIVE, Counts, RowUpdates, RunOptions
 from streamnb.labels import UNLABELLED
 from streamnb.likelihoods import WordLikelihood
 from streamnb.likelihoods.base import Batch, BatchToUnlearn, take_rows
-from streamnb.likelihoods.multinomial import Hybrid, check_weights, hybrid_scratch
+from streamnb.likelihoods.multinomial import (
+    Hybrid,
+    check_weights,
+    hybrid_scratch,
+    merge_weights,
+)
 from streamnb.tokenizer import fingerprints_of, hash_key_words
 from streamnb.vocabulary import Vocabulary
+
+# Without other groups to be weighted.
+NOTHING_SAID = Said(np.empty((0, 0)), np.empty((0, 0)))
 
 
 class CountedState(GroupState):
@@ -49,6 +57,7 @@ class CountedState(GroupState):
     """
 
     counts: Counts  # N_jc, N_c, N_·c and V, by the vocabulary's columns
+    n_others: int = 0  # groups beside it that the hybrid weights, too; see `set_n_others`
 
     def __init__(
         self,
@@ -76,14 +85,22 @@ class CountedState(GroupState):
     # ---- learning and predicting ----------------------------------------------------------------
 
     def run(
-        self, batch: Batch, updates: RowUpdates, out: Floats, *, learn: bool, row: int = 0
+        self,
+        batch: Batch,
+        updates: RowUpdates,
+        out: Floats,
+        *,
+        learn: bool,
+        row: int = 0,
+        said: Said = NOTHING_SAID,
     ) -> None:
         """Predict each row from `row` on, then learn it where it says so.
 
-        Words leave where V would pass its bound.
+        Words leave where V would pass its bound. `said`: what the groups say that the hybrid
+        weights.
         """
         if self.weights is not None:
-            self._run_hybrid(self.as_part(), batch, updates, out, learn=learn)
+            self._run_hybrid(self.as_part(), batch, updates, said, out, learn=learn)
             return
         if learn and len(self.counts.by_word) < self.vocabulary.capacity:
             self.counts = self.grow(self.counts)
@@ -98,18 +115,27 @@ class CountedState(GroupState):
             options = options._replace(row=row, n_predicted=row + 1)
             self._drop(n_new)
 
-    def learn_part(self, part: GroupPart, batch: Batch, updates: RowUpdates, out: Floats) -> None:
+    def learn_part(
+        self,
+        part: GroupPart,
+        batch: Batch,
+        updates: RowUpdates,
+        out: Floats,
+        said: Said = NOTHING_SAID,
+    ) -> None:
         """Learn rows in a part and in the group's sum; see `learn_within_bound`."""
         if self.weights is not None:
-            self._run_hybrid(part, batch, updates, out, learn=True)
+            self._run_hybrid(part, batch, updates, said, out, learn=True)
             return
         learn_within_bound(self, part, batch, updates, out, self.n_part_words_max)
 
-    def count(self, part: GroupPart, batch: Batch, updates: RowUpdates) -> None:
+    def count(
+        self, part: GroupPart, batch: Batch, updates: RowUpdates, said: Said = NOTHING_SAID
+    ) -> None:
         """Learn rows in a part alone; see `GroupState`."""
         if self.weights is not None:
             out = np.zeros((len(updates.labels), len(self.counts.tokens)))
-            self._run_hybrid(part, batch, updates, out, learn=True, alone=True)
+            self._run_hybrid(part, batch, updates, said, out, learn=True, alone=True)
             return
         count_within_bound(self, part, batch, updates, self.n_part_words_max)
 
@@ -225,7 +251,10 @@ class CountedState(GroupState):
         else:
             self._take(ours, places, by_word, examples, other.n_dropped)
         if self.weights is not None:
-            self._merge_weights(other.weights, ours, theirs, places, sign)
+            self.weights = self._grow_weights(self.weights)
+            merge_weights(self.weights, other.weights, (ours, theirs), places, sign)
+            totals = statistics.column_totals(counts, len(self.weights.words))
+            self.weights.words[totals == 0.0] = 0.0
             self._read_kinds()
         self.recount(counts)
         self.n_dropped = max(0, self.n_dropped + sign * other.n_dropped)
@@ -355,6 +384,7 @@ class CountedState(GroupState):
         part: GroupPart,
         batch: Batch,
         updates: RowUpdates,
+        said: Said,
         out: Floats,
         *,
         learn: bool,
@@ -376,11 +406,12 @@ class CountedState(GroupState):
         n_max = self.n_words_max if is_whole else self.n_part_words_max
         options = RunOptions(0, 0, learn, n_max)
         assert self.hybrid is not None
-        scratch = hybrid_scratch(self.hybrid, len(self.counts.tokens))
+        scratch = hybrid_scratch(self.hybrid, len(self.counts.tokens), len(weights.others))
         while True:
             row, why, n_new = kernel.hybrid(
                 answering.counts, weights, part.counts, own_weights, mode, self.kinds,
-                self.vocabulary.table, batch.rows, batch.present, updates, options, scratch, out,
+                self.vocabulary.table, batch.rows, batch.present, updates, options, said, scratch,
+                out,
             )  # fmt: skip
             if why != counting.FULL:
                 return
@@ -425,7 +456,8 @@ class CountedState(GroupState):
     def _empty_weights(self, n_classes: int) -> Weights | None:
         if self.hybrid is None:
             return None
-        return statistics.empty(Weights, classes=n_classes, columns=self.vocabulary.capacity)
+        sizes = {"columns": self.vocabulary.capacity, "other_groups": self.n_others}
+        return statistics.empty(Weights, classes=n_classes, **sizes)
 
     def _grow_weights(self, weights: Weights | None) -> Weights | None:
         if weights is None:
@@ -449,37 +481,13 @@ class CountedState(GroupState):
             self.kinds = np.zeros(self.vocabulary.capacity, dtype=np.uint8)
             kernel.word_kinds(self.vocabulary.table, self.vocabulary.n_words, self.kinds)
 
-    def _merge_weights(
-        self,
-        other: Weights,
-        ours: NDArray[np.int32],
-        theirs: NDArray[np.int64],
-        places: NDArray[np.int64],
-        sign: int,
-    ) -> None:
-        """Add another group's weights, word by word, or take them away.
-
-        Taken from what was not merged from it, a precision may come out below zero: then nothing is
-        left of the weight.
-        """
-        self.weights = weights = self._grow_weights(self.weights)
-        assert weights is not None
-        weights.words[ours] += sign * _of_classes(
-            other.words[theirs], places, weights.words.shape[1]
-        )
-        weights.groups[...] += sign * other.groups
-        weights.recent[places] = np.maximum(weights.recent[places] + sign * other.recent, 0.0)
-        for rows in (weights.words, weights.groups):
-            rows[rows[:, 0] < 0.0] = 0.0
-        weights.words[statistics.column_totals(self.counts, len(weights.words)) == 0.0] = 0.0
-
     def weighted_log_odds(self, columns: NDArray[np.int64], times: Floats, scale: float) -> Floats:
         """Return what each word of an example adds to its scores, shape (n, n_classes)."""
         assert self.weights is not None
         assert self.hybrid is not None
         out = np.zeros((len(columns), len(self.counts.tokens)))
         n_tokens = float(times[self.counts.by_word[columns].any(axis=1)].sum())
-        scratch = hybrid_scratch(self.hybrid, out.shape[1])
+        scratch = hybrid_scratch(self.hybrid, out.shape[1], 0)
         kernel.explain(
             self.counts, self.weights, self.kinds, columns, times, n_tokens, scale, scratch, out
         )
@@ -490,6 +498,13 @@ class CountedState(GroupState):
         twin = copy.copy(self)
         twin.set_hybrid(None)
         return twin
+
+    def set_n_others(self, n_others: int) -> None:
+        """Weight so many other groups, too; see `GroupPart`."""
+        if n_others != self.n_others:
+            self.n_others, own = n_others, self.as_part()
+            own.set_n_others(n_others)
+            self.weights = own.weights
 
     def set_hybrid(self, hybrid: Hybrid | None) -> None:
         """Begin with fresh weights, or go on without any; those of parts stay."""
@@ -517,10 +532,7 @@ class CountedState(GroupState):
         arrays = super().pack_part(prefix, part, places)
         if part.weights is not None:
             columns = places["columns"][arrays[f"{prefix}/columns"]]
-            weights = statistics.take(part.weights, "columns", columns)
-            arrays |= {
-                f"{prefix}/hybrid_{name}": array for name, array in weights._asdict().items()
-            }
+            arrays |= statistics.pack_weights(f"{prefix}/hybrid_", part.weights, columns)
         return arrays
 
     def unpack_part(self, prefix: str, arrays: Arrays) -> GroupPart:
@@ -529,11 +541,7 @@ class CountedState(GroupState):
         part.weights = weights = self._empty_weights(len(self.counts.tokens))
         if weights is not None:
             columns = self._unpacked["columns"][arrays[f"{prefix}/columns"]]
-            lengths = {"words": len(columns)}
-            for name, array in weights._asdict().items():
-                shape = (lengths.get(name, len(array)), *array.shape[1:])
-                found = statistics.of_shape(arrays, f"{prefix}/hybrid_{name}", *shape)
-                array[columns if name in lengths else ...] = found
+            statistics.unpack_weights(f"{prefix}/hybrid_", arrays, weights, columns)
             check_weights(prefix, weights)
         return part
 
@@ -587,13 +595,3 @@ class CountedState(GroupState):
         self.n_skipped = int(state["n_skipped"])
         self._unpacked = {"columns": np.arange(self.vocabulary.n_words)}
         self._read_kinds()
-
-
-def _of_classes(words: Floats, places: NDArray[np.int64], n_classes: int) -> Floats:
-    """Return precisions and gradients as a model of other classes keeps them.
-
-    `places`: where it has each class. The gradients of all classes add up to zero.
-    """
-    own, gradients = words[:, 1:], np.zeros((len(words), n_classes))
-    gradients[:, places] = np.column_stack((-own.sum(axis=1), own))[:, : len(places)]
-    return np.column_stack((words[:, 0], gradients[:, 1:]))

@@ -153,6 +153,7 @@ class FieldsState(GroupState):
     `table`: field ↔ place; the counts may lag behind it, as reading may be ahead of learning.
     """
 
+    can_be_weighted = True
     kind: Kind  # what the values of a field may be
 
     def __init__(self, spec: Any, name: str) -> None:
@@ -214,16 +215,33 @@ class FieldsState(GroupState):
         return statistics.grown(counts, fields=len(self.table))
 
     def learn_part(
-        self, part: GroupPart, batch: FieldBatch, updates: RowUpdates, out: Floats
+        self,
+        part: GroupPart,
+        batch: FieldBatch,
+        updates: RowUpdates,
+        out: Floats,
+        own: Floats | None = None,
     ) -> None:
-        """Predict rows and learn them, in the group's sum and in a part."""
+        """Predict rows and learn them, in the group's sum and in a part; see `count`."""
         self.run(batch, updates, out, learn=True)
-        self.count(part, batch, updates)
+        self.count(part, batch, updates, own)
 
-    def count(self, part: GroupPart, batch: FieldBatch, updates: RowUpdates) -> None:
-        """Learn rows in a part alone; see `GroupState`."""
+    def count(
+        self, part: GroupPart, batch: FieldBatch, updates: RowUpdates, own: Floats | None = None
+    ) -> None:
+        """Learn rows in a part alone; `own` gets what the part says of each before it learns it."""
         part.counts = self.grow(part.counts)
-        self._learn(part.counts, batch, updates)
+        if own is None:
+            self._learn(part.counts, batch, updates)
+            return
+        self._fit_to_table()
+        self._run(part.counts, batch, updates, own, learn=True)
+
+    @abstractmethod
+    def _run(
+        self, counts: Any, batch: FieldBatch, updates: RowUpdates, out: Floats, *, learn: bool
+    ) -> None:
+        """Predict rows by some counts, and learn those with a label into them."""
 
     @abstractmethod
     def _learn(self, counts: Any, batch: FieldBatch, updates: RowUpdates) -> None:

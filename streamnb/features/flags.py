@@ -101,8 +101,19 @@ class FlagsState(FieldsState):
     def run(self, batch: FieldBatch, updates: RowUpdates, out: Floats, *, learn: bool) -> None:
         """Predict each row, then learn it if it has a label."""
         self._fit_to_table()
-        products = np.empty((self.counts.true.shape[1], 2))
-        kernel.flags(self.counts, self.betas, batch.x, batch.places, updates, learn, products, out)
+        self._run(self.counts, batch, updates, out, learn=learn)
+
+    def _run(
+        self,
+        counts: FlagCounts,
+        batch: FieldBatch,
+        updates: RowUpdates,
+        out: Floats,
+        *,
+        learn: bool,
+    ) -> None:
+        products = np.empty((counts.true.shape[1], 2))
+        kernel.flags(counts, self.betas, batch.x, batch.places, updates, learn, products, out)
 
     def _learn(self, counts: FlagCounts, batch: FieldBatch, updates: RowUpdates) -> None:
         kernel.learn_flags(counts, self.betas, batch.x, batch.places, updates)

@@ -70,6 +70,11 @@ class NumbersState(FieldsState):
         self._fit_to_table()
         self.estimator.run(self.counts, batch.x, batch.places, updates, out, learn=learn)
 
+    def _run(
+        self, counts: Moments, batch: FieldBatch, updates: RowUpdates, out: Floats, *, learn: bool
+    ) -> None:
+        self.estimator.run(counts, batch.x, batch.places, updates, out, learn=learn)
+
     def _learn(self, counts: Moments, batch: FieldBatch, updates: RowUpdates) -> None:
         kernel.learn(counts, batch.x, batch.places, updates)
 

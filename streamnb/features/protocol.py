@@ -73,6 +73,11 @@ class GroupPart:
         if self.weights is not None:
             self.weights = statistics.resized(self.weights, classes=n_classes)
 
+    def set_n_others(self, n_others: int) -> None:
+        """Weight so many other groups, too: with new weights, if there were others."""
+        if self.weights is not None and len(self.weights.others) != n_others:
+            self.weights = self.weights._replace(others=np.zeros((n_others, 2)))
+
     def take_columns(self, columns: NDArray[np.int64]) -> None:
         """Follow the group to a new table, in which column i is the old `columns[i]`."""
         self.counts = statistics.take(self.counts, "columns", columns)
@@ -91,6 +96,8 @@ class GroupState(ABC):
     n_skipped: int = 0  # features that were not unlearned because they had left before
     hybrid: Hybrid | None = None  # of a group of words: weights that it learns beside the counts
     weights: Any = None  # those weights, if there are any
+    # Whether a hybrid can weight it: `learn_part` and `count` then write what a part says.
+    can_be_weighted: bool = False
     is_open: bool = False  # whether it adopts new fields that no other group names
     # Whether an example without any of its fields is normal: its fields are words, or flags that
     # are false when absent.
@@ -197,6 +204,9 @@ class GroupState(ABC):
     def without_hybrid(self) -> Self:
         """Return a group over the same counts that answers by them alone."""
         return self
+
+    def set_n_others(self, n_others: int) -> None:  # noqa: B027 -- for a hybrid
+        """Weight so many other groups, too."""
 
     def frozen_table(self) -> Self:
         """Return a copy over the same table as it is now, to be given other statistics."""
@@ -339,7 +349,13 @@ class GroupState(ABC):
 
 
 def learn_within_bound(
-    group: Any, part: GroupPart, batch: Any, updates: RowUpdates, out: Floats, n_max: int
+    group: Any,
+    part: GroupPart,
+    batch: Any,
+    updates: RowUpdates,
+    out: Floats,
+    n_max: int,
+    own: Floats | None = None,
 ) -> None:
     """Learn rows in a part with a bound; the group's sum follows as far as the part has room.
 
@@ -347,32 +363,42 @@ def learn_within_bound(
     that later rows are predicted alike however the batch was cut.
 
     `group`: it learns rows into counts (`learn_rows`), and drops features from a part and from its
-    sum (`drop_from_part`). `n_max`: the bound on the part's features.
+    sum (`drop_from_part`). `n_max`: the bound on the part's features. `own`: where the part's own
+    log-likelihoods go, if they are wanted and the group writes them.
     """
     part.counts = group.grow(part.counts)
     row = n_learned = 0
     n = len(updates.labels)
+    judged: tuple[Any, ...] = () if own is None else (own, 0)
     while True:
-        row, why, n_new = group.learn_rows(part.counts, batch, updates, row, n_max)
+        row, why, n_new = group.learn_rows(part.counts, batch, updates, row, n_max, *judged)
         n_here = min(row + 1, n)
         group.run(batch, updates.rows(0, n_here), out, learn=True, row=n_learned)
         n_learned = n_here
         if why != counting.FULL:
             return
+        judged = judged and (own, row + 1)
         n_dropped = group.drop_from_part(part, statistics.kept(n_max, n_new))
         part.n_dropped += n_dropped
         group.n_dropped += n_dropped
 
 
 def count_within_bound(
-    group: Any, part: GroupPart, batch: Any, updates: RowUpdates, n_max: int
+    group: Any,
+    part: GroupPart,
+    batch: Any,
+    updates: RowUpdates,
+    n_max: int,
+    own: Floats | None = None,
 ) -> None:
     """Learn rows in a part with a bound, and in nothing else; see `learn_within_bound`."""
     part.counts = group.grow(part.counts)
-    row, why, n_new = group.learn_rows(part.counts, batch, updates, 0, n_max)
+    judged: tuple[Any, ...] = () if own is None else (own, 0)
+    row, why, n_new = group.learn_rows(part.counts, batch, updates, 0, n_max, *judged)
     while why == counting.FULL:
         part.n_dropped += group.drop_from_part(part, statistics.kept(n_max, n_new))
-        row, why, n_new = group.learn_rows(part.counts, batch, updates, row, n_max)
+        judged = judged and (own, row + 1)
+        row, why, n_new = group.learn_rows(part.counts, batch, updates, row, n_max, *judged)
 
 
 def not_learned(what: str, weight: float, held: float, unit: str = "") -> InputError:

@@ -55,6 +55,7 @@ _AXES: dict[type, dict[str, tuple[str, ...]]] = {
         "recent": ("classes",),
         "groups": ("word_groups", "precision_and_gradients"),
         "words": ("columns", "precision_and_later_classes"),
+        "others": ("other_groups", "precision_and_gradients"),
     },
 }
 _FIXED = {
@@ -63,6 +64,7 @@ _FIXED = {
     "word_groups": N_WORD_GROUPS,
     "precision_and_gradients": 2,
 }
+_SIZED = ("columns", "fields", "classes", "other_groups")
 _DERIVED = ("state", "n_values")  # whole numbers that follow from the counts, and are not saved
 # Of a bound, when words must leave: rare enough that the pass over the table costs nothing.
 _KEPT_SHARE = 0.75
@@ -109,7 +111,7 @@ def resized(statistics: S, **sizes: int) -> S:
 
     Arrays that stay as they are, are the same ones.
     """
-    have = {axis: size(statistics, axis) for axis in ("columns", "fields", "classes")}
+    have = {axis: size(statistics, axis) for axis in _SIZED}
     arrays: list[Any] = []
     for array, axes in _arrays(statistics):
         shape = _shape(axes, have | sizes)
@@ -250,6 +252,28 @@ def unpack(prefix: str, arrays: Arrays, statistics: S, places: dict[str, Longs])
                 for axis, n in zip(axes, lengths, strict=True)
             )
             array[at] = of_shape(arrays, f"{prefix}/{name}", *lengths)
+
+
+def pack_weights(prefix: str, weights: Weights, columns: NDArray[np.int64]) -> Arrays:
+    """Return what a file holds of a hybrid's weights, of the words at `columns`."""
+    arrays = take(weights, "columns", columns)._asdict()
+    if not len(weights.others):  # then a file is as it was before there were any
+        del arrays["others"]
+    return {f"{prefix}{name}": array for name, array in arrays.items()}
+
+
+def unpack_weights(
+    prefix: str, arrays: Arrays, weights: Weights, columns: NDArray[np.int64]
+) -> None:
+    """Write what `pack_weights` gave into weights that are at zero.
+
+    Weights of other groups, which a file from before them does not have, stay there.
+    """
+    for name, array in weights._asdict().items():
+        if name == "words":
+            array[columns] = of_shape(arrays, f"{prefix}{name}", len(columns), *array.shape[1:])
+        elif name != "others" or f"{prefix}{name}" in arrays:
+            array[...] = of_shape(arrays, f"{prefix}{name}", *array.shape)
 
 
 def of_shape(arrays: Arrays, name: str, *shape: int) -> NDArray[Any]:

@@ -14,8 +14,9 @@ from streamnb.errors import InputError, check_whole
 from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import Effect, FeatureLogs, GroupView, views_of
 from streamnb.inspection.parameters import difference
+from streamnb.kernels.hybrid import other_factors
 from streamnb.labels import Label
-from streamnb.state import ModelState
+from streamnb.state import ModelState, Weighing
 
 CLASS_PRIOR = "class prior"
 
@@ -140,6 +141,8 @@ def explain_one(state: ModelState, x: Mapping[str, Any]) -> Explanation:
         for name, view in views_of(state).items()
         for effect in view.contributions(fields[name], 0)
     ]
+    if state.weighing is not None:
+        effects = _weighted(state, state.weighing, effects)
     classes = state.classes
     if len(classes) < 2:
         raise InputError(
@@ -170,6 +173,31 @@ def explain_one(state: ModelState, x: Mapping[str, Any]) -> Explanation:
         total = sum((effect.by_class for _, effect in effects), log_priors)
     log_odds = float(difference(total[best], total[second]))
     return Explanation(classes[best], classes[second], log_odds, by_prior, tuple(contributions))
+
+
+def _weighted(
+    state: ModelState, weighing: Weighing, effects: list[tuple[str, Effect]]
+) -> list[tuple[str, Effect]]:
+    """Return effects with those of each group that a hybrid weights times what they count."""
+    said = np.zeros((len(weighing.others), len(state.classes)))
+    for name, effect in effects:
+        if name in weighing.others:
+            said[weighing.others.index(name)] += effect.by_class
+    of_others = np.empty(len(said))
+    other_factors(state.groups[weighing.host].weights, said, of_others)
+    factors = dict(zip(weighing.others, of_others.tolist(), strict=True))
+    return [
+        (name, effect._replace(by_class=_times(factors[name], effect.by_class)))
+        if name in factors
+        else (name, effect)
+        for name, effect in effects
+    ]
+
+
+def _times(factor: float, by_class: Floats) -> Floats:
+    """Return log-likelihoods times a factor; what is impossible stays so."""
+    is_possible = by_class > -np.inf
+    return np.where(is_possible, factor * np.where(is_possible, by_class, 0.0), -np.inf)
 
 
 # ---- the ranking of all features ----------------------------------------------------------------

@@ -13,6 +13,11 @@ have learned adds up as counts do. The gradients of all classes add up to zero, 
 is not kept. The prior of v_jc then counts as often as the cube root of the
 number of logs (`word_prior`), that of w_g once. The sums are multiples of 2⁻²⁴ (`rounded`), so
 that adding them is exact in any order.
+
+What other groups of the model say, numbers, flags and categories, is weighted beside it: the score
+gains Σ_o u_o·s_oc, where s_oc is group o's log-likelihood in class c less that of its best class,
+and made smaller where classes lie more than `SAID_MAX` apart (`damping`). u_o begins at 1 and takes
+the steps of a w_g, in the gradient of the whole score.
 """
 
 from __future__ import annotations
@@ -58,6 +63,8 @@ WEIGHT_START = 0.6  # w_g before anything is learned
 WEIGHT_PRECISION = 100.0
 _PRECISION_MAX = 500.0  # of w_g: its step gets no smaller, so that it follows the stream
 _SCALE = 3.0
+OTHER_START = 1.0  # u_o before anything is learned
+SAID_MAX = 10.0  # nats: so far apart a group may put two classes, so that no example moves u_o far
 WHOLE, ONE_PART, PARTS = range(3)  # see `hybrid`
 SMOOTHING, SHRINKAGE, DECAY = range(3)  # places in the options
 
@@ -69,6 +76,14 @@ class Weights(NamedTuple):
     groups: F64Grid  # (N_WORD_GROUPS, 2): precision and gradients of w_g
     # (capacity, n_classes): precision of v_jc, and its gradients of all classes but the first
     words: F64Grid
+    others: F64Grid  # (n_others, 2): precision and gradients of u_o
+
+
+class Said(NamedTuple):
+    """Log-likelihoods by the other groups, (n_others·n, n_classes): row i of group o is o·n + i."""
+
+    whole: F64Grid  # by the statistics that answer
+    own: F64Grid  # by those of the part that learns
 
 
 class HybridScratch(NamedTuple):
@@ -83,6 +98,7 @@ class HybridScratch(NamedTuple):
     logs: F64  # log (i + m) of small whole counts
     bands: I64  # `band` of the same
     options: F64  # SMOOTHING, SHRINKAGE, DECAY
+    others: F64Grid  # (n_others, n_classes): s_oc, to learn by
 
 
 @inner
@@ -98,10 +114,55 @@ def band(count: float) -> int:
 
 
 @inner
+def mean_weight(rows: F64Grid, at: int, start: float) -> float:
+    """Return a weight of precision and gradients: w_g or u_o."""
+    return float(start + rows[at, 1] / (WEIGHT_PRECISION + rows[at, 0]))
+
+
+@inner
 def group_weight(weights: Weights, g: int) -> float:
     """Return w_g."""
-    precision = WEIGHT_PRECISION + weights.groups[g, 0]
-    return float(WEIGHT_START + weights.groups[g, 1] / precision)
+    return mean_weight(weights.groups, g, WEIGHT_START)
+
+
+@inner
+def damping(said: F64Grid, row: int) -> tuple[float, float]:
+    """Return a group's best log-likelihood of a row, and what it is multiplied by: 1 or less."""
+    best, worst = -np.inf, np.inf
+    for c in range(said.shape[1]):
+        best = max(best, said[row, c])
+        if said[row, c] > -np.inf:
+            worst = min(worst, said[row, c])
+    return best, SAID_MAX / (best - worst) if best - worst > SAID_MAX else 1.0
+
+
+@inner
+def answer_others(weights: Weights, said: F64Grid, i: int, out: F64Grid) -> None:
+    """Add Σ_o u_o·s_oc of row `i` to `out`; a class that a group finds impossible stays so."""
+    for o in range(len(weights.others)):
+        row = o * (len(said) // len(weights.others)) + i
+        best, factor = damping(said, row)
+        factor *= mean_weight(weights.others, o, OTHER_START)
+        for c in range(out.shape[1]):
+            value = said[row, c]
+            out[i, c] += factor * (value - best) if value > -np.inf else -np.inf
+
+
+@inner
+def score_others(weights: Weights, said: F64Grid, i: int, scratch: HybridScratch) -> None:
+    """Add Σ_o u_o·s_oc of row `i` to the scores, and note s_oc.
+
+    An impossible class lies `SAID_MAX` below the best here, so that there is a gradient.
+    """
+    for o in range(len(weights.others)):
+        row = o * (len(said) // len(weights.others)) + i
+        best, factor = damping(said, row)
+        weight = mean_weight(weights.others, o, OTHER_START)
+        for c in range(len(scratch.scores)):
+            value = said[row, c]
+            s = factor * (value - best) if value > -np.inf else -SAID_MAX
+            scratch.others[o, c] = s
+            scratch.scores[c] += weight * s
 
 
 @inner
@@ -280,6 +341,36 @@ def move(row: F64Grid, at: int, place: int, change: float, total: F64Grid, is_sh
 
 
 @inner
+def move_weight(
+    own: F64Grid,
+    whole: F64Grid,
+    is_shared: bool,
+    at: int,
+    start: float,
+    sums: F64Grid,
+    scale: float,
+    y: int,
+    weight: float,
+    gradients: F64,
+) -> None:
+    """Take a step of one weight of a group, which multiplies `scale` times its sums by class."""
+    gradient, mean, square = 0.0, 0.0, 0.0
+    for c in range(len(gradients)):
+        p = (1.0 if c == y else 0.0) - gradients[c]
+        s = scale * sums[at, c]
+        gradient += gradients[c] * s
+        mean += p * s
+        square += p * s * s
+    before = own[at, 0]
+    more = weight * max(square - mean * mean, 0.0)
+    after = min(rounded(before + more), _PRECISION_MAX)
+    # The weight stays where it was while its precision grows; then comes the step.
+    held = (mean_weight(own, at, start) - start) * (after - before)
+    move(own, at, 0, after - before, whole, is_shared)
+    move(own, at, 1, held + weight * gradient, whole, is_shared)
+
+
+@inner
 def learn_weights(
     own: Weights,
     whole: Weights,
@@ -298,22 +389,13 @@ def learn_weights(
     curvature = to_gradient(own.recent, y, scores)
     for g in range(N_WORD_GROUPS):
         if scratch.occurs[g] > 0:
-            gradient, mean, square = 0.0, 0.0, 0.0
-            for c in range(n_classes):
-                p = (1.0 if c == y else 0.0) - scores[c]
-                s = _SCALE * x * sums[g, c]
-                gradient += scores[c] * s
-                mean += p * s
-                square += p * s * s
-            before = own.groups[g, 0]
-            more = weight * max(square - mean * mean, 0.0)
-            after = min(rounded(before + more), _PRECISION_MAX)
-            # The weight stays where it was while its precision grows; then comes the step.
-            held = (group_weight(own, g) - WEIGHT_START) * (after - before)
-            move(own.groups, g, 0, after - before, whole.groups, is_shared)
-            move(own.groups, g, 1, held + weight * gradient, whole.groups, is_shared)
+            move_weight(
+                own.groups, whole.groups, is_shared, g, WEIGHT_START, sums, _SCALE * x, y, weight,
+                scores,
+            )  # fmt: skip
             scratch.weights[g] = _SCALE * group_weight(whole, g)
             scratch.own_weights[g] = _SCALE * group_weight(own, g)
+    learn_others(own, whole, is_shared, y, weight, scratch)
     prior = 2.0 * scratch.options[SHRINKAGE]
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
@@ -331,6 +413,18 @@ def learn_weights(
 
 
 @inner
+def learn_others(
+    own: Weights, whole: Weights, is_shared: bool, y: int, weight: float, scratch: HybridScratch
+) -> None:
+    """Take a step of each u_o; the scores are the gradient by now."""
+    for o in range(len(own.others)):
+        move_weight(
+            own.others, whole.others, is_shared, o, OTHER_START, scratch.others, 1.0, y, weight,
+            scratch.scores,
+        )  # fmt: skip
+
+
+@inner
 def forget_words(
     own: Weights, whole: Weights, is_shared: bool, by_word: F64Grid, rows: Rows, i: int
 ) -> None:
@@ -340,6 +434,25 @@ def forget_words(
         if column >= 0 and is_new(by_word, column):
             for place in range(own.words.shape[1]):
                 move(own.words, column, place, -own.words[column, place], whole.words, is_shared)
+
+
+@inner
+def take_back(
+    counts: Counts,
+    weights: Weights,
+    part: Counts,
+    part_weights: Weights,
+    is_shared: bool,
+    rows: Rows,
+    i: int,
+    y: int,
+    amount: float,
+) -> None:
+    """Take row `i` out of the counts; weights stay but for those of words that are gone."""
+    learn_row(part, rows, i, y, amount, 0)
+    if is_shared:
+        learn_row(counts, rows, i, y, amount, 0)
+    forget_words(part_weights, weights, is_shared, part.by_word, rows, i)
 
 
 @inner
@@ -376,26 +489,27 @@ def hybrid(
     present: Flags,
     updates: RowUpdates,
     options: RunOptions,
+    said: Said,
     scratch: HybridScratch,
     out: F64Grid,
 ) -> tuple[int, int, int]:
     """Add each row's scores to `out`, then learn the row where it has a label.
 
-    The kinds of new words are read off their texts in the table.
+    The kinds of new words are read off their texts in the table. `said` is what the groups say that
+    `weights.others` are of: with them a row without a text is one of no words, but not counted.
     `counts` and `weights` answer; the part's own learn, and the sums follow. `mode` is WHOLE if the
     part is the same arrays, ONE_PART if it has the same numbers, else PARTS.
     Returns where it stopped, why, and how many new words that row has, as `multinomial` does.
     """
     labels, amounts, scales = updates
-    is_shared = mode != WHOLE
+    is_shared, has_others = mode != WHOLE, len(weights.others) > 0
     weigh_groups(weights, scratch.weights)
     weigh_groups(part_weights, scratch.own_weights)
     for i in range(options.row, len(labels)):
         prefetch_weights(counts, weights, kinds, rows, i + 1)
-        if not present[i]:
+        if not (present[i] or has_others):
             continue
-        x = -1.0
-        y = labels[i]
+        x, y = -1.0, labels[i]
         to_learn = options.learn and y >= 0
         is_taken = amounts[i] < 0.0
         if i >= options.n_predicted and not is_taken:
@@ -404,13 +518,12 @@ def hybrid(
             )
             for c in range(out.shape[1]):
                 out[i, c] += scratch.scores[c]
+            answer_others(weights, said.whole, i, out)
         if not to_learn:
             continue
         if is_taken:
-            learn_row(part, rows, i, y, amounts[i], 0)
-            if is_shared:
-                learn_row(counts, rows, i, y, amounts[i], 0)
-            forget_words(part_weights, weights, is_shared, part.by_word, rows, i)
+            if present[i]:
+                take_back(counts, weights, part, part_weights, is_shared, rows, i, y, amounts[i])
             continue
         n_new = count_new(part.by_word, rows, i)
         if has_no_room(part, n_new, options.n_max):
@@ -419,18 +532,29 @@ def hybrid(
             own = scratch.own_weights
             x = score(part, part_weights, own, kinds, rows, i, scales[i], to_learn, scratch)
         weight = min(amounts[i] / scales[i], 1.0)
-        if x > 0.0:
+        if x > 0.0 or has_others:
+            score_others(part_weights, said.own, i, scratch)
             learn_weights(
                 part_weights, weights, is_shared, part.by_word, rows, i, y, x, weight, scratch
             )
         decay = scratch.options[DECAY]
         count_recent(part_weights.recent, weights.recent, is_shared, y, decay, 1.0)
+        if not present[i]:
+            continue
         if n_new > 0:
             name_kinds(part, kinds, table, rows, i)
         if is_shared:
             learn_row(counts, rows, i, y, amounts[i], count_new(counts.by_word, rows, i))
         learn_row(part, rows, i, y, amounts[i], n_new)
     return len(labels), ADDED, 0
+
+
+@kernel
+def other_factors(weights: Weights, said: F64Grid, out: F64) -> None:
+    """Write what each group's log-likelihoods of one example are multiplied by."""
+    for o in range(len(out)):
+        _, factor = damping(said, o)
+        out[o] = factor * mean_weight(weights.others, o, OTHER_START)
 
 
 @kernel

@@ -115,7 +115,7 @@ class NumberEstimator(Protocol):
         """Add each row's log-likelihood to `out` (n, n_classes), then learn it if it has a label.
 
         `x` has shape (n, len(places)), nan where a number is missing; `places` are the fields'
-        columns in `held`, -1 for one that is not there.
+        columns in `held`, -1 for one that is not there. `held` is the group's or a part's.
         """
 
 

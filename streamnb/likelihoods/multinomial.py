@@ -149,6 +149,9 @@ class Hybrid:
     each example before the counts take it in. The counts stay what they are without it, bit for
     bit; so do all questions about them, and `ModelReader.raw` answers by them alone.
 
+    Groups of numbers, flags and categories beside it get a weight each, learned with the words': of
+    several groups with a hybrid, the first by name learns it.
+
     What is unlearned leaves the counts exactly. The weights stay, as a step back along the gradient
     is no inverse; a word of which nothing is left takes its own with it. Models and parts add up:
     each weight is the mean of theirs by precision. The prior's precision of a residual weight
@@ -188,7 +191,7 @@ class Hybrid:
             object.__setattr__(self, name, check(f"Hybrid.{name}", value, above=_LEAST))
 
 
-def hybrid_scratch(hybrid: Hybrid, n_classes: int) -> HybridScratch:
+def hybrid_scratch(hybrid: Hybrid, n_classes: int, n_others: int) -> HybridScratch:
     """Return room for one run of the kernel."""
     return HybridScratch(
         np.empty((N_WORD_GROUPS, n_classes)),
@@ -200,6 +203,7 @@ def hybrid_scratch(hybrid: Hybrid, n_classes: int) -> HybridScratch:
         small_logs(hybrid.smoothing),
         small_bands(),
         np.array([hybrid.smoothing, hybrid.shrinkage, 0.5 ** (1.0 / hybrid.half_life)]),
+        np.empty((n_others, n_classes)),
     )
 
 
@@ -210,13 +214,43 @@ def hybrid_from_dict(values: dict[str, float] | None) -> Hybrid | None:
 
 def check_weights(prefix: str, weights: Weights) -> None:
     """Refuse weights that learning cannot have left, and that would be no number when divided."""
-    least = min(weights.words[:, 0].min(initial=0.0), weights.groups[:, 0].min())
+    least = min(rows[:, 0].min(initial=0.0) for rows in weights[1:])
     largest = max(np.abs(array).max(initial=0.0) for array in weights)
     if least < 0.0 or largest > _SUM_MAX:
         raise InputError(
             f"{prefix}: a hybrid's precisions must be at least 0, and its sums at most"
             f" {_SUM_MAX:g}. Got {least:g} and {largest:g} instead."
         )
+
+
+def merge_weights(
+    own: Weights, other: Weights, columns: tuple[Any, Any], places: NDArray[np.int64], sign: int
+) -> None:
+    """Add another group's weights, word by word, or take them away.
+
+    `columns`: those of the words here, and there. `places`: the index here of each class there.
+    Taken from what was not merged from it, a precision may come out below zero: then nothing is
+    left of the weight.
+    """
+    ours, theirs = columns
+    own.words[ours] += sign * _of_classes(other.words[theirs], places, own.words.shape[1])
+    own.groups[...] += sign * other.groups
+    own.others[...] += sign * other.others
+    own.recent[places] = np.maximum(own.recent[places] + sign * other.recent, 0.0)
+    for rows in own[1:]:
+        rows[rows[:, 0] < 0.0] = 0.0
+
+
+def _of_classes(
+    words: NDArray[np.float64], places: NDArray[np.int64], n_classes: int
+) -> NDArray[np.float64]:
+    """Return precisions and gradients as a model of other classes keeps them.
+
+    `places`: where it has each class. The gradients of all classes add up to zero.
+    """
+    own, gradients = words[:, 1:], np.zeros((len(words), n_classes))
+    gradients[:, places] = np.column_stack((-own.sum(axis=1), own))[:, : len(places)]
+    return np.column_stack((words[:, 0], gradients[:, 1:]))
 
 
 @dataclass(frozen=True, slots=True)
