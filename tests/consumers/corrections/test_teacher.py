@@ -254,6 +254,16 @@ def broken(body: str, status: str = "200 OK") -> Script:
     return script
 
 
+def breaking_off(head: str) -> Script:
+    """Return a service that reads all and ends the connection amid its answer."""
+
+    def script(peer: Peer) -> None:
+        peer.body()  # what is not read when a connection ends makes it a reset one
+        peer.send(head.encode())
+
+    return script
+
+
 def dripping(peer: Peer) -> None:
     """Send a byte of the answer now and then."""
     peer.send(b"HTTP/1.1 200 OK\r\nX: ")
@@ -278,8 +288,8 @@ def dripping(peer: Peer) -> None:
         (broken('{"predictions":[]}'), "0 predictions for 1 texts"),
         (broken("[" * 100_000), "no JSON with predictions"),
         (broken(" " * (1 << 20) + "{}"), "longer than 1048576 bytes"),
-        (lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"), "broke off"),
-        (lambda peer: peer.send(peer.head.encode()), "BadStatusLine"),
+        (breaking_off("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"), "broke off"),
+        (breaking_off("POST / HTTP/1.1\r\n\r\n"), "BadStatusLine"),
         (lambda _: None, "RemoteDisconnected|Connection reset"),
         (dripping, r"not whole in time \(labels.teacher.timeout_s: 0.3\)"),
     ],
