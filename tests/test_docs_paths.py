@@ -161,23 +161,26 @@ def prose(path: Path) -> Iterator[str]:
             yield token.string
 
 
+@functools.cache
+def words_of(path: Path) -> frozenset[str]:
+    """Return the names that a file's code uses or declares, attributes among them."""
+    found = (
+        getattr(node, field, None)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for field in ("id", "arg", "attr", "name")
+    )
+    return frozenset(word for word in found if isinstance(word, str))
+
+
 def leads_somewhere(name: str, path: Path) -> bool:
     """Return whether a dotted name in a file is of a module, a class, the settings or its code."""
     module = path.relative_to(ROOT).with_suffix("").parts
     places = [".".join(module[:n]) for n in range(1, len(module) + 1)]
     candidates = [f"{place}.{name}" for place in (*places, "streamnb", "consumers")]
     candidates.append(f"{class_places().get(name.partition('.')[0])}.{name}")
-    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    # A variable of the file, with attributes that the file uses or declares.
-    used = {
-        word
-        for node in tree
-        for word in (getattr(node, field, None) for field in ("id", "arg", "attr", "name"))
-        if isinstance(word, str)
-    }
     return (
         name in config_keys()
-        or used.issuperset(name.split("."))
+        or words_of(path).issuperset(name.split("."))
         or any(map(can_be_imported, [name, *candidates]))
     )
 

@@ -72,6 +72,7 @@ def registered(kind: str, registry: RegistryServer) -> None:
     registry.register(1, PROTO % LABEL, "PROTOBUF", [("by.proto", "by-value", 1)])
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.parametrize("kind", ["avro", "protobuf"])
 def test_messages_of_a_schema(

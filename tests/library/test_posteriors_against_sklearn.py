@@ -86,6 +86,7 @@ def test_random_streams(family: str, seed: int) -> None:
         assert max(deviations(group, alpha, texts, labels, probes)) < RELATIVE
 
 
+@pytest.mark.deep
 @pytest.mark.data
 @pytest.mark.parametrize("family", FAMILIES)
 def test_recorded_tweets(family: str, data_folder: Path) -> None:

@@ -429,6 +429,7 @@ def test_texts_are_read_beside_learning(tmp_path: Path, monkeypatch: pytest.Monk
     assert_judged(judged, expected, examples)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("command", ["evaluate", "compare"])
 def test_scikit_learn_is_imported_while_the_source_is_read(tmp_path: Path, command: str) -> None:
     """On a thread of its own, done when the last batch was taken, and without pandas."""

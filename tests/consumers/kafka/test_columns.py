@@ -148,6 +148,7 @@ def test_a_log_of_markers(broker: Broker, new_topic: NewTopic) -> None:
     assert [row[0] for row in agreed(broker.address, topic)] == [6]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mode", MODES)
 def test_in_a_group_with_rebalances(broker: Broker, new_topic: NewTopic, mode: str) -> None:
     """A member comes and goes while messages do: each is read exactly once, with no other."""

@@ -352,6 +352,7 @@ def test_an_open_quote_is_given_up_after_a_megabyte(tmp_path: Path) -> None:
     assert decoded(source, decoder) == (len(lines), [Reason.NOT_CSV])
 
 
+@pytest.mark.deep
 @pytest.mark.data
 def test_the_recorded_tweets_are_all_read(data_folder: Path) -> None:
     """The raw subset of Sentiment140 decodes without a reject, with its labels, users and times."""
