@@ -251,12 +251,12 @@ class WarmUp:
             self._load_rest()
 
     def _load_rest(self) -> None:
-        with left_out("scipy.linalg"):
-            for each in self._kernels:
-                if self._cancelled.is_set():
-                    return
-                with contextlib.suppress(Exception):  # its first call raises it where it matters
-                    each.compile()
+        # Nothing is left out of what others import meanwhile: a model's calibrator needs SciPy.
+        for each in self._kernels:
+            if self._cancelled.is_set():
+                return
+            with contextlib.suppress(Exception):  # its first call raises it where it matters
+                each.compile()
 
     def _processes_help(self) -> bool:
         """Return whether what another process compiles can be loaded by this one."""
