@@ -17,7 +17,19 @@ color=()
 [[ -t 1 ]] && color=(--color=yes)  # pytest writes into a pipe, and would leave colours out
 
 results=()
+failures=()
 n_failed=0
+
+# remember NAME STATUS LOG: keep the closing line of a step, and the names of the tests that failed, for
+# `finish` to print again: whoever sees only the end of a long output sees them too.
+remember() {
+    local failure
+    (($2 == 0)) || n_failed=$((n_failed + 1))
+    results+=("$(printf '%s (exit code %d): %s' "$1" "$2" "$(tail -n 1 "$3")")")
+    while IFS= read -r failure; do
+        failures+=("$1: $failure")
+    done < <(sed -e 's/\x1b\[[0-9;]*m//g' "$3" | grep -E '^(FAILED|ERROR) ' | cut -c 1-300)
+}
 
 # step NAME PYTEST-ARGUMENT...: run pytest, and remember its closing line. A step that fails does not
 # keep the next from running.
@@ -27,8 +39,7 @@ step() {
     say "$name: pytest $*"
     log="$(mktemp)"
     .venv/bin/pytest --durations=15 "${color[@]}" "$@" 2>&1 | tee "$log" || status=$?
-    ((status == 0)) || n_failed=$((n_failed + 1))
-    results+=("$(printf '%s (exit code %d): %s' "$name" "$status" "$(tail -n 1 "$log")")")
+    remember "$name" "$status" "$log"
     rm -f "$log"
 }
 
@@ -57,9 +68,7 @@ collect() {
         wait "${aside_processes[i]}" || status=$?
         say "${aside_names[i]}, meanwhile:"
         cat "${aside_logs[i]}"
-        ((status == 0)) || n_failed=$((n_failed + 1))
-        results+=("$(printf '%s (exit code %d): %s' \
-            "${aside_names[i]}" "$status" "$(tail -n 1 "${aside_logs[i]}")")")
+        remember "${aside_names[i]}" "$status" "${aside_logs[i]}"
         rm -f "${aside_logs[i]}"
     done
     aside_processes=()
@@ -75,10 +84,11 @@ checked_indices() {
     step "checked indices" "${parallel[@]}" tests/kernels tests/library "$@"
 }
 
-# finish: print each step's closing line again, and fail if a step did.
+# finish: print again each test that failed and each step's closing line, and fail if a step did.
 finish() {
     local result
     collect
+    for result in "${failures[@]}"; do say "$result"; done
     for result in "${results[@]}"; do say "$result"; done
     ((n_failed == 0)) || die "$n_failed of ${#results[@]} steps failed"
 }
