@@ -13,7 +13,7 @@ itself, in the same arrays, and learned once.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -65,17 +65,13 @@ class Weighing:
         learn: bool,
     ) -> None:
         """Have each group judge rows, and learn those with a label."""
-        said = self._room(out)
-        n = len(out)
-        host: Any = groups[self.host]
-        of_host: Any = None
-        for place, group, batch in zip(self.places, groups.values(), batches, strict=True):
-            if place == _HOST:
-                of_host = batch
+        said, n = self._room(out), len(out)
+        for name, batch, rows in self._turns(groups, batches, n):
+            group: Any = groups[name]
+            if name == self.host:
+                group.run(batch, updates, out, learn=learn, said=Said(said, said))
             else:
-                own = out if place == _BESIDE else said[place * n : (place + 1) * n]
-                group.run(batch, updates, own, learn=learn)
-        host.run(of_host, updates, out, learn=learn, said=Said(said, said))
+                group.run(batch, updates, out if rows is None else said[rows], learn=learn)
 
     def learn_part(
         self,
@@ -87,18 +83,14 @@ class Weighing:
     ) -> None:
         """Do the same with a part, which learns by what its own statistics say."""
         said, own, n = self._room(out), self._room(out), len(out)
-        of_host: Any = None
-        for place, name, batch in zip(self.places, groups, batches, strict=True):
+        for name, batch, rows in self._turns(groups, batches, n):
             group: Any = groups[name]
-            if place == _HOST:
-                of_host = batch
-            elif place == _BESIDE:
+            if name == self.host:
+                group.learn_part(part.groups[name], batch, updates, out, Said(said, own))
+            elif rows is None:
                 group.learn_part(part.groups[name], batch, updates, out)
             else:
-                rows = slice(place * n, (place + 1) * n)
                 group.learn_part(part.groups[name], batch, updates, said[rows], own[rows])
-        host: Any = groups[self.host]
-        host.learn_part(part.groups[self.host], of_host, updates, out, Said(said, own))
 
     def count(
         self,
@@ -110,18 +102,29 @@ class Weighing:
         """Have a part learn rows alone."""
         n = len(updates.labels)
         own = self._room(np.empty((n, len(part.class_counts))))
-        of_host: Any = None
-        for place, name, batch in zip(self.places, groups, batches, strict=True):
+        for name, batch, rows in self._turns(groups, batches, n):
             group: Any = groups[name]
-            if place == _HOST:
-                of_host = batch
-            elif place == _BESIDE:
+            if name == self.host:
+                group.count(part.groups[name], batch, updates, Said(own, own))
+            elif rows is None:
                 group.count(part.groups[name], batch, updates)
             else:
-                rows = own[place * n : (place + 1) * n]
-                group.count(part.groups[name], batch, updates, rows)
-        host: Any = groups[self.host]
-        host.count(part.groups[self.host], of_host, updates, Said(own, own))
+                group.count(part.groups[name], batch, updates, own[rows])
+
+    def _turns(
+        self, groups: Iterable[str], batches: Iterable[Any], n: int
+    ) -> Iterator[tuple[str, Any, slice | None]]:
+        """Yield each group's name, its batch of `n` rows, and its rows among what others say.
+
+        Words that are not weighted have none, nor has the host, which comes last.
+        """
+        of_host: Any = None
+        for place, name, batch in zip(self.places, groups, batches, strict=True):
+            if place == _HOST:
+                of_host = batch
+            else:
+                yield name, batch, None if place == _BESIDE else slice(place * n, (place + 1) * n)
+        yield self.host, of_host, None
 
     def _room(self, out: Floats) -> Floats:
         """Return zeros for what the other groups say of rows, one group behind the other."""
