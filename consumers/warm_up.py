@@ -20,13 +20,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import structlog
+
 import consumers.kernels
 import streamnb.kernels
 from consumers.config.model import holds_floats
 from consumers.config.settings import CategoriesSettings, FlagsSettings, NumbersSettings, Settings
 from consumers.errors import ConsumerError
 from consumers.kernels import json_numbers, json_scan, learned_records, record_batch
-from consumers.process import left_out
 from streamnb.kernels import (
     bernoulli,
     categorical,
@@ -51,6 +52,8 @@ from streamnb.kernels.jit import (
 from streamnb.kernels.jit import warm_up as load
 from streamnb.tokenizer import Tokenizer
 
+log = structlog.get_logger(__name__)
+
 Kernel = EntryPoint[Any, Any]
 
 _LIKELIHOODS = {
@@ -65,7 +68,7 @@ _GUESS_S, _GUESS_BYTES = 0.0003, 4000
 _TURN_S = 0.2  # Ctrl-C is heeded between two turns
 LOAD_AFTER_S: Final = 2.0  # the first messages load what they need; the rest can wait for them
 _COMPILE = (
-    "import sys; sys.modules['scipy.linalg'] = None; "  # as in `WarmUp`
+    "import sys; sys.modules['scipy.linalg'] = None; "  # as in `_look_for_no_blas`
     "from streamnb.kernels.jit import compile_as_told; compile_as_told()"
 )
 
@@ -234,14 +237,13 @@ class WarmUp:
                     thread.start()
                 for thread in threads:
                     thread.join()
-            # numba looks for a BLAS with its first kernel, which takes a third of a second; none of
-            # ours asks for it.
-            with left_out("scipy.linalg"):
-                for each in self._kernels:
-                    if self._cancelled.is_set():
-                        return
-                    if not each.is_kept:
-                        each.compile()
+            cold = [each for each in self._kernels if not each.is_kept]
+            if cold:
+                _look_for_no_blas()
+            for each in cold:
+                if self._cancelled.is_set():
+                    return
+                each.compile()
             self.n_done = self.n
         except BaseException as error:  # noqa: BLE001 -- it comes out of `wait`, on the thread that ends the run
             self._failure = error
@@ -251,12 +253,13 @@ class WarmUp:
             self._load_rest()
 
     def _load_rest(self) -> None:
-        # Nothing is left out of what others import meanwhile: a model's calibrator needs SciPy.
         for each in self._kernels:
             if self._cancelled.is_set():
                 return
-            with contextlib.suppress(Exception):  # its first call raises it where it matters
+            try:
                 each.compile()
+            except Exception:  # its first call raises it where it matters
+                log.exception("a kernel cannot be loaded", kernel=each.name)
 
     def _processes_help(self) -> bool:
         """Return whether what another process compiles can be loaded by this one."""
@@ -307,6 +310,25 @@ class WarmUp:
     def _next(self) -> Kernel | None:
         with self._lock:
             return self._left.pop() if self._left and not self._cancelled.is_set() else None
+
+
+def _look_for_no_blas() -> None:
+    """Keep numba from importing SciPy's linear algebra with its first kernel: a third of a second.
+
+    It does so once, to know whether there is a BLAS, and none of our kernels asks for one. Others
+    may import SciPy meanwhile: a calibrator needs it.
+    """
+    linalg: Any = importlib.import_module("numba.np.linalg")
+    found = linalg.ensure_blas
+    linalg.ensure_blas = _no_blas
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = found
+
+
+def _no_blas() -> None:
+    raise ImportError
 
 
 def _cost(kernel: Kernel) -> int:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from consumers import warm_up as warming
 from consumers.config.settings import Settings
@@ -212,11 +213,8 @@ def test_what_is_on_disk_is_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch
     """It is loaded behind the first messages, all of it, and a broken one keeps none from it."""
     loaded = threading.Event()
 
-    monkeypatch.delitem(sys.modules, "scipy.linalg", raising=False)
-
     class Kept(FakeKernel):
         def compile(self) -> None:
-            assert "scipy.linalg" not in sys.modules  # not hidden from who imports it now
             if self.name == "a.broken":
                 raise ValueError(self.name)
             super().compile()
@@ -226,15 +224,47 @@ def test_what_is_on_disk_is_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch
     kernels: list[Any] = [Kept(name) for name in ("a.first", "a.broken", "a.last")]
     for each in kernels:
         each.is_kept = True
-    for pause_s in (3600.0, 0.0):
-        monkeypatch.setattr(warming, "LOAD_AFTER_S", pause_s)
-        warm_up = WarmUp(kernels)
-        assert warm_up.note is None
-        warm_up.start()
-        assert warm_up.wait(60.0)
-        if pause_s:
-            warm_up.cancel()  # which the hour does not keep waiting
-            assert not any(each.is_compiled for each in kernels)
-    assert loaded.wait(60.0)
-    warm_up.cancel()
+    with capture_logs() as lines:
+        for pause_s in (3600.0, 0.0):
+            monkeypatch.setattr(warming, "LOAD_AFTER_S", pause_s)
+            warm_up = WarmUp(kernels)
+            assert warm_up.note is None
+            warm_up.start()
+            assert warm_up.wait(60.0)
+            if pause_s:
+                warm_up.cancel()  # which the hour does not keep waiting
+                assert not any(each.is_compiled for each in kernels)
+        assert loaded.wait(60.0)
+        warm_up.cancel()
     assert [each.is_compiled for each in kernels] == [True, False, True]
+    (said,) = lines
+    assert (said["event"], said["kernel"]) == ("a kernel cannot be loaded", "a.broken")
+
+
+COMPILE_HERE = """
+import sys
+from consumers.warm_up import WarmUp
+
+class Kernel:
+    name, is_compiled, is_kept, sources = "a.b", False, False, ()
+    dispatcher = type("Dispatcher", (), {"py_func": staticmethod(lambda: None)})
+    def compile(self):
+        import numba.np.arraymath
+        assert "scipy.linalg" not in sys.modules  # numba did not look for a BLAS there
+        import scipy.linalg  # as others may
+
+warm_up = WarmUp([Kernel()])
+warm_up._processes_help = lambda: False
+warm_up.start()
+assert warm_up.wait(60.0)
+warm_up.cancel()
+print("compiled")
+"""
+
+
+def test_what_is_compiled_here_hides_no_module_from_others() -> None:
+    """Numba looks for a BLAS with its first kernel, and others may import SciPy meanwhile."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE_HERE], capture_output=True, check=False, text=True
+    )
+    assert done.stdout == "compiled\n", done.stderr
