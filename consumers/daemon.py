@@ -228,7 +228,7 @@ class Daemon:
             raise MismatchError(
                 f"{self._checkpoint.path} has another key than model.hash_key. Put that key back, "
                 "leave it out to go on with the checkpoint's, or name another checkpoint.folder to "
-                "learn again."
+                "start from nothing."
             )
         warn_of_left_topics(self._settings, positions)
         return model, positions

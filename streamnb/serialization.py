@@ -117,7 +117,7 @@ def check(file: BinaryIO, n_bytes: int, where: str) -> str:
     if digest.hexdigest() != said:
         raise StoreError(
             f"{where}: damaged: its digest does not match its content. Restore it from a copy, or"
-            " learn again."
+            " start from nothing."
         )
     return said
 

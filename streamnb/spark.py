@@ -352,13 +352,13 @@ class StreamLearner:
                 f"{self.path}: it has learned from query {self._query} up to batch {self._batch},"
                 f" and this is query {query}: its checkpoint is a new one, and it would learn again"
                 " what was learned. Put the checkpoint's folder back, or move the file away to"
-                " learn again."
+                " start from nothing."
             )
         if batch_id != self._batch + 1:
             raise StoreError(
                 f"{self.path}: batch {batch_id} does not follow batch {self._batch}, the last in"
                 " the model (-1: none), so the file or the checkpoint is an older copy. Put back"
-                " those that belong together, or move both away to learn again."
+                " those that belong together, or move both away to start from nothing."
             )
         return False
 

@@ -36,7 +36,7 @@ TURN_S = 0.02
 AWAY_S = 60.0
 GONE = (
     "its text was taken out of the log, as its message was deleted: it cannot be applied again. A "
-    "journal belongs to its checkpoint; to learn again, begin with an empty checkpoint.folder"
+    "journal belongs to its checkpoint; to start from nothing, name an empty checkpoint.folder"
 )
 MISPLACED = (
     "its message stands in another partition than the correction: in a group both must have the "

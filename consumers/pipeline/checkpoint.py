@@ -137,7 +137,7 @@ class Checkpoint:
                     f"checkpoint.folder {self.path.parent}: it was deleted while streamnb used it, "
                     "and another folder has its name now, in which nothing was written. What was "
                     "learned is lost with it. Put a backup into the new folder, or leave it empty "
-                    "to learn again, and start again."
+                    "to start from nothing, and start again."
                 )
             raise MovedError(
                 f"checkpoint.folder {self.path.parent}: it was moved or replaced while streamnb "
@@ -219,8 +219,8 @@ class Checkpoint:
                 stored = read(path)
             except StreamnbError as error:
                 raise CheckpointError(
-                    f"{error} No kept file can be used; move {path.parent} away to learn again from"
-                    " the start."
+                    f"{error} No kept file can be used; move {path.parent} away to start from"
+                    " nothing."
                 ) from error
         for warning in caught:
             log.error("checkpoint_damaged", detail=str(warning.message))
@@ -249,7 +249,7 @@ class Checkpoint:
             except (KeyError, TypeError, ValueError, StreamnbError) as error:
                 raise CheckpointError(
                     f"{self.path}: its entry {each.name!r} cannot be used ({error!r}). Start the "
-                    "version that wrote it, or move the folder away to learn again from the start."
+                    "version that wrote it, or move the folder away to start from nothing."
                 ) from error
         if self._entries:
             log.warning("checkpoint_entries_left_out", names=sorted(self._entries))
@@ -322,7 +322,8 @@ class Checkpoint:
         if found:
             raise MismatchError(
                 f"{path} was made by another configuration:\n{found}\n"
-                "Put the configuration back, or name another checkpoint.folder to learn again."
+                "Put the configuration back, or name another checkpoint.folder to start "
+                "from nothing."
             )
 
 

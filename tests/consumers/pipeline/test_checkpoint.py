@@ -173,7 +173,7 @@ def test_another_model_is_refused(tmp_path: Path, what: str) -> None:
     if what != "family":
         assert len(said) == 3
     assert said[-1] == (
-        "Put the configuration back, or name another checkpoint.folder to learn again."
+        "Put the configuration back, or name another checkpoint.folder to start from nothing."
     )
 
 
@@ -271,7 +271,7 @@ def test_when_nothing_is_whole_the_start_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as caught:
         checkpoint(tmp_path).restore(fresh())
     assert str(path) in str(caught.value)
-    assert f"move {tmp_path} away to learn again" in str(caught.value)
+    assert f"move {tmp_path} away to start from nothing" in str(caught.value)
     assert not isinstance(caught.value, MismatchError)
 
 
