@@ -12,6 +12,7 @@ processor time.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import shutil
@@ -23,6 +24,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import TextIO
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -86,7 +88,9 @@ _FORMATTED: dict[tuple[str, ...], dict[str, bytes]] = {}  # files of a new folde
 
 _N_PORTS = 2_000  # of each worker
 _FIRST_PORT = 16_000 + _N_PORTS * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
-# Begin elsewhere in each process: two runs on one machine seldom try the same port at once.
+# Begin elsewhere in each process: two runs on one machine seldom try the same port.
+_CLAIMS = Path(tempfile.gettempdir()) / f"streamnb-test-ports-{os.getuid()}"
+_claimed: list[TextIO] = []  # open, and so locked, for as long as the process lives
 _PORTS = itertools.cycle(_FIRST_PORT + (os.getpid() + i) % _N_PORTS for i in range(_N_PORTS))
 
 
@@ -104,12 +108,22 @@ def free_ports(count: int) -> list[int]:
 
     They lie below those that Linux gives to outgoing connections, so that none of these takes the
     port of a broker that is down for a moment; each worker of pytest-xdist has ports of its own.
+    Each port is claimed until this process ends: a broker needs a second or two before it listens,
+    and another run would find the port free until then.
     """
+    _CLAIMS.mkdir(exist_ok=True)
     found: list[int] = []
     while len(found) < count:
         port = next(_PORTS)
         with contextlib.suppress(OSError), socket.socket() as trial:
-            trial.bind(("127.0.0.1", port))
+            claim = (_CLAIMS / str(port)).open("w", encoding="ascii")
+            try:
+                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                trial.bind(("127.0.0.1", port))
+            except OSError:
+                claim.close()
+                raise
+            _claimed.append(claim)
             found.append(port)
     return found
 

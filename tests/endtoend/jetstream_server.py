@@ -19,6 +19,7 @@ from consumers.sources.connections import Cursor, Past
 from consumers.sources.jetstream import JetstreamFeed
 from consumers.sources.live import LiveSource
 from streamnb.storage import read
+from tests.broker.broker import free_ports
 
 PATIENCE_S = 120.0
 ACCOUNTS, COMMITS_PER_S = 60, 200  # more would cost half a core
@@ -37,7 +38,7 @@ class JetstreamServer:
     ) -> None:
         self._programs = programs
         self._folder = folder
-        self._ports = _free_ports()
+        self._ports = free_ports(2)
         self.host = f"127.0.0.1:{self._ports[0]}"
         self._running: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
         network = f"127.0.0.1:{self._ports[1]}"
@@ -126,13 +127,6 @@ def _listens(address: str) -> bool:
     host, _, port = address.partition(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0
-
-
-def _free_ports() -> tuple[int, int]:
-    """Return two ports that nobody listens on."""
-    place = ("127.0.0.1", 0)
-    with socket.create_server(place) as first, socket.create_server(place) as second:
-        return first.getsockname()[1], second.getsockname()[1]
 
 
 def position_at(state: Path) -> int:
