@@ -1,7 +1,8 @@
 """The private parts of kafka-python that we use, each behind a check, and nowhere else.
 
-Two faults of its version 3.0 could make reading stand still for ever; `require_privates` checks at
-the start that what mends them is there, since nothing else would. The rest is about speed: without
+Three faults of its version 3.0 could make reading stand still for ever. `require_privates` checks
+at the start that what mends two of them is there, since nothing else would; the third, in what all
+clients of a process share, is mended when this module is imported. The rest is about speed: without
 it the library reads the same messages, but slower. A test with a real broker covers each part.
 
 The library makes a `PartitionRecords` of each response. `replace_decoder` puts our class, which
@@ -11,9 +12,11 @@ batches, written by the library itself, come out of both classes alike.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import ssl
 import struct
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -31,6 +34,7 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.consumer import IsolationLevel
 from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.parser import KafkaProtocol
+from kafka.protocol.schemas import StructField
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
@@ -86,6 +90,30 @@ def drop_broken_batch(fetcher: Any) -> Partition | None:
         return None
     broken.drain()
     return Partition(*broken.topic_partition)
+
+
+def _compile_in_turn() -> None:
+    """Let one thread at a time compile how a kind of response is decoded.
+
+    The library compiles that when the first response of the kind comes, and meanwhile changes what
+    it keeps of the kind for all threads. Where a second client's thread did the same in between, it
+    kept code that fails for ever: neither client could read any response of the kind again. Its
+    encoders change nothing. A version without these parts goes on as it is.
+    """
+    compiled = getattr(StructField, "compiled_decode_from", None)
+    if compiled is None:
+        return
+    turn = threading.RLock()
+
+    @functools.wraps(compiled)
+    def compiled_in_turn(*args: Any, **kwargs: Any) -> Any:
+        with turn:
+            return compiled(*args, **kwargs)
+
+    StructField.compiled_decode_from = compiled_in_turn
+
+
+_compile_in_turn()
 
 
 def make_no_topics(net: Any) -> None:

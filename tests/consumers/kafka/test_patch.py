@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 import tomllib
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,9 @@ from kafka.consumer.fetcher import Fetcher
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaTCPTransport
+from kafka.protocol.metadata import ApiVersionsResponse
 from kafka.protocol.parser import KafkaProtocol
+from kafka.protocol.schemas import StructField
 from structlog.testing import capture_logs
 
 from consumers.config.settings import KafkaSettings
@@ -50,6 +53,43 @@ PROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 def warm() -> None:
     """Compile the kernels, as a connection does."""
     warm_up()
+
+
+def test_two_clients_may_read_a_kind_of_response_first_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second begins while the first compiles, and goes on once the first is done."""
+    kind = ApiVersionsResponse
+    response = bytes(kind(version=0, error_code=0, api_keys=[]).encode())
+    emit = StructField.emit_decode_from
+    first_compiles, second_compiles, first_is_done = (threading.Event() for _ in range(3))
+    read: dict[str, Any] = {}
+
+    def emit_ours(*args: Any, **kwargs: Any) -> None:
+        if threading.current_thread().name == "first":
+            first_compiles.set()
+            second_compiles.wait(0.2)  # which it must not
+        else:
+            second_compiles.set()
+            assert first_is_done.wait(60.0)
+        emit(*args, **kwargs)
+
+    def decode() -> None:
+        name = threading.current_thread().name
+        read[name] = kind.decode(response, version=0)
+        if name == "first":
+            first_is_done.set()
+
+    monkeypatch.setattr(StructField, "emit_decode_from", emit_ours)
+    monkeypatch.setattr(kind._struct, "_compiled_encoders", {})
+    monkeypatch.setattr(kind._struct, "_data_class", weakref.proxy(kind))
+    first, second = (threading.Thread(target=decode, name=name) for name in ("first", "second"))
+    first.start()
+    assert first_compiles.wait(60.0)
+    second.start()
+    for each in (first, second):
+        each.join(60.0)
+    assert read["first"] == read["second"] == kind.decode(response, version=0)
 
 
 class StubFetcher:
