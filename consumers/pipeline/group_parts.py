@@ -106,15 +106,18 @@ class GroupParts:
         """Return the part of a partition that is ours now, if a file has got beyond `position`.
 
         One that has got as far is returned too if only that says what its messages taught, or how
-        far corrections were applied. From here on no news of the partition are given, until
-        `keep_only` says that it is not ours. If the files cannot be reached, or that of the model's
-        part is gone, it is a `GroupError`: what others learned must not be learned again.
+        far corrections were applied; not so if it is our own, which we may be ahead of. From here
+        on no news of the partition are given, until `keep_only` says that it is not ours. If the
+        files cannot be reached, or that of the model's part is gone, it is a `GroupError`: what
+        others learned must not be learned again.
         """
         begin = -1 if position is None else position
         with self._lock:
             known = self._known[partition]
             known.is_taken_over, known.news = True, None
         is_elsewhere = self.memory is not None and self.memory.is_elsewhere(partition)
+        if not is_elsewhere and self._is_as_we_wrote(partition, begin):
+            return None
         as_far = is_elsewhere or self.labels is not None
         loaded = self.files.load(partition, (begin,) if as_far else (begin + 1,))
         if loaded is not None:
@@ -128,6 +131,19 @@ class GroupParts:
                 "start again."
             )
         return loaded
+
+    def _is_as_we_wrote(self, partition: Partition, begin: int) -> bool:
+        """Return whether the furthest file is our own, and no further than the model is.
+
+        Nobody has learned anything of the partition since, and we may have applied corrections: a
+        rebalance that leaves a partition to us must not take them back until they are read again.
+        """
+        furthest = self.files.furthest(partition)
+        return (
+            furthest is not None
+            and furthest.writer == self.files.writer
+            and (furthest.position <= begin)
+        )
 
     def keep_only(self, own: Collection[Partition]) -> None:
         """Know again what others bring of the partitions that were taken over and are not ours."""

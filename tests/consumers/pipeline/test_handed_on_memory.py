@@ -290,6 +290,28 @@ def created(n: int) -> list[Said]:
     return [Said("create", f"m{i}", f"word{i}", "positive") for i in range(n)]
 
 
+def test_a_rebalance_that_leaves_a_log_here_takes_nothing_back(members: Two) -> None:
+    """What was applied since the last file stays, unless another had the log meanwhile."""
+    first, second = members
+    first.group.labels = second.group.labels = "corrections"
+    log = created(8)
+    first.read(log, 5)
+    first.save()
+    first.learner.learn(part_name(LOG), {"text": ["corrected"]}, ["positive"])
+    before = first.answers()
+    for _ in range(2):
+        first.give_up()
+        first.take_over()
+        assert first.answers() == before
+    first.give_up()
+    second.take_over()
+    second.read(log, 8)
+    second.save()
+    second.give_up()
+    first.take_over()
+    assert first.answers() == second.answers() != before
+
+
 def test_an_account_is_found_in_what_was_handed_on(tmp_path: Path) -> None:
     """In sealed segments and in the open one, by who takes over and by that one's next life."""
     log = [Said("create", f"{'ab'[i % 2]}/{i}", f"word{i}", "positive") for i in range(11)]
