@@ -173,6 +173,10 @@ class Daemon:
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read().decode()
+        except urllib.error.URLError as error:
+            while self.listen(1.0):  # it says why it ends, if it does
+                pass
+            raise AssertionError(f"{path}: {error.reason}; it ended: {self.lines[-5:]}") from error
 
     def metric(self, name: str) -> float:
         """Return the sum of a metric's samples."""
