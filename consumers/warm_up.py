@@ -68,7 +68,7 @@ _GUESS_S, _GUESS_BYTES = 0.0003, 4000
 _TURN_S = 0.2  # Ctrl-C is heeded between two turns
 LOAD_AFTER_S: Final = 2.0  # the first messages load what they need; the rest can wait for them
 _COMPILE = (
-    "import sys; sys.modules['scipy.linalg'] = None; "  # as in `_look_for_no_blas`
+    "import sys; sys.modules['scipy.linalg'] = None; "  # as in `_import_without_blas`
     "from streamnb.kernels.jit import compile_as_told; compile_as_told()"
 )
 
@@ -239,7 +239,7 @@ class WarmUp:
                     thread.join()
             cold = [each for each in self._kernels if not each.is_kept]
             if cold:
-                _look_for_no_blas()
+                _import_without_blas()
             for each in cold:
                 if self._cancelled.is_set():
                     return
@@ -259,7 +259,7 @@ class WarmUp:
             try:
                 each.compile()
             except Exception:  # its first call raises it where it matters
-                log.exception("a kernel cannot be loaded", kernel=each.name)
+                log.exception("kernel_not_loaded", kernel=each.name)
 
     def _processes_help(self) -> bool:
         """Return whether what another process compiles can be loaded by this one."""
@@ -312,7 +312,7 @@ class WarmUp:
             return self._left.pop() if self._left and not self._cancelled.is_set() else None
 
 
-def _look_for_no_blas() -> None:
+def _import_without_blas() -> None:
     """Keep numba from importing SciPy's linear algebra with its first kernel: a third of a second.
 
     It does so once, to know whether there is a BLAS, and none of our kernels asks for one. Others

@@ -3,7 +3,8 @@
 Three faults of its version 3.0 could make reading stand still for ever. `require_privates` checks
 at the start that what mends two of them is there, since nothing else would; the third, in what all
 clients of a process share, is mended when this module is imported. The rest is about speed: without
-it the library reads the same messages, but slower. A test with a real broker covers each part.
+it the library reads the same messages, but slower. Each part has a test, most with a real
+broker.
 
 The library makes a `PartitionRecords` of each response. `replace_decoder` puts our class, which
 returns columns, in its place if two things hold: the library is of a known version, and a few

@@ -142,7 +142,7 @@ class GroupParts:
         return (
             furthest is not None
             and furthest.writer == self.files.writer
-            and (furthest.position <= begin)
+            and furthest.position <= begin
         )
 
     def keep_only(self, own: Collection[Partition]) -> None:

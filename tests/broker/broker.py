@@ -11,7 +11,6 @@ processor time.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import itertools
 import os
@@ -115,14 +114,14 @@ def free_ports(count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         port = next(_PORTS)
-        with contextlib.suppress(OSError), socket.socket() as trial:
-            claim = (_CLAIMS / str(port)).open("w", encoding="ascii")
-            try:
-                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        claim = (_CLAIMS / str(port)).open("w", encoding="ascii")
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as trial:
                 trial.bind(("127.0.0.1", port))
-            except OSError:
-                claim.close()
-                raise
+        except OSError:
+            claim.close()
+        else:
             _claimed.append(claim)
             found.append(port)
     return found

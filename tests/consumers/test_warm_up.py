@@ -238,7 +238,7 @@ def test_what_is_on_disk_is_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch
         warm_up.cancel()
     assert [each.is_compiled for each in kernels] == [True, False, True]
     (said,) = lines
-    assert (said["event"], said["kernel"]) == ("a kernel cannot be loaded", "a.broken")
+    assert (said["event"], said["kernel"]) == ("kernel_not_loaded", "a.broken")
 
 
 COMPILE_HERE = """

@@ -174,9 +174,10 @@ class Daemon:
             with error:
                 return error.code, error.read().decode()
         except urllib.error.URLError as error:
-            while self.listen(1.0):  # it says why it ends, if it does
+            deadline_s = time.monotonic() + 10.0  # it says why it ends, if it does
+            while self.listen(_POLL_S) and time.monotonic() < deadline_s:
                 pass
-            raise AssertionError(f"{path}: {error.reason}; it ended: {self.lines[-5:]}") from error
+            raise AssertionError(f"{path}: {error.reason}; it said: {self.lines[-5:]}") from error
 
     def metric(self, name: str) -> float:
         """Return the sum of a metric's samples."""

@@ -38,12 +38,12 @@ assert found[0] and len(set(found)) == 1
 names = {each.name.split(".")[2] for each in entry_points if each.is_compiled}
 assert "word_table" in names and not names & {"gaussian", "flags", "categorical"}, names
 """
-# Kernels are loaded, but one, whose index is gone, is compiled; and so is a function of others.
 KEEP = """
 from streamnb.kernels import gaussian, multinomial, posterior, word_table
 from streamnb.kernels.jit import entry_points, warm_up
 warm_up(entry_points)
 """
+# Kernels are loaded, but one, whose index is gone, is compiled; and so is a function of others.
 LOADED = """
 import sys
 import numba
