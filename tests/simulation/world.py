@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import random
+import sys
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -81,6 +82,7 @@ class Daemon:
     loses_power: bool = False
     failing: list[tuple[str, int]] = field(default_factory=list)  # calls, and with what
     lives: int = 0
+    corrections: dict[int, tuple[str, str | None]] = field(default_factory=dict)  # as last read
     _answers: tuple[object, bytes] = (None, b"")  # and the snapshot that they are of
 
     @property
@@ -390,21 +392,38 @@ class World:
                 del each.failing[k]
                 self.report[f"failed {name}"] += 1
                 raise OSError(code, os.strerror(code), str(call.path))
+        if call.path.name == JOURNAL and call.name in {"write", "pwrite"}:
+            self.journal(each)  # what a line says before it is overwritten
         if call.path.is_relative_to(each.folder):
             return each.cut.note(call, act)
         return act()
 
     # ---- checks --------------------------------------------------------------------------------
 
-    def journal(self, each: Daemon, end: int | None = None) -> dict[int, tuple[str, str | None]]:
-        """Return the corrections of a daemon's journal by their places, up to one."""
+    def journal(
+        self, each: Daemon, applied: int = sys.maxsize
+    ) -> dict[int, tuple[str, str | None]]:
+        """Return the corrections of a daemon's journal by their places.
+
+        A kill or a power cut may tear a line while a text is erased from it, if the line stands
+        before `applied` and nobody needs it any more: it counts for what it said before.
+        """
         path = each.folder / "state" / JOURNAL
         data = path.read_bytes() if path.exists() else b""
         found, at = {}, 0
-        for line in data[: data.rfind(b"\n") + 1][:end].splitlines(keepends=True):
-            said = json.loads(line)
-            found[at] = said["id"], said.get("label")
+        for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
+            try:
+                said = json.loads(line)
+            except ValueError:
+                said = {}
+            if said:
+                found[at] = said["id"], said.get("label")
+            elif at < applied and at in each.corrections:
+                found[at] = each.corrections[at]
+            else:
+                raise WrongError(f"daemon {each.number}: the journal's line at {at} is {line!r}")
             at += len(line)
+        each.corrections = found
         return found
 
     def expected(self, positions: Mapping[str, int], each: Daemon) -> checker.Counts:
@@ -416,7 +435,9 @@ class World:
             ]
             for topic in (self.topic, self.labels)
         )
-        corrections = self.journal(each, positions.get(part_name(_JOURNAL), 0)).values()
+        applied = positions.get(part_name(_JOURNAL), 0)
+        journal = self.journal(each, applied)
+        corrections = [said for at, said in journal.items() if at < applied]
         late = self.plan.settings.get("late_labels")
         return checker.counts(checker.taught(logs, corrections, label_logs, late))
 
