@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -28,13 +26,12 @@ from consumers.config.addresses import Bound
 from consumers.config.settings import KafkaSettings
 from consumers.errors import ReplacedError
 from consumers.kafka.client import (
-    AssignmentChange,
     ClientError,
     Fetched,
     FetchFault,
+    GroupClient,
     GroupFault,
     TopicDescription,
-    no_answer,
     unreadable,
 )
 from consumers.messages import Partition, RawColumns
@@ -50,99 +47,6 @@ ASK_TIMEOUT_S: Final = 0.5
 
 BROKER: Final = "broker"  # the key of the trouble that concerns everything
 GROUP: Final = "group"  # the key of the trouble that keeps us out of the group
-
-
-class GroupClient(ABC):
-    """What the source asks of a client library, and what both libraries' clients share.
-
-    One thread calls all methods. Those that raise `ClientError` may be called again. `events` holds
-    what happened to the group and was not handled yet, oldest first; any thread may append.
-    """
-
-    decoder: str | None = None  # how responses are decoded; None if that is not known yet
-
-    def __init__(self, servers: Sequence[str], topic: str, settings: KafkaSettings) -> None:
-        self.events: deque[AssignmentChange | GroupFault] = deque()
-        self.topic_name = topic
-        self._no_answer = no_answer(servers, settings)
-        self._commit_fails = False
-
-    @abstractmethod
-    def open(self) -> None:
-        """Check the settings without waiting for a broker; raise `ConfigError` if they are bad."""
-
-    @abstractmethod
-    def connect(self, timeout_s: float) -> bool:
-        """Return whether it is connected and subscribed; `ClientError` if that takes too long."""
-
-    @abstractmethod
-    def poll(self, max_messages: int, timeout_s: float) -> list[Fetched]:
-        """Return what came, at most once a partition; wait for the first message only.
-
-        After a `ClientError` every partition must be sought again.
-        """
-
-    @abstractmethod
-    def seek(self, positions: Mapping[Partition, int]) -> None:
-        """Read these partitions from there, and no others.
-
-        A partition that is being read from there already may be left alone.
-        """
-
-    def pause(self, partition: Partition) -> None:  # noqa: B027 -- for clients that read on
-        """Stop reading a partition until it is sought."""
-
-    @abstractmethod
-    def log_starts(
-        self, partitions: Collection[Partition], timeout_s: float
-    ) -> dict[Partition, int]:
-        """Return the first offset of each log; may raise `ClientError`."""
-
-    @abstractmethod
-    def log_ends(self, partitions: Collection[Partition], timeout_s: float) -> dict[Partition, int]:
-        """Return the offset after the last one of each log; may raise `ClientError`."""
-
-    @abstractmethod
-    def offsets_at(
-        self, partitions: Collection[Partition], time_ms: int, timeout_s: float
-    ) -> dict[Partition, int | None]:
-        """Return each first offset of that time or later; may raise `ClientError`."""
-
-    @abstractmethod
-    def find_topic(self, timeout_s: float) -> None:
-        """Raise `ClientError` if the topic is missing or nobody answers."""
-
-    @abstractmethod
-    def topic(self, timeout_s: float) -> TopicDescription:
-        """Return the topic as it is now; may raise `ClientError`."""
-
-    @abstractmethod
-    def topic_id(self) -> str | None:
-        """Return the topic's id as last heard of, None if that is unknown; never wait."""
-
-    def ask_topic_id(self, timeout_s: float) -> str | None:  # noqa: ARG002 -- see `topic_id`
-        """Return the topic's id as it is now, None if nobody answers; any thread may call it.
-
-        A client that hears of another topic before it reads from it need not ask: by default None.
-        """
-        return None
-
-    @abstractmethod
-    def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Commit positions without waiting; log a failure."""
-
-    @abstractmethod
-    def close(self, *, finish_commit: bool) -> None:
-        """Leave the group, after the last commit has arrived if `finish_commit` says so."""
-
-    def _unanswered(self, why: str) -> ClientError:
-        return ClientError(f"{self._no_answer} (the client says: {why})")
-
-    def _committed(self, error: str | None = None) -> None:
-        """Log a failed commit once while it lasts; a broker that is away would fill the log."""
-        if error is not None and not self._commit_fails:
-            log.info("kafka_commit_failed", error=error)
-        self._commit_fails = error is not None
 
 
 @dataclass(slots=True)

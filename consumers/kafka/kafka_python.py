@@ -31,6 +31,7 @@ from consumers.kafka.client import (
     Connecting,
     Fetched,
     FetchFault,
+    GroupClient,
     GroupFault,
     TopicDescription,
     client_settings,
@@ -40,9 +41,6 @@ from consumers.kafka.client import (
     quiet_log,
     require_checksums,
     unreadable,
-)
-from consumers.kafka.group_source import (
-    GroupClient,
 )
 from consumers.kafka.patch import (
     Privates,

@@ -34,6 +34,7 @@ from consumers.kafka.client import (
     ClientError,
     Fetched,
     FetchFault,
+    GroupClient,
     GroupFault,
     TopicDescription,
     connection_settings,
@@ -41,11 +42,7 @@ from consumers.kafka.client import (
     quiet_log,
     unreadable,
 )
-from consumers.kafka.group_source import (
-    BROKER,
-    GROUP,
-    GroupClient,
-)
+from consumers.kafka.group_source import BROKER, GROUP
 from consumers.messages import Partition, RawColumns
 from consumers.sources.records import from_parts
 

@@ -16,9 +16,9 @@ from consumers.kafka.client import (
     ClientError,
     Fetched,
     FetchFault,
+    GroupClient,
     TopicDescription,
 )
-from consumers.kafka.group_source import GroupClient
 from consumers.messages import Partition
 from consumers.sources.records import from_parts
 from tests.simulation.scheduler import Process, Scheduler, Task
