@@ -11,10 +11,12 @@ import contextlib
 import importlib.util
 import logging
 import threading
+import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import structlog
@@ -267,8 +269,22 @@ def unreadable(why: str) -> str:
     return f"Kafka's client could not read on: {why}"
 
 
+def internal_error(error: BaseException) -> str:
+    """Return the sentence for an internal error of the client library, with its place."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return (
+        f"Kafka's client has an internal error, {error!r:.200}{place}, and is replaced. "
+        "If this repeats, report it and set kafka.client: librdkafka"
+    )
+
+
 class ClientError(Exception):
     """The broker or the group cannot be used now; the text says why and what to check."""
+
+
+class ClientFailedError(ClientError):
+    """The client has an internal error and was closed; `connect` makes another one."""
 
 
 class TopicDescription(NamedTuple):
@@ -339,7 +355,8 @@ class GroupClient(ABC):
     def poll(self, max_messages: int, timeout_s: float) -> list[Fetched]:
         """Return what came, at most once a partition; wait for the first message only.
 
-        After a `ClientError` every partition must be sought again.
+        After a `ClientError` every partition must be sought again. After a `ClientFailedError` the
+        client must be connected again; its partitions are taken away by an event.
         """
 
     @abstractmethod

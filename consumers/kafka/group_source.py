@@ -27,6 +27,7 @@ from consumers.config.settings import KafkaSettings
 from consumers.errors import ReplacedError
 from consumers.kafka.client import (
     ClientError,
+    ClientFailedError,
     Fetched,
     FetchFault,
     GroupClient,
@@ -210,7 +211,7 @@ class GroupSource(Source):
         self._settings = settings
         self._clock = clock
         self._position_of: Callable[[Partition], int | None] = lambda _: None
-        self._connected = self._joined = self._topic_seen = False
+        self._connected = self._joined = self._topic_seen = self._client_failed = False
         self._closed = threading.Event()
         self._troubles = Backoff(log, clock, settings.retry_pause_max_s)
         start_from = settings.start_from if begin_at is None else "earliest"
@@ -288,7 +289,7 @@ class GroupSource(Source):
         try:
             fetched = self.client.poll(self._settings.max_poll_messages, min(left_s, POLL_SLICE_S))
         except ClientError as error:
-            self._troubles.say(BROKER, str(error))
+            self._say(error)
             for each in self._positions:  # but for one that is to be read from elsewhere
                 self._to_seek.setdefault(each, self._positions.position(each))
             return []
@@ -296,7 +297,7 @@ class GroupSource(Source):
         self._handle_events()  # the group may have changed within that poll
         batches = self._accept(fetched)
         if batches:
-            self._heard()
+            self._heard(reads=True)
         else:
             self._ask()
         return batches
@@ -340,10 +341,17 @@ class GroupSource(Source):
         try:
             self._connected = self.client.connect(left_s)
         except ClientError as error:
-            self._troubles.say(BROKER, str(error))
+            self._say(error)
         else:
             if self._connected:
                 self._heard()
+
+    def _say(self, error: ClientError) -> None:
+        """Note why there is no connection; a client that failed must be connected again."""
+        if isinstance(error, ClientFailedError):
+            self._connected = self._joined = False
+            self._client_failed = True
+        self._troubles.say(BROKER, str(error))
 
     # -- assignment ----------------------------------------------------------------------------
 
@@ -494,9 +502,11 @@ class GroupSource(Source):
         self._topic_seen = True
         for partition, log_end in ends.items():
             self._positions.advance(partition, self._positions.position(partition), log_end)
-        self._heard()
+        self._heard(reads=True)
 
-    def _heard(self) -> None:
-        """Note that the broker answered."""
+    def _heard(self, *, reads: bool = False) -> None:
+        """Note that the broker answered; a client that replaces a failed one must also read."""
         self._heard_at_s = self._clock()
-        self._troubles.clear(BROKER)
+        if reads or not self._client_failed:
+            self._client_failed = False
+            self._troubles.clear(BROKER)

@@ -5,11 +5,14 @@ Everything private that this needs of the library stands in `patch`, with its ch
 
 from __future__ import annotations
 
+import math
 import time
 from base64 import urlsafe_b64encode
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Literal
 
 import kafka
@@ -28,6 +31,7 @@ from consumers.errors import SourceError
 from consumers.kafka.client import (
     AssignmentChange,
     ClientError,
+    ClientFailedError,
     Connecting,
     Fetched,
     FetchFault,
@@ -37,6 +41,7 @@ from consumers.kafka.client import (
     client_settings,
     from_kafka_python,
     group_settings,
+    internal_error,
     kafka_python_names,
     quiet_log,
     require_checksums,
@@ -53,6 +58,8 @@ from consumers.kafka.patch import (
     require_privates,
     require_topic_ids,
     tell_connection_errors,
+    tell_failures,
+    tell_fetch_failures,
 )
 from consumers.messages import Partition
 
@@ -63,6 +70,7 @@ CONNECT_GRACE_S: Final = 1.0
 CLOSE_TIMEOUT_S: Final = 1.0
 # A join that is cut off by the end of a poll must begin again, so it gets a little longer.
 JOIN_SLICE_S: Final = 0.5
+SAY_AGAIN_S: Final = 60.0  # how soon an internal error of the library is logged again
 
 
 def consumer_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[str, Any]:
@@ -130,17 +138,22 @@ class KafkaPythonClient(GroupClient):
         quiet_log("kafka")
         self._decode = settings.decode
         self._clock = clock
-        self._connecting: Connecting[Any] = Connecting(
-            KafkaConsumer, consumer_settings(servers, settings), self._prepare
-        )
+        self._made_with = consumer_settings(servers, settings)
+        self._connecting = self._new_connecting()
         self._connecting_since_s: float | None = None
         self._reported_small_pieces = False
         self._consumer: Any = None
         self._cluster: Any = None
         self._privates = Privates(None, None)
         self._unconfirmed: dict[Any, Any] = {}
+        self._net: Any = None
+        self._failure: str | None = None  # why this consumer cannot go on
+        self._say_failure_s = -math.inf
 
     # -- connecting and closing ----------------------------------------------------------------
+
+    def _new_connecting(self) -> Connecting[Any]:
+        return Connecting(KafkaConsumer, self._made_with, self._prepare)
 
     def open(self) -> None:
         """Do nothing: `connect` starts the thread that connects."""
@@ -154,8 +167,11 @@ class KafkaPythonClient(GroupClient):
             if self._clock() - self._connecting_since_s < CONNECT_GRACE_S:
                 return False
             error = self._connecting.error
+            if isinstance(error, ClientFailedError):
+                raise ClientFailedError(*error.args)
             raise ClientError(self._no_answer) if error is None else self._unanswered(repr(error))
         self._privates = require_privates(consumer)
+        tell_fetch_failures(self._privates.fetcher, partial(self._fail, self._net))
         consumer.subscribe([self.topic_name], listener=AssignmentListener(consumer, self.events))
         self.decoder = self._choose_decoder(self._privates.fetcher)
         self._consumer = consumer
@@ -163,7 +179,9 @@ class KafkaPythonClient(GroupClient):
 
     def _prepare(self, net: Any) -> None:
         """Set up the consumer's network client; on the thread that connects."""
+        self._net, self._failure = net, None
         make_no_topics(net)
+        tell_failures(net, partial(self._fail, net))
         close_abandoned_sockets(net)
         tell_connection_errors(net, self._connecting.note)
         self._cluster = require_topic_ids(net)
@@ -195,6 +213,7 @@ class KafkaPythonClient(GroupClient):
     def close(self, *, finish_commit: bool) -> None:
         """Leave the group and release everything, within about two seconds."""
         consumer, self._consumer = self._consumer, None
+        net, self._net = self._net, None
         if consumer is not None and finish_commit and self._unconfirmed:
             try:  # the last commit is often still on its way
                 consumer.commit(self._unconfirmed, timeout_ms=round(CLOSE_TIMEOUT_S * 1000))
@@ -206,7 +225,29 @@ class KafkaPythonClient(GroupClient):
         try:
             consumer.close(autocommit=False, timeout_ms=round(CLOSE_TIMEOUT_S * 1000))
         except Exception as error:  # noqa: BLE001 - it is over, whatever state the library is in
-            log.info("kafka_close_failed", error=repr(error))
+            if self._failure is None:
+                log.info("kafka_close_failed", error=repr(error))
+            with suppress(Exception):  # the consumer did not get that far
+                net.close()
+
+    def _fail(self, net: Any, error: Exception) -> None:
+        """Note an error after which this consumer may never read again; any thread may call it."""
+        if net is not self._net:  # it was closed
+            return
+        self._failure = internal_error(error)
+        self._connecting.note(ClientFailedError(self._failure))
+        now_s = self._clock()
+        if now_s >= self._say_failure_s:
+            self._say_failure_s = now_s + SAY_AGAIN_S
+            log.error("kafka_client_failed", why=self._failure, version=kafka.__version__)
+
+    def _close_failed(self, failure: str) -> ClientFailedError:
+        """Close the consumer, so that `connect` makes another one; return why."""
+        lost = AssignmentChange(False, tuple(Partition(*each) for each in self._assigned()))
+        self.close(finish_commit=False)
+        self.events = deque([*self.events, lost])  # its thread may still append to the old one
+        self._connecting, self._connecting_since_s = self._new_connecting(), None
+        return ClientFailedError(failure)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -215,6 +256,8 @@ class KafkaPythonClient(GroupClient):
 
         Batches whose compression needs a package that is not installed are a `SourceError`.
         """
+        if self._failure is not None:
+            raise self._close_failed(self._failure)
         consumer = self._consumer
         is_member = consumer.group_metadata().state == MemberState.STABLE
         slice_s = timeout_s if is_member else JOIN_SLICE_S
@@ -263,6 +306,8 @@ class KafkaPythonClient(GroupClient):
         if isinstance(error, OffsetOutOfRangeError | LogTruncationError):
             broken = None
         elif broken is None:
+            if not isinstance(error, KafkaError):
+                self._fail(self._net, error)
             raise ClientError(unreadable(why)) from error
         faults = {broken: FetchFault("batch", why)}
         in_doubt = FetchFault("position", why)
@@ -305,10 +350,8 @@ class KafkaPythonClient(GroupClient):
     ) -> dict[Partition, int | None]:
         """Return the offset of the first message of that time or a later one."""
         asked = {TopicPartition(*each): time_ms for each in partitions}
-        try:
+        with self._asking():
             found = self._consumer.offsets_for_times(asked, timeout_ms=round(timeout_s * 1000))
-        except KafkaError as error:
-            raise self._unanswered(repr(error)) from error
         at = {each: found.get(TopicPartition(*each)) for each in partitions}
         return {each: None if there is None else there.offset for each, there in at.items()}
 
@@ -339,10 +382,18 @@ class KafkaPythonClient(GroupClient):
         self, question: Callable[..., Any], partitions: Collection[Partition], timeout_s: float
     ) -> dict[Partition, int]:
         asked = [TopicPartition(*each) for each in partitions]
-        try:
+        with self._asking():
             answers = question(asked, timeout_ms=round(timeout_s * 1000))
             return {Partition(*each): answers[each] for each in asked}
-        except (KafkaError, KeyError) as error:  # KeyError: the broker left a partition out
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Turn what a question fails of into a `ClientError`."""
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, KafkaError | KeyError):  # KeyError: a partition was left out
+                self._fail(self._net, error)
             raise self._unanswered(repr(error)) from error
 
     # -- committing ----------------------------------------------------------------------------

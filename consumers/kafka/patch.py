@@ -2,9 +2,9 @@
 
 Three faults of its version 3.0 could make reading stand still for ever. `require_privates` checks
 at the start that what mends two of them is there, since nothing else would; the third, in what all
-clients of a process share, is mended when this module is imported. The rest is about speed: without
-it the library reads the same messages, but slower. Each part has a test, most with a real
-broker.
+clients of a process share, is mended when this module is imported. Any other is told by
+`tell_failures`. The rest is about speed: without it the library reads the same messages, but
+slower. Each part has a test, most with a real broker.
 
 The library makes a `PartitionRecords` of each response. `replace_decoder` puts our class, which
 returns columns, in its place if two things hold: the library is of a known version, and a few
@@ -31,6 +31,7 @@ from kafka.errors import (
     KafkaTimeoutError,
     RequestTimedOutError,
 )
+from kafka.net.selector import Task
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.consumer import IsolationLevel
 from kafka.protocol.frame import KafkaBytes
@@ -74,6 +75,8 @@ def require_privates(consumer: Any) -> Privates:
         raise does_not_fit("the consumer has no _coordinator.request_rejoin")
     if not hasattr(fetcher, "_next_partition_records"):
         raise does_not_fit("the consumer has no _fetcher._next_partition_records")
+    if not callable(getattr(fetcher, "_handle_fetch_response", None)):
+        raise does_not_fit("the consumer has no _fetcher._handle_fetch_response")
     if not callable(getattr(getattr(fetcher, "PartitionRecords", None), "drain", None)):
         raise does_not_fit("the consumer has no _fetcher.PartitionRecords.drain")
     return Privates(coordinator, fetcher)
@@ -153,6 +156,59 @@ def tell_connection_errors(net: Any, tell: Callable[[BaseException], None]) -> N
         return connection
 
     manager.get_connection = get_ours  # type: ignore[union-attr]
+
+
+def tell_failures(net: Any, tell: Callable[[Exception], None]) -> None:
+    """Call a function with each error that ends a task of a network client, on the task's thread.
+
+    The library only logs it, and goes on without the task, even if that read from a connection. A
+    task whose result is awaited may raise a `KafkaError` or an `OSError`: those are not told. A
+    network client without these parts is a `ConfigError`.
+    """
+    selector = getattr(net, "_net", None)
+    task_done = getattr(selector, "_task_done", None)
+    call_soon = getattr(selector, "call_soon_with_future", None)
+    if not callable(task_done) or not isinstance(getattr(Task, "exception", None), property):
+        raise does_not_fit("its network client has no _net._task_done with the task's exception")
+    if not callable(call_soon):
+        raise does_not_fit("its network client has no _net.call_soon_with_future")
+
+    def tell_ours(error: BaseException | None) -> None:
+        is_closed = getattr(getattr(net, "_manager", None), "closed", False)
+        if isinstance(error, Exception) and not is_closed:
+            tell(error)
+
+    def task_done_ours(task: Any) -> None:
+        task_done(task)
+        tell_ours(task.exception)
+
+    def tell_awaited(error: BaseException) -> None:
+        if not isinstance(error, KafkaError | OSError):
+            tell_ours(error)
+
+    def call_soon_ours(*args: Any) -> Any:
+        return call_soon(*args).add_errback(tell_awaited)
+
+    for name, ours in (("_task_done", task_done_ours), ("call_soon_with_future", call_soon_ours)):
+        setattr(selector, name, ours)
+
+
+def tell_fetch_failures(fetcher: Any, tell: Callable[[Exception], None]) -> None:
+    """Call a function with each error that a fetcher raises for a response.
+
+    The library only logs it, and fetches the same again, for ever.
+    """
+    name = "_handle_fetch_response"
+    handle = getattr(fetcher, name)
+
+    def handle_ours(*args: Any) -> None:
+        try:
+            handle(*args)
+        except Exception as error:
+            tell(error)
+            raise
+
+    setattr(fetcher, name, handle_ours)
 
 
 def close_abandoned_sockets(net: Any) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
+from kafka.cluster import ClusterMetadata
+from kafka.consumer.fetcher import Fetcher
+from kafka.net.connection import KafkaConnection
+from kafka.net.selector import NetworkSelector
 from structlog.testing import capture_logs
 
 from consumers.kafka import client
+from consumers.kafka.group_source import ASK_INTERVAL_S
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import CLIENTS, PATIENCE_S, Reader, damage, fill, numbered
 
@@ -112,3 +119,86 @@ def test_partitions_lost_while_away_come_back_exactly(
             assert time.monotonic() < deadline_s, "the busy member never left its group"
         reader.until(lambda: reader.n_values >= 100)
         assert reader.offsets[0] == list(range(100))
+
+
+PLACES = {
+    "a connection's reader": (KafkaConnection, "data_received"),
+    "the fetcher": (Fetcher, "_handle_fetch_response"),
+    "the loop of all tasks": (NetworkSelector, "_schedule_tasks"),
+    "the refresh of metadata": (ClusterMetadata, "update_metadata"),
+}
+
+
+class Plant:
+    """Makes a method of the client library raise an error that it does not expect, `left` times."""
+
+    def __init__(self, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        owner, name = PLACES[place]
+        method = getattr(owner, name)
+        self.left = 0
+
+        def planted(*args: Any) -> Any:
+            if self.left > 0:
+                self.left -= 1
+                raise AttributeError("planted")
+            return method(*args)
+
+        monkeypatch.setattr(owner, name, planted)
+
+    @staticmethod
+    def is_named(reader: Reader) -> bool:
+        """Return whether the source names the error as its trouble."""
+        return "AttributeError('planted') (test_faults.py:" in (reader.source.trouble() or "")
+
+
+@pytest.fixture
+def quick() -> Read:
+    """Return what makes a reader that notices soon what its client fails of."""
+    return partial(Reader, session_timeout_s=6.0, bootstrap_timeout_s=1.0, metadata_interval_s=0.1)
+
+
+# The loop's thread ends with the error, and its sockets are left to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("place", PLACES)
+def test_an_internal_error_of_the_client_is_named_and_survived(
+    place: str, broker: Broker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch, quick: Read
+) -> None:
+    """A client that fails, and the two after it, are replaced, and each message comes once."""
+    plant = Plant(place, monkeypatch)
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 100))
+    with quick(broker.address, topic) as reader, capture_logs() as said:
+        reader.until(reader.source.at_end)
+        plant.left = 3
+        reader.until(lambda: plant.is_named(reader))
+        fill(broker.address, topic, numbered(100, 200))
+        reader.until(lambda: reader.n_values >= 200 and reader.source.trouble() is None)
+    gc.collect()
+    assert reader.values[0] == numbered(0, 200)
+    assert reader.offsets[0] == list(range(200))
+    events = [each["event"] for each in said]
+    assert [events.count(each) for each in ("kafka_client_failed", "source_trouble")] == [1, 1]
+
+
+@pytest.mark.parametrize("has_read", [False, True])
+def test_a_client_that_can_read_no_answer_says_why(
+    has_read: bool,
+    broker: Broker,
+    new_topic: NewTopic,
+    monkeypatch: pytest.MonkeyPatch,
+    quick: Read,
+) -> None:
+    """While no client gets as far as the group, the source is not at its end, and says why."""
+    plant = Plant("a connection's reader", monkeypatch)
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 100))
+    with quick(broker.address, topic) as reader:
+        if has_read:
+            reader.until(reader.source.at_end)
+            reader.step(2 * ASK_INTERVAL_S)  # it asks whether the silent topic is there
+        plant.left = 1 << 30
+        reader.until(lambda: plant.is_named(reader))
+        assert not reader.source.at_end()
+        plant.left = 0
+        reader.until(lambda: reader.source.at_end() and reader.source.trouble() is None)
+    assert reader.offsets[0] == list(range(100))

@@ -19,8 +19,10 @@ import kafka
 import numpy as np
 import pytest
 from kafka.consumer.fetcher import Fetcher
+from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector, Task
 from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.metadata import ApiVersionsResponse
 from kafka.protocol.parser import KafkaProtocol
@@ -39,6 +41,7 @@ from consumers.kafka.patch import (
     make_no_topics,
     receive_in_large_pieces,
     require_privates,
+    tell_failures,
 )
 from consumers.kernels import record_batch as rb
 from streamnb.kernels import warm_up
@@ -294,7 +297,9 @@ def test_a_parser_that_has_changed_is_left_alone(monkeypatch: pytest.MonkeyPatch
 
 def whole() -> Any:
     """Return what is reached for in a consumer."""
-    fetcher = SimpleNamespace(_next_partition_records=None, PartitionRecords=STOCK)
+    fetcher = SimpleNamespace(
+        _next_partition_records=None, PartitionRecords=STOCK, _handle_fetch_response=print
+    )
     coordinator = SimpleNamespace(request_rejoin=lambda: None)
     return SimpleNamespace(_fetcher=fetcher, _coordinator=coordinator)
 
@@ -306,6 +311,7 @@ def whole() -> Any:
         ("_coordinator.request_rejoin", "_coordinator.request_rejoin"),
         ("_fetcher", "_fetcher._next_partition_records"),
         ("_fetcher._next_partition_records", "_fetcher._next_partition_records"),
+        ("_fetcher._handle_fetch_response", "_fetcher._handle_fetch_response"),
         ("_fetcher.PartitionRecords", "_fetcher.PartitionRecords.drain"),
     ],
 )
@@ -317,6 +323,37 @@ def test_a_private_without_which_reading_could_stand_still_is_told(name: str, sa
     delattr(getattr(consumer, owner) if owner else consumer, last)
     with pytest.raises(ConfigError, match=rf"kafka-python [0-9.]+ .*{said}\. Install kafka-python"):
         require_privates(consumer)
+
+
+@pytest.mark.parametrize("name", ["_task_done", "call_soon_with_future", "exception"])
+def test_a_client_whose_tasks_cannot_be_watched_is_told(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error at the start names what has gone, and leaves the client as it is."""
+    monkeypatch.delattr(Task if name == "exception" else NetworkSelector, name)
+    net = SimpleNamespace(_net=NetworkSelector())
+    with pytest.raises(ConfigError, match=f"_net.*{name}.*Install kafka-python"):
+        tell_failures(net, list[Exception]().append)
+    net._net.close()
+
+
+def test_an_error_that_ends_a_task_is_told() -> None:
+    """An awaited task may raise an error of Kafka or the network; at the end none is told."""
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    net, told = net_client(), list[Exception]()
+    tell_failures(net, told.append)
+    unseen, awaited = KafkaError("ends the reader"), KeyError("ends the heartbeat")
+    for error in (ConnectionResetError(), KafkaError("no broker"), GeneratorExit(), awaited):
+        net._net.call_soon_with_future(fail, error)
+    net._net.call_soon(lambda: fail(unseen))
+    net.poll(timeout_ms=0)
+    assert told == [awaited, unseen]
+    net._net.call_soon(lambda: fail(RuntimeError("closed")))
+    net.close()
+    assert told == [awaited, unseen]
 
 
 def test_a_client_that_cannot_be_set_up_is_told_at_once() -> None:
