@@ -6,6 +6,7 @@ and one line says what to install.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 
@@ -42,6 +43,8 @@ def main() -> None:
         raise SystemExit(EXIT_CONFIG)
     # numba imports it to be measured by it, whether or not anybody measures: a tenth of a second.
     sys.modules.setdefault("coverage", None)  # type: ignore[arg-type]
+    # pydantic looks through all installed packages for plugins of its own.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from consumers.cli.commands import main as run  # noqa: PLC0415 -- it imports what may be missing
 
     run()

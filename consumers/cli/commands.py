@@ -94,9 +94,12 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     """Run the daemon."""
     stop = watch_signals()
     gc.disable()  # all that a start imports stays; the daemon turns it on again
-    import structlog
+    # structlog draws tracebacks with Rich where it has the choice, and `logs` leaves it none; numba
+    # looks at SciPy's version. Prometheus' client, below, has a use for snappy that we have not.
+    with left_out("rich.pretty", "rich.traceback", "scipy"):
+        import structlog
 
-    from consumers.config.settings import load
+        from consumers.config.settings import load
     from consumers.monitoring import logs
     from consumers.terminal import LiveView, make_view
 
@@ -110,7 +113,6 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     logs.configure(held if held is not None and sys.stderr.isatty() else None)
     structlog.get_logger("streamnb").info("configuration", file=_name_of(path))
     try:
-        # Prometheus' client has a use for it that we have not, in a tenth of a second.
         with left_out("snappy"):
             from consumers import daemon
 
