@@ -52,6 +52,7 @@ from consumers.kafka.patch import (
     close_abandoned_sockets,
     drop_broken_batch,
     is_known,
+    keep_refreshing,
     make_no_topics,
     receive_in_large_pieces,
     replace_decoder,
@@ -181,6 +182,7 @@ class KafkaPythonClient(GroupClient):
         """Set up the consumer's network client; on the thread that connects."""
         self._net, self._failure = net, None
         make_no_topics(net)
+        keep_refreshing(net)
         tell_failures(net, partial(self._fail, net))
         close_abandoned_sockets(net)
         tell_connection_errors(net, self._connecting.note)

@@ -1,10 +1,10 @@
 """The private parts of kafka-python that we use, each behind a check, and nowhere else.
 
-Three faults of its version 3.0 could make reading stand still for ever. `require_privates` checks
-at the start that what mends two of them is there, since nothing else would; the third, in what all
-clients of a process share, is mended when this module is imported. Any other is told by
-`tell_failures`. The rest is about speed: without it the library reads the same messages, but
-slower. Each part has a test, most with a real broker.
+Four faults of its version 3.0 could make reading stand still for ever. `require_privates` checks
+at the start that what mends two of them is there, since nothing else would; `keep_refreshing` mends
+one, and the fourth, in what all clients of a process share, is mended when this module is imported.
+Any other is told by `tell_failures`. The rest is about speed: without it the library reads the same
+messages, but slower. Each part has a test, most with a real broker.
 
 The library makes a `PartitionRecords` of each response. `replace_decoder` puts our class, which
 returns columns, in its place if two things hold: the library is of a known version, and a few
@@ -131,6 +131,33 @@ def make_no_topics(net: Any) -> None:
     if "allow_auto_create_topics" not in config:
         raise does_not_fit("its cluster has no setting allow_auto_create_topics")
     config["allow_auto_create_topics"] = False
+
+
+def keep_refreshing(net: Any) -> None:
+    """Have a client refresh what it knows of the cluster for as long as it lives.
+
+    The library's loop waits for a refresh that another part has begun, and ends for ever if that
+    fails, as it does in an outage: then partitions that are led elsewhere afterwards would never be
+    read again. A client without these parts goes on as it is.
+    """
+    cluster: Any = getattr(net, "cluster", None)
+    manager: Any = getattr(net, "_manager", None)
+    name = "_refresh_loop"
+    refresh = getattr(cluster, name, None)
+    if refresh is None or not hasattr(manager, "bootstrapped") or not hasattr(cluster, "closed"):
+        return
+
+    async def refresh_on() -> None:
+        while True:
+            try:
+                await refresh()
+            except KafkaError:
+                if cluster.closed or not manager.bootstrapped:
+                    raise
+            else:
+                return
+
+    setattr(cluster, name, refresh_on)
 
 
 def tell_connection_errors(net: Any, tell: Callable[[BaseException], None]) -> None:

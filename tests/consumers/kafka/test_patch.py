@@ -19,7 +19,8 @@ import kafka
 import numpy as np
 import pytest
 from kafka.consumer.fetcher import Fetcher
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, NodeNotReadyError
+from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector, Task
@@ -38,6 +39,7 @@ from consumers.kafka.kafka_python import KafkaPythonClient
 from consumers.kafka.patch import (
     LargePieces,
     close_abandoned_sockets,
+    keep_refreshing,
     make_no_topics,
     receive_in_large_pieces,
     require_privates,
@@ -354,6 +356,28 @@ def test_an_error_that_ends_a_task_is_told() -> None:
     net._net.call_soon(lambda: fail(RuntimeError("closed")))
     net.close()
     assert told == [awaited, unseen]
+
+
+def test_a_refresh_that_fails_ends_no_other() -> None:
+    """The loop that refreshes metadata goes on after one that another part began, until the end."""
+    net = net_client()
+    keep_refreshing(net)
+    cluster, manager = net.cluster, net._manager
+    manager._bootstrap_future = Future().success(True)
+    for _ in range(2):
+        cluster._refresh_future = Future()  # another part's
+        cluster.request_update()
+        net.poll(timeout_ms=0)
+        cluster._refresh_future.failure(NodeNotReadyError("metadata"))
+        net.poll(timeout_ms=0)
+        assert not cluster._refresh_loop_future.is_done
+    cluster._refresh_future = Future()
+    cluster.close()
+    net.poll(timeout_ms=0)
+    cluster._refresh_future.failure(NodeNotReadyError("metadata"))
+    net.poll(timeout_ms=0)
+    assert cluster._refresh_loop_future.is_done
+    net.close()
 
 
 def test_a_client_that_cannot_be_set_up_is_told_at_once() -> None:
