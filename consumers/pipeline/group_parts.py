@@ -116,7 +116,8 @@ class GroupParts:
             known = self._known[partition]
             known.is_taken_over, known.news = True, None
         is_elsewhere = self.memory is not None and self.memory.is_elsewhere(partition)
-        if not is_elsewhere and self._is_as_we_wrote(partition, begin):
+        is_here = known.given <= begin and not is_elsewhere
+        if is_here and self._is_as_we_wrote(partition, begin):
             return None
         as_far = is_elsewhere or self.labels is not None
         loaded = self.files.load(partition, (begin,) if as_far else (begin + 1,))

@@ -395,6 +395,27 @@ def test_a_folder_that_vanished_is_never_taken_for_an_empty_one(tmp_path: Path) 
     assert group.take_over(LOG, 4) is None  # further than any file
 
 
+@pytest.mark.parametrize("labels", [None, "corrections"])
+def test_a_file_that_is_gone_leaves_its_part_to_no_earlier_one(
+    tmp_path: Path, labels: str | None
+) -> None:
+    """Our own is the furthest then, but the model has got beyond it: messages would come twice."""
+    files = files_in(tmp_path)
+    group = GroupParts(files, LOG.topic, 3600.0, labels=labels)
+    group.write(learned("a").state, {LOG: 1})
+    files_in(tmp_path).write(learned("a", "b").state, LOG, 2)
+    group.look()
+    assert group.take_news(set(), {LOG: 1}).keys() == {LOG}
+    max(tmp_path.rglob("*.nb")).unlink()
+    if labels is None:
+        with pytest.raises(GroupError, match="up to 2, which was loaded before, is gone"):
+            group.take_over(LOG, 1)
+        return
+    taken = group.take_over(LOG, 1)
+    assert taken is not None
+    assert (taken.position, taken.writer) == (1, files.writer)
+
+
 def test_where_a_partition_begins_is_written_once(tmp_path: Path) -> None:
     """The first member to see the topic decides; a part that is there already is not touched."""
     one, two = GroupParts(files_in(tmp_path), LOG.topic, 1.0), files_in(tmp_path)
