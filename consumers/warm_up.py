@@ -316,10 +316,13 @@ def _import_without_blas() -> None:
     """Keep numba from importing SciPy's linear algebra with its first kernel: a third of a second.
 
     It does so once, to know whether there is a BLAS, and none of our kernels asks for one. Others
-    may import SciPy meanwhile: a calibrator needs it.
+    may import SciPy meanwhile: a calibrator needs it. A numba without these parts takes its time.
     """
-    linalg: Any = importlib.import_module("numba.np.linalg")
-    found = linalg.ensure_blas
+    try:
+        linalg: Any = importlib.import_module("numba.np.linalg")
+        found = linalg.ensure_blas
+    except (ImportError, AttributeError):
+        return
     linalg.ensure_blas = _no_blas
     try:
         importlib.import_module("numba.np.arraymath")

@@ -268,3 +268,15 @@ def test_what_is_compiled_here_hides_no_module_from_others() -> None:
         [sys.executable, "-c", COMPILE_HERE], capture_output=True, check=False, text=True
     )
     assert done.stdout == "compiled\n", done.stderr
+
+
+def test_another_numba_compiles_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may look for a BLAS otherwise: to keep it from that saves time alone."""
+    monkeypatch.delattr("numba.np.linalg.ensure_blas")
+    kernel: Any = FakeKernel("a.b")
+    warm_up = WarmUp([kernel])
+    monkeypatch.setattr(warm_up, "_processes_help", lambda: False)
+    warm_up.start()
+    assert warm_up.wait(60.0)
+    warm_up.cancel()
+    assert kernel.is_compiled
