@@ -99,13 +99,13 @@ class Broker:
     def join(self, member: Member) -> None:
         """Take a member in."""
         self._members.append(member)
-        self._rebalance()
+        self.rebalance()
 
     def leave(self, member: Member) -> None:
         """Let a member go; others get what it had."""
         if member in self._members:
             self._members.remove(member)
-            self._rebalance()
+            self.rebalance()
 
     def heard(self, member: Member, topic: str) -> list[AssignmentChange]:
         """Take note of a poll; return what has happened to the member's partitions."""
@@ -126,7 +126,8 @@ class Broker:
             told.append(AssignmentChange(assigned=True, partitions=member.owned))
         return told
 
-    def _rebalance(self) -> None:
+    def rebalance(self) -> None:
+        """Have all members give up what they have, and give it out anew."""
         self._is_rebalancing = True
         self.n_rebalances += 1
         for each in self._members:
@@ -156,7 +157,7 @@ class Broker:
             elif now_s > each.away_since_s + SESSION_S:
                 self.n_expelled += 1
                 self._members.remove(each)
-                self._rebalance()
+                self.rebalance()
 
 
 class BrokerClient(GroupClient):

@@ -18,8 +18,8 @@ class Event:
     """What happens at a time, and to whom.
 
     `say` a message of a partition, `label` one later; `retain` its log's newest; `correct` one by
-    its id; `kill`, `cut` (the power), `stop` or
-    `pause` a daemon; `away`: the broker; `fail`: a call of a daemon fails.
+    its id; `kill`, `cut` (the power), `stop` or `pause` a daemon; `away`: the broker; `rebalance`:
+    the group; `fail`: a call of a daemon fails.
     """
 
     at_s: float
@@ -68,16 +68,18 @@ def draw(seed: int) -> Plan:
     if has_page:
         events += _corrections(chance, events)
     events += _faults(chance, n_daemons)
-    if is_alone and not has_page:
-        events = [*_with_more(random.Random(f"more {seed}"), settings, events)]
+    if not has_page:
+        with_more = _with_more_alone if is_alone else _with_rebalances
+        more = random.Random(f"more {seed}")
+        events = [*_with_late_labels(more, settings, [*with_more(more, settings, events)])]
     events.sort(key=lambda event: event.at_s)
     return Plan(seed, n_daemons, n_partitions, has_page, settings, tuple(events))
 
 
-def _with_more(
+def _with_more_alone(
     chance: random.Random, settings: dict[str, Any], events: list[Event]
 ) -> Iterator[Event]:
-    """Yield the events with labels that come later, retention and more snapshots, if so drawn."""
+    """Yield the events with retention and more snapshots, if so drawn."""
     if chance.random() < 0.3:
         publishing = {"publish": "examples", "publish_examples": chance.randint(1, 8)}
         settings["learning"] = settings["learning"] | publishing
@@ -85,6 +87,22 @@ def _with_more(
         for _ in range(chance.randint(1, 3)):
             at_s, n = chance.uniform(0, SPAN_S), chance.choice((0, 1, 3))
             yield Event(at_s, "retain", chance.randrange(4), {"keep": n})
+    yield from events
+
+
+def _with_rebalances(
+    chance: random.Random, _settings: dict[str, Any], events: list[Event]
+) -> Iterator[Event]:
+    """Yield the events with rebalances for which nobody came or went, if so drawn."""
+    for _ in range(chance.choice((0, 0, 2, 6))):
+        yield Event(chance.uniform(0, SPAN_S), "rebalance")
+    yield from events
+
+
+def _with_late_labels(
+    chance: random.Random, settings: dict[str, Any], events: list[Event]
+) -> Iterator[Event]:
+    """Yield the events with labels that come later, if so drawn."""
     if chance.random() < 0.7:
         yield from events
         return

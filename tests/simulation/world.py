@@ -285,7 +285,7 @@ class World:
 
     def _do(self, event: Event) -> None:
         what = event.what
-        if event.kind in {"say", "label", "retain", "away"}:
+        if event.kind in {"say", "label", "retain", "away", "rebalance"}:
             self._do_at_broker(event)
             return
         each = self.daemons[event.who % len(self.daemons)]
@@ -316,6 +316,8 @@ class World:
             self.report["broker away"] += 1
             self.broker.away_until_s = self.scheduler.now_s + event.what["seconds"]
             self.scheduler.wake(self.broker.changed)
+        elif event.kind == "rebalance":
+            self.broker.rebalance()
         elif event.kind == "retain":
             self.broker.retain(partition, event.what["keep"])
         else:
