@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import resource
 import sys
 import tempfile
 import time
@@ -30,10 +31,7 @@ _SAY_S = 30.0
 
 def attempt(plan: Plan, bug: str | None = None) -> Outcome:
     """Run a plan in a folder of its own."""
-    # Collections would run finalizers at moments that no seed decides.
-    gc.collect()
-    gc.freeze()
-    gc.disable()
+    gc.collect()  # what is left of the run before
     with tempfile.TemporaryDirectory(dir=_SHM if _SHM.is_dir() else None) as folder:
         return carry_out(plan, Path(folder), bug)
 
@@ -74,6 +72,7 @@ def book() -> Iterator[Plan]:
 
 def warm_up() -> None:
     """Run one plan of each kind: what happens once in a process happens here."""
+    gc.disable()  # collections would run finalizers at moments that no seed decides
     kinds: set[tuple[bool, bool]] = set()
     for seed in range(100):
         plan = plans.draw(seed)
@@ -81,6 +80,8 @@ def warm_up() -> None:
         if kind not in kinds:
             kinds.add(kind)
             attempt(replace(plan, events=plan.events[:10]))
+    gc.collect()
+    gc.freeze()  # once: a run's last objects would never be freed
 
 
 def main(arguments: list[str]) -> int:
@@ -120,6 +121,7 @@ def main(arguments: list[str]) -> int:
         "comparisons": n_comparisons,
         "met": dict(sorted(report.items())),
         "cpu_s": round(time.process_time() - began_s, 1),
+        "resident_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
     sys.stdout.write(f"{json.dumps(summary)}\n")
     if said.bug:
