@@ -175,9 +175,9 @@ def publish_run(
     try:
         publish.publish(json_file, publish.ROOT, publish.sentences(CASES))
     except publish.UnpublishedError as error:
-        show.say(f"README.md and docs/performance.md stay as they are: {error}")
+        show.say(f"the documents stay as they are: {error}")
     else:
-        show.say(f"written: {publish.RUN}, {publish.README}, {publish.GUIDE}")
+        show.say(f"written: {', '.join(map(str, (publish.RUN, *publish.DOCUMENTS)))}")
 
 
 _OTHERS: dict[str, Callable[..., None]] = {

@@ -1,8 +1,8 @@
-"""Write the figures of one run into README.md and docs/performance.md.
+"""Write the figures of one run into README.md, docs/performance.md and docs/scale.md.
 
 `python -m benchmarks publish FILE` takes the JSON of a run of all cases, keeps it as
-docs/benchmark.json, and writes the tables between the markers of both documents from it alone. So a
-figure in a document is one that a run found, with its commit, date and machine;
+docs/benchmark.json, and writes the tables between the markers of these documents from it alone. So
+a figure in a document is one that a run found, with its commit, date and machine;
 `tests/benchmarks/test_publish.py` fails if one is not.
 """
 
@@ -20,11 +20,15 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 RUN: Final = Path("docs") / "benchmark.json"
 README: Final = Path("README.md")
 GUIDE: Final = Path("docs") / "performance.md"
+SCALE: Final = Path("docs") / "scale.md"
+DOCUMENTS: Final = (README, GUIDE, SCALE)
 RECORDED: Final = "recorded tweets"
 BEGIN: Final = "<!-- {}: written by `make benchmark` -->"
 END: Final = "<!-- end of {} -->"
 # `[case: figure]` in a row of the README
 REFERENCE: Final = re.compile(r"\[(\w+): ([^\]]+)\]")
+# The end of a row of docs/scale.md, which names its case and figure itself
+SCALE_ROW: Final = re.compile(r"(?<=\| )[0-9.,]+ [^|]+ \| `(\w+)`: ([^|]+) \|$", re.MULTILINE)
 
 Run = Mapping[str, Any]
 
@@ -189,14 +193,14 @@ ROWS: Final = (
 
 
 def publish(path: Path, root: Path, cases: Mapping[str, str]) -> None:
-    """Keep a run as docs/benchmark.json and write both documents from it.
+    """Keep a run as docs/benchmark.json and write the documents from it.
 
     `cases` says of each case, by its name, what it does. Raises `UnpublishedError`, before anything
     is written, if the run is not one of all cases on the recorded tweets.
     """
     text = path.read_text(encoding="utf-8")
     run = json.loads(text)
-    written = {name: rewritten(root, name, run, cases) for name in (README, GUIDE)}
+    written = {name: rewritten(root, name, run, cases) for name in DOCUMENTS}
     (root / RUN).write_text(text, encoding="utf-8")
     for name, document in written.items():
         (root / name).write_text(document, encoding="utf-8")
@@ -212,6 +216,7 @@ def rewritten(root: Path, name: Path, run: Run, cases: Mapping[str, str]) -> str
             "figures": [about(run), "", *guide_table(run, cases)],
             "scaling": list(scaling_tables(run)),
         },
+        SCALE: {"figures": [about(run), "", *scale_table(run, text)]},
     }[name]
     for title, lines in tables.items():
         begin, end = BEGIN.format(title), END.format(title)
@@ -249,19 +254,28 @@ def about(run: Run) -> str:
     return f"{said} {run['note']}" if "note" in run else said
 
 
-def readme_table(run: Run) -> Iterator[str]:
-    """Yield the lines of the README's table."""
-    found = {
-        (result["case"], figure["name"]): figure["value"]
+def figures_of(run: Run) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Return a run's figures by case and name."""
+    return {
+        (result["case"], figure["name"]): figure
         for result in run["results"]
         for figure in result["figures"]
     }
 
+
+def figure_of(found: Mapping[tuple[str, str], Mapping[str, Any]], case: str, name: str) -> Any:
+    """Return a figure of a run, or raise `UnpublishedError`."""
+    if (case, name) not in found:
+        raise UnpublishedError(f"the run has no figure {name!r} of {case}")
+    return found[case, name]
+
+
+def readme_table(run: Run) -> Iterator[str]:
+    """Yield the lines of the README's table."""
+    found = figures_of(run)
+
     def shown(match: re.Match[str]) -> str:
-        case, name = match.groups()
-        if (case, name) not in found:
-            raise UnpublishedError(f"the run has no figure {name!r} of {case}")
-        return short(found[case, name])
+        return short(figure_of(found, *match.groups())["value"])
 
     yield "| what | figure | command |"
     yield "| --- | --- | --- |"
@@ -270,6 +284,22 @@ def readme_table(run: Run) -> Iterator[str]:
             continue
         figures = REFERENCE.sub(shown, row.figures)
         yield f"| {row.what} | {figures} | `python -m benchmarks {row.cases}` |"
+
+
+def scale_table(run: Run, text: str) -> Iterator[str]:
+    """Yield the lines of the table of docs/scale.md: its rows, with the figures of this run."""
+    found = figures_of(run)
+
+    def shown(match: re.Match[str]) -> str:
+        case, name = match.groups()
+        figure = figure_of(found, case, name)
+        return f"{short(figure['value'])} {figure['unit']} | `{case}`: {name} |"
+
+    yield "| what | figure | row |"
+    yield "| --- | --- | --- |"
+    for line in text.splitlines():
+        if SCALE_ROW.search(line):
+            yield SCALE_ROW.sub(shown, line)
 
 
 def guide_table(run: Run, cases: Mapping[str, str]) -> Iterator[str]:

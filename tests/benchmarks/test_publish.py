@@ -1,4 +1,4 @@
-"""The figures in README.md and docs/performance.md are those of docs/benchmark.json alone."""
+"""The figures in README.md and the documents are those of docs/benchmark.json alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks import __main__, publish
-from benchmarks.publish import GUIDE, README, ROOT, RUN, UnpublishedError
+from benchmarks.publish import DOCUMENTS, GUIDE, README, ROOT, RUN, SCALE, UnpublishedError
 
 CASES = publish.sentences(__main__.CASES)
 AGAIN = f"run: .venv/bin/python -m benchmarks publish {RUN}"
@@ -28,13 +28,13 @@ def run() -> dict[str, Any]:
 @pytest.fixture
 def documents(tmp_path: Path) -> Path:
     """Return a folder with a copy of the documents."""
-    for name in (README, GUIDE):
+    for name in DOCUMENTS:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
 
-@pytest.mark.parametrize("name", [README, GUIDE], ids=str)
+@pytest.mark.parametrize("name", DOCUMENTS, ids=str)
 def test_the_figures_are_those_of_the_run(name: Path, run: dict[str, Any]) -> None:
     """Every row between the markers says what the run found, and no row was added or changed."""
     shown = (ROOT / name).read_text(encoding="utf-8")
@@ -65,6 +65,17 @@ def test_a_changed_figure_is_found(name: Path, documents: Path, run: dict[str, A
     assert publish.rewritten(documents, name, run, CASES) == shown
     speed["value"] *= 2
     assert publish.rewritten(documents, name, run, CASES) != shown
+
+
+def test_a_changed_figure_of_the_scale_is_found(documents: Path, run: dict[str, Any]) -> None:
+    """A row keeps its words; its figure and unit are the run's."""
+    path = documents / SCALE
+    shown = path.read_text(encoding="utf-8")
+    assert len(publish.SCALE_ROW.findall(shown)) == 10
+    edited = re.sub(r"[0-9,]+ texts/s", "9,990 questions/s", shown)
+    assert edited != shown
+    path.write_text(edited, encoding="utf-8")
+    assert publish.rewritten(documents, SCALE, run, CASES) == shown
 
 
 def test_a_row_without_its_figure_is_refused(documents: Path, run: dict[str, Any]) -> None:
@@ -105,7 +116,7 @@ def test_only_a_whole_run_on_recorded_tweets_is_published(
     some["results"] = [r for r in some["results"] if r["case"] != "vw"]
     next(r for r in left_out["results"] if r["case"] == "vw")["left_out"] = "no vowpalwabbit"
     made_up["tweets"] = "200,000 made-up tweets"
-    before = {name: (documents / name).read_text(encoding="utf-8") for name in (README, GUIDE)}
+    before = {name: (documents / name).read_text(encoding="utf-8") for name in DOCUMENTS}
     path = documents / "run.json"
     for broken, reason in (
         (some, "the run has no vw"),
@@ -127,5 +138,5 @@ def test_a_whole_run_is_published(documents: Path, run: dict[str, Any]) -> None:
     path.write_text(json.dumps(run), encoding="utf-8")
     publish.publish(path, documents, CASES)
     assert json.loads((documents / RUN).read_text(encoding="utf-8")) == run
-    for name in (README, GUIDE):
+    for name in DOCUMENTS:
         assert "2030-01-02, of commit 0123abc" in (documents / name).read_text(encoding="utf-8")
