@@ -359,23 +359,23 @@ def _read_ahead(
 
     Reading gives columns to words, learning counts by columns: neither touches what the other
     writes. Only a new table would pull the columns away from under a piece that has been read, so
-    nothing is read ahead if one is due.
+    nothing is read ahead if one is due. Nobody learns while the first piece is read, so it is
+    small; the next ones double, up to `size`, as learning takes longer than reading.
     """
 
-    def encode_from(first: int) -> tuple[int, int, list[Any]]:
-        last = min(first + size, end)
+    def encode_from(first: int, n: int) -> tuple[int, int, list[Any]]:
+        last = min(first + n, end)
         labels = updates.labels[first:last]
         return first, last, encode(state, fields, first, last, labels, learn=True)
 
     with ThreadPoolExecutor(1, "streamnb-read-ahead") as pool:  # its thread starts when used
         coming: Future[tuple[int, int, list[Any]]] | None = None
-        for first in range(begin, end, size):
-            piece = encode_from(first) if coming is None else coming.result()
-            coming = None
-            if piece[1] < end and not any(
-                group.needs_compaction() for group in state.groups.values()
-            ):
-                coming = pool.submit(encode_from, piece[1])
+        first, n = begin, max(1, size // 8)
+        while first < end:
+            piece = encode_from(first, n) if coming is None else coming.result()
+            coming, first, n = None, piece[1], min(2 * n, size)
+            if first < end and not any(group.needs_compaction() for group in state.groups.values()):
+                coming = pool.submit(encode_from, first, n)
             yield piece
             if coming is None:
                 state.compact()

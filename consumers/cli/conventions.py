@@ -42,6 +42,7 @@ Item = TypeVar("Item")
 
 _REGISTRY_PATIENCE_S = 30.0
 PIECE_MESSAGES = 50_000
+_BATCH_BYTES = 16 << 20  # of a file: a call that reads and learns on two threads begins with one
 _POLL_TIMEOUT_S = 0.5
 _READ_ONCE = {
     "evaluate",
@@ -302,7 +303,9 @@ def source_apart(settings: Settings, what: str, part: StreamRange | None = None)
     if kind == "stdin" and what not in _READ_ONCE:
         raise ConfigError("source: stdin cannot be read again; name a file that holds it")
     group_id = f"{settings.kafka.group_id}-{what}-{uuid.uuid4().hex[:8]}"
+    batch_bytes = max(settings.file.batch_bytes, _BATCH_BYTES)
     own = {
+        "file": settings.file.model_copy(update={"batch_bytes": batch_bytes}),
         "kafka": settings.kafka.model_copy(update={"group_id": group_id, "start_from": "earliest"}),
         "generator": settings.generator.model_copy(update={"rate_per_s": 0}),
     }
