@@ -219,7 +219,7 @@ class KafkaPythonClient(GroupClient):
         if consumer is not None and finish_commit and self._unconfirmed:
             try:  # the last commit is often still on its way
                 consumer.commit(self._unconfirmed, timeout_ms=round(CLOSE_TIMEOUT_S * 1000))
-            except KafkaError as error:
+            except Exception as error:  # noqa: BLE001 - nothing fails by a commit
                 self._committed(repr(error))
         self._connecting.give_up()
         if consumer is None:
@@ -229,8 +229,9 @@ class KafkaPythonClient(GroupClient):
         except Exception as error:  # noqa: BLE001 - it is over, whatever state the library is in
             if self._failure is None:
                 log.info("kafka_close_failed", error=repr(error))
-            with suppress(Exception):  # the consumer did not get that far
-                net.close()
+            for _ in range(2):  # it closes its sockets even if it cannot wake its loop any more
+                with suppress(Exception):
+                    net.close()
 
     def _fail(self, net: Any, error: Exception) -> None:
         """Note an error after which this consumer may never read again; any thread may call it."""
@@ -292,7 +293,7 @@ class KafkaPythonClient(GroupClient):
         """Return a partition's position, which passes gaps and markers too, and its log's end."""
         try:
             return self._consumer.position(each, timeout_ms=0) or 0, self._consumer.highwater(each)
-        except KafkaError:  # taken away meanwhile, or in doubt: the next poll finds out
+        except Exception:  # noqa: BLE001 - taken away, or in doubt: the next poll finds out
             return 0, None
 
     def _assigned(self) -> list[Any]:
@@ -410,7 +411,9 @@ class KafkaPythonClient(GroupClient):
         }
         try:
             self._consumer.commit_async(self._unconfirmed, callback=self._on_commit)
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 - nothing fails by a commit
+            if not isinstance(error, KafkaError):
+                self._fail(self._net, error)
             self._committed(repr(error))
 
     def _on_commit(self, offsets: Mapping[Any, Any], answer: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -178,6 +179,33 @@ def test_an_internal_error_of_the_client_is_named_and_survived(
     assert reader.offsets[0] == list(range(200))
     events = [each["event"] for each in said]
     assert [events.count(each) for each in ("kafka_client_failed", "source_trouble")] == [1, 1]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nothing_fails_by_reporting_positions_to_a_client_that_has_failed(
+    broker: Broker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch, quick: Read
+) -> None:
+    """A loop that ended unnoticed is found by the report; the end of the source fails by none."""
+    plant = Plant("the loop of all tasks", monkeypatch)
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 100))
+
+    def end_loop() -> None:
+        plant.left = 1
+        for each in threading.enumerate():
+            if each.name.startswith("kafka-io-"):
+                each.join(PATIENCE_S)
+
+    with capture_logs() as said, quick(broker.address, topic) as reader:
+        reader.until(reader.source.at_end)
+        end_loop()
+        reader.source.report_positions(reader.positions)
+        events = [each["event"] for each in said]
+        assert events[-2:] == ["kafka_client_failed", "kafka_commit_failed"]
+        reader.until(lambda: plant.is_named(reader))
+        reader.until(lambda: reader.source.trouble() is None)
+        end_loop()
+    assert said[-1]["event"] == "kafka_close_failed"
 
 
 @pytest.mark.parametrize("has_read", [False, True])
