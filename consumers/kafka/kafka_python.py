@@ -19,7 +19,6 @@ import kafka
 import structlog
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.errors import (
-    KafkaError,
     LogTruncationError,
     OffsetOutOfRangeError,
     UnsupportedCodecError,
@@ -48,6 +47,7 @@ from consumers.kafka.client import (
     unreadable,
 )
 from consumers.kafka.patch import (
+    OUTAGES,
     Privates,
     close_abandoned_sockets,
     drop_broken_batch,
@@ -309,7 +309,7 @@ class KafkaPythonClient(GroupClient):
         if isinstance(error, OffsetOutOfRangeError | LogTruncationError):
             broken = None
         elif broken is None:
-            if not isinstance(error, KafkaError):
+            if not isinstance(error, OUTAGES):
                 self._fail(self._net, error)
             raise ClientError(unreadable(why)) from error
         faults = {broken: FetchFault("batch", why)}
@@ -395,7 +395,7 @@ class KafkaPythonClient(GroupClient):
         try:
             yield
         except Exception as error:
-            if not isinstance(error, KafkaError | KeyError):  # KeyError: a partition was left out
+            if not isinstance(error, (*OUTAGES, KeyError)):  # KeyError: a partition was left out
                 self._fail(self._net, error)
             raise self._unanswered(repr(error)) from error
 
@@ -412,7 +412,7 @@ class KafkaPythonClient(GroupClient):
         try:
             self._consumer.commit_async(self._unconfirmed, callback=self._on_commit)
         except Exception as error:  # noqa: BLE001 - nothing fails by a commit
-            if not isinstance(error, KafkaError):
+            if not isinstance(error, OUTAGES):
                 self._fail(self._net, error)
             self._committed(repr(error))
 

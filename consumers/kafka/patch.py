@@ -48,6 +48,9 @@ from consumers.messages import Partition
 _FROM: Final = (3, 0, 12)
 _BELOW: Final = (3, 1)
 
+# What the library fails of while a broker is away, or a certificate's file; no fault of its own.
+OUTAGES: Final = (KafkaError, OSError)
+
 PIECE_BYTES: Final = 1 << 18
 _Received = TypeVar("_Received", bytes, int)
 
@@ -136,9 +139,9 @@ def make_no_topics(net: Any) -> None:
 def keep_refreshing(net: Any) -> None:
     """Have a client refresh what it knows of the cluster for as long as it lives.
 
-    The library's loop waits for a refresh that another part has begun, and ends for ever if that
-    fails, as it does in an outage: then partitions that are led elsewhere afterwards would never be
-    read again. A client without these parts goes on as it is.
+    The library's loop ends for ever if a refresh fails that it only waits for, or of what is no
+    `KafkaError`, as a certificate's file that is away: then partitions that are led elsewhere
+    afterwards would never be read again. A client without these parts goes on as it is.
     """
     cluster: Any = getattr(net, "cluster", None)
     manager: Any = getattr(net, "_manager", None)
@@ -151,7 +154,7 @@ def keep_refreshing(net: Any) -> None:
         while True:
             try:
                 await refresh()
-            except KafkaError:
+            except OUTAGES:
                 if cluster.closed or not manager.bootstrapped:
                     raise
             else:
@@ -210,7 +213,7 @@ def tell_failures(net: Any, tell: Callable[[Exception], None]) -> None:
         tell_ours(task.exception)
 
     def tell_awaited(error: BaseException) -> None:
-        if not isinstance(error, KafkaError | OSError):
+        if not isinstance(error, OUTAGES):
             tell_ours(error)
 
     def call_soon_ours(*args: Any) -> Any:

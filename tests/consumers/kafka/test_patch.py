@@ -364,18 +364,23 @@ def test_a_refresh_that_fails_ends_no_other() -> None:
     keep_refreshing(net)
     cluster, manager = net.cluster, net._manager
     manager._bootstrap_future = Future().success(True)
-    for _ in range(2):
+
+    def poll() -> None:
+        for _ in range(3):  # the loop is woken, waits, and goes on
+            net.poll(timeout_ms=0)
+
+    for error in (NodeNotReadyError("metadata"), FileNotFoundError("authority.pem")):
         cluster._refresh_future = Future()  # another part's
         cluster.request_update()
-        net.poll(timeout_ms=0)
-        cluster._refresh_future.failure(NodeNotReadyError("metadata"))
-        net.poll(timeout_ms=0)
+        poll()
+        cluster._refresh_future.failure(error)
+        poll()
         assert not cluster._refresh_loop_future.is_done
     cluster._refresh_future = Future()
     cluster.close()
-    net.poll(timeout_ms=0)
+    poll()
     cluster._refresh_future.failure(NodeNotReadyError("metadata"))
-    net.poll(timeout_ms=0)
+    poll()
     assert cluster._refresh_loop_future.is_done
     net.close()
 

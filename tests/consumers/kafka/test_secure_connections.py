@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import itertools
 import re
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from structlog.testing import capture_logs
 
 from consumers.config.settings import KafkaSettings
 from consumers.corrections.model import LogPosition
@@ -195,6 +198,29 @@ def test_a_refused_login_is_tried_until_it_is_right(
         admin.alter_user_scram_credentials([change])[user].result(PATIENCE_S)
         reader.until(lambda: reader.n_values == len(values))
         assert reader.values[0] == values
+
+
+@pytest.mark.slow
+def test_a_file_of_certificates_may_be_away_for_a_while(
+    secure_broker: SecureBroker, tmp_path: Path
+) -> None:
+    """It is named, not taken for a fault of the client; later on new partitions are read too."""
+    file = tmp_path / "authority.pem"
+    shutil.copy(secure_broker.certificates.authority, file)
+    topic = topic_with(secure_broker, numbered(0, 10))
+    settings: dict[str, Any] = {"security_protocol": "SSL", "ssl_cafile": file}
+    settings["metadata_interval_s"] = 0.1
+    with capture_logs() as said, Reader(secure_broker.at("TLS"), topic, **settings) as reader:
+        until_read(reader, 10)
+        away = file.rename(tmp_path / "away.pem")
+        secure_broker.restart()
+        reader.until(lambda: "FileNotFoundError" in (reader.source.trouble() or ""))
+        away.rename(file)
+        reader.until(lambda: reader.source.trouble() is None)
+        secure_broker.add_partitions(topic, 2)
+        fill(secure_broker.address, topic, numbered(10, 20), 1)
+        until_read(reader, 20)
+    assert "kafka_client_failed" not in {each["event"] for each in said}
 
 
 def test_outputs_and_label_topic_are_written_behind_a_login(secure_broker: SecureBroker) -> None:
