@@ -30,6 +30,7 @@ SomeSection = TypeVar("SomeSection", bound=Section)
 
 # `$${` is how a plain `${` is written.
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
+_SURROGATE = re.compile("[\ud800-\udfff]")  # a byte that is no UTF-8, as Python reads variables
 _SHOWN_CHARACTERS = 4  # of a variable's value: up to so many, less one, a message may show it
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
@@ -156,6 +157,9 @@ class _Walk:
                 self._report(
                     path, f"needs the variable {name}, which the environment does not have"
                 )
+                return match[0]
+            if _SURROGATE.search(self._environ[name]):
+                self._report(path, f"needs UTF-8 in the variable {name}; its value is not shown")
                 return match[0]
             self._document.variables[name] = self._environ[name]
             return self._environ[name]
