@@ -269,13 +269,16 @@ def unreadable(why: str) -> str:
     return f"Kafka's client could not read on: {why}"
 
 
+SAY_AGAIN_S: Final = 60.0  # how soon an internal error of the library is logged again
+
+
 def internal_error(error: BaseException) -> str:
     """Return the sentence for an internal error of the client library, with its place."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return (
         f"Kafka's client has an internal error, {error!r:.200}{place}, and is replaced. "
-        "If this repeats, report it and set kafka.client: librdkafka"
+        "If this repeats, report it"
     )
 
 

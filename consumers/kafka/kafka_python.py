@@ -28,6 +28,7 @@ from kafka.structs import MemberState
 from consumers.config.settings import KafkaSettings
 from consumers.errors import SourceError
 from consumers.kafka.client import (
+    SAY_AGAIN_S,
     AssignmentChange,
     ClientError,
     ClientFailedError,
@@ -60,7 +61,7 @@ from consumers.kafka.patch import (
     require_topic_ids,
     tell_connection_errors,
     tell_failures,
-    tell_fetch_failures,
+    tell_raised,
 )
 from consumers.messages import Partition
 
@@ -71,7 +72,6 @@ CONNECT_GRACE_S: Final = 1.0
 CLOSE_TIMEOUT_S: Final = 1.0
 # A join that is cut off by the end of a poll must begin again, so it gets a little longer.
 JOIN_SLICE_S: Final = 0.5
-SAY_AGAIN_S: Final = 60.0  # how soon an internal error of the library is logged again
 
 
 def consumer_settings(servers: Sequence[str], settings: KafkaSettings) -> dict[str, Any]:
@@ -172,7 +172,9 @@ class KafkaPythonClient(GroupClient):
                 raise ClientFailedError(*error.args)
             raise ClientError(self._no_answer) if error is None else self._unanswered(repr(error))
         self._privates = require_privates(consumer)
-        tell_fetch_failures(self._privates.fetcher, partial(self._fail, self._net))
+        tell_raised(
+            self._privates.fetcher, "_handle_fetch_response", partial(self._fail, self._net)
+        )
         consumer.subscribe([self.topic_name], listener=AssignmentListener(consumer, self.events))
         self.decoder = self._choose_decoder(self._privates.fetcher)
         self._consumer = consumer
@@ -237,7 +239,7 @@ class KafkaPythonClient(GroupClient):
         """Note an error after which this consumer may never read again; any thread may call it."""
         if net is not self._net:  # it was closed
             return
-        self._failure = internal_error(error)
+        self._failure = f"{internal_error(error)} and set kafka.client: librdkafka"
         self._connecting.note(ClientFailedError(self._failure))
         now_s = self._clock()
         if now_s >= self._say_failure_s:

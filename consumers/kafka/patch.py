@@ -223,22 +223,36 @@ def tell_failures(net: Any, tell: Callable[[Exception], None]) -> None:
         setattr(selector, name, ours)
 
 
-def tell_fetch_failures(fetcher: Any, tell: Callable[[Exception], None]) -> None:
-    """Call a function with each error that a fetcher raises for a response.
+def tell_raised(owner: Any, name: str, tell: Callable[[Exception], None]) -> None:
+    """Call a function with each error that a method of a client's part raises.
 
-    The library only logs it, and fetches the same again, for ever.
+    The library only logs it. A fetcher fetches the same again, for ever; a sender may lose track of
+    its records. A part without that method goes on as it is.
     """
-    name = "_handle_fetch_response"
-    handle = getattr(fetcher, name)
+    method = getattr(owner, name, None)
+    if method is None:
+        return
 
-    def handle_ours(*args: Any) -> None:
+    def ours(*args: Any) -> Any:
         try:
-            handle(*args)
+            return method(*args)
         except Exception as error:
             tell(error)
             raise
 
-    setattr(fetcher, name, handle_ours)
+    setattr(owner, name, ours)
+
+
+def sender_of(producer: Any) -> Any:
+    """Return the part of a producer that sends, None if it has none."""
+    return getattr(producer, "_sender", None)
+
+
+def end_sending(producer: Any) -> None:
+    """Have a producer that could not be closed fail what it has not sent, and close."""
+    force_close = getattr(sender_of(producer), "force_close", None)
+    if force_close is not None:
+        force_close()
 
 
 def close_abandoned_sockets(net: Any) -> None:

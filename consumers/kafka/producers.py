@@ -10,13 +10,16 @@ for as long as the daemon runs; after a restart the topic itself says whether it
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
+import kafka
 import structlog
 from kafka import KafkaProducer
 from kafka.errors import (
@@ -33,17 +36,24 @@ from consumers.config.settings import KafkaSettings
 from consumers.corrections.model import Appended, LogPosition, NotWritten, decoded
 from consumers.errors import SinkError
 from consumers.kafka.client import (
+    SAY_AGAIN_S,
     Connecting,
     client_settings,
+    internal_error,
     no_answer,
     quiet_log,
     require_checksums,
 )
 from consumers.kafka.patch import (
+    OUTAGES,
     close_abandoned_sockets,
+    end_sending,
     is_known,
+    keep_refreshing,
     receive_in_large_pieces,
+    sender_of,
     tell_connection_errors,
+    tell_raised,
 )
 from consumers.messages import Headers, Partition
 from consumers.sinks.records import Record
@@ -79,26 +89,51 @@ class TopicProducer:
         self._lock = threading.Lock()
         self._producer: Any = None
         self._connecting = self._connect()
+        self._failed: Connecting[Any] | None = None  # what made a producer that cannot go on
+        self._say_failure_s = -math.inf
 
     def _connect(self) -> Connecting[Any]:
         return Connecting(KafkaProducer, self._made_with, self._prepare)
 
     def _prepare(self, net: Any) -> None:
+        keep_refreshing(net)
+        tell_raised(net.cluster, "update_metadata", partial(self._fail, self._connecting))
         close_abandoned_sockets(net)
         tell_connection_errors(net, self._connecting.note)
         if is_known():
             receive_in_large_pieces(net)  # or a refused login is told as a lost connection
 
     def get(self, timeout_s: float) -> Any:
-        """Return the `kafka.KafkaProducer`, or None if it is not connected within `timeout_s`."""
+        """Return the `kafka.KafkaProducer`, or None if it is not connected within `timeout_s`.
+
+        One with an internal error, which may have lost track of its records, is replaced.
+        """
+        self.replace(only_failed=True)
         with self._lock:
             if self._producer is None:
                 self._producer = self._connecting.wait(timeout_s)
+                for name in ("run_once", "_handle_produce_response"):
+                    fail = partial(self._fail, self._connecting)
+                    tell_raised(sender_of(self._producer), name, fail)
             return self._producer
 
-    def replace(self) -> None:
+    def _fail(self, connecting: Connecting[Any], error: Exception) -> None:
+        """Note an error after which a producer may never send again; any thread may call it."""
+        is_over = connecting is not self._connecting or connecting is self._failed
+        if is_over or isinstance(error, OUTAGES):
+            return
+        self._failed = connecting
+        if time.monotonic() >= self._say_failure_s:
+            self._say_failure_s = time.monotonic() + SAY_AGAIN_S
+            why = internal_error(error)
+            log.error("kafka_client_failed", topic=self.topic, why=why, version=kafka.__version__)
+
+    def replace(self, *, only_failed: bool = False) -> None:
         """Close the producer and connect another one."""
         with self._lock:
+            has_failed = self._producer is not None and self._failed is self._connecting
+            if only_failed and not has_failed:
+                return
             producer, self._producer = self._producer, None
             self._connecting = self._connect()
         self._close(producer, CLOSE_TIMEOUT_S)
@@ -106,6 +141,7 @@ class TopicProducer:
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Give up what is not sent within `timeout_s`, and release everything."""
         with self._lock:
+            self._failed = self._connecting  # what fails from now on is not told
             self._connecting.give_up()
             producer, self._producer = self._producer, None
         self._close(producer, timeout_s)
@@ -116,6 +152,7 @@ class TopicProducer:
                 producer.close(timeout=timeout_s)
             except KafkaError as error:
                 log.info("kafka_close_failed", error=repr(error))
+                end_sending(producer)
 
     def sentence(self, what: str, error: BaseException | None) -> str:
         """Return the sentence for what did not work, with what to check."""
@@ -169,8 +206,9 @@ class KafkaSink:
     it would wait. If it has a short form, that is sent in its place, and the log says so.
 
     An idempotent one (`is_idempotent`) never gives a record up while it waits for a broker, so
-    nothing is repeated or out of order. A record that is too large is left out and counted
-    (`n_refused`): what waits with it is sent again by another producer, one by one.
+    nothing is repeated or out of order, but after an internal error of the library. A record that
+    is too large is left out and counted (`n_refused`): what waits with it is sent again by another
+    producer, one by one.
     """
 
     def __init__(

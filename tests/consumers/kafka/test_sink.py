@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import Any
 
 import pytest
+from kafka.producer.sender import Sender
+from structlog.testing import capture_logs
 
 from consumers.config.settings import KafkaSettings
 from consumers.errors import SinkError
 from consumers.kafka import producers
-from consumers.kafka.producers import KafkaSink
+from consumers.kafka.producers import KafkaLog, KafkaSink
 from consumers.sinks.records import Record
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import PATIENCE_S, Reader
@@ -104,3 +109,37 @@ def test_a_record_that_is_too_large_is_named(broker: Broker, new_topic: NewTopic
     with pytest.raises(SinkError, match="b'large' cannot be sent"):
         sink.add([Record(b"large", b"x" * 5_000)])
     sink.close()
+
+
+def test_a_producer_that_loses_track_of_a_record_is_replaced(
+    broker: Broker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sink sends its record again; a correction stays in doubt, and the next one is taken."""
+    topic, settings, errors = new_topic(), KafkaSettings(), [AttributeError("planted")]
+    handle = Sender._handle_produce_response
+
+    def planted(*args: Any) -> None:
+        if errors:
+            raise errors.pop()
+        handle(*args)
+
+    monkeypatch.setattr(Sender, "_handle_produce_response", planted)
+    deadline_s = time.monotonic() + PATIENCE_S
+    with capture_logs() as said:
+        with closing(KafkaSink([broker.address], topic, settings, is_idempotent=True)) as sink:
+            sink.add(records(0, 1))
+            while sink.n_pending_bytes:
+                assert time.monotonic() < deadline_s
+                with suppress(SinkError):
+                    sink.flush(1.0)
+        errors.append(AttributeError("planted"))
+        with closing(KafkaLog([broker.address], topic, settings)) as entries:
+            in_doubt = entries.append(b"id-1", b"in doubt")
+            while errors or said[-1]["event"] != "kafka_client_failed":
+                assert time.monotonic() < deadline_s
+                assert in_doubt.outcome(0.1) is None
+            assert entries.append(b"id-2", b"taken").outcome(PATIENCE_S) is not None
+            assert in_doubt.outcome(0.0) is None
+    events = [each["event"] for each in said]
+    assert events == ["kafka_client_failed", "kafka_close_failed"] * 2
+    assert all("AttributeError('planted') (test_sink.py:" in each["why"] for each in said[::2])
