@@ -192,8 +192,9 @@ def tell_failures(net: Any, tell: Callable[[Exception], None]) -> None:
     """Call a function with each error that ends a task of a network client, on the task's thread.
 
     The library only logs it, and goes on without the task, even if that read from a connection. A
-    task whose result is awaited may raise a `KafkaError` or an `OSError`: those are not told. A
-    network client without these parts is a `ConfigError`.
+    task whose result is awaited may raise one of `OUTAGES`, or a `KeyError` of a partition that was
+    taken away while its position was checked: those are not told. A network client without these
+    parts is a `ConfigError`.
     """
     selector = getattr(net, "_net", None)
     task_done = getattr(selector, "_task_done", None)
@@ -213,7 +214,9 @@ def tell_failures(net: Any, tell: Callable[[Exception], None]) -> None:
         tell_ours(task.exception)
 
     def tell_awaited(error: BaseException) -> None:
-        if not isinstance(error, OUTAGES):
+        missed = error.args if isinstance(error, KeyError) else ()
+        is_gone = any(isinstance(each, TopicPartition) for each in missed)
+        if not is_gone and not isinstance(error, OUTAGES):
             tell_ours(error)
 
     def call_soon_ours(*args: Any) -> Any:

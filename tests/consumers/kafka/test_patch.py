@@ -18,6 +18,7 @@ from typing import Any
 import kafka
 import numpy as np
 import pytest
+from kafka import TopicPartition
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import KafkaError, NodeNotReadyError
 from kafka.future import Future
@@ -340,7 +341,10 @@ def test_a_client_whose_tasks_cannot_be_watched_is_told(
 
 
 def test_an_error_that_ends_a_task_is_told() -> None:
-    """An awaited task may raise an error of Kafka or the network; at the end none is told."""
+    """An awaited task may raise an error of Kafka or the network, or miss a partition.
+
+    At the end none is told.
+    """
 
     def fail(error: BaseException) -> None:
         raise error
@@ -348,7 +352,8 @@ def test_an_error_that_ends_a_task_is_told() -> None:
     net, told = net_client(), list[Exception]()
     tell_failures(net, told.append)
     unseen, awaited = KafkaError("ends the reader"), KeyError("ends the heartbeat")
-    for error in (ConnectionResetError(), KafkaError("no broker"), GeneratorExit(), awaited):
+    gone = KeyError(TopicPartition("topic", 0))
+    for error in (ConnectionResetError(), KafkaError("no broker"), GeneratorExit(), gone, awaited):
         net._net.call_soon_with_future(fail, error)
     net._net.call_soon(lambda: fail(unseen))
     net.poll(timeout_ms=0)
