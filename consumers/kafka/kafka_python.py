@@ -172,12 +172,15 @@ class KafkaPythonClient(GroupClient):
                 raise ClientFailedError(*error.args)
             raise ClientError(self._no_answer) if error is None else self._unanswered(repr(error))
         self._privates = require_privates(consumer)
-        tell_raised(
-            self._privates.fetcher, "_handle_fetch_response", partial(self._fail, self._net)
-        )
-        consumer.subscribe([self.topic_name], listener=AssignmentListener(consumer, self.events))
+        self._consumer, fail = consumer, partial(self._fail, self._net)
+        tell_raised(self._privates.fetcher, "_handle_fetch_response", fail)
+        listener = AssignmentListener(consumer, self.events)
+        try:
+            consumer.subscribe([self.topic_name], listener=listener)
+        except Exception as error:  # as the loop has ended since it was connected
+            fail(error)
+            raise self._close_failed(self._failure or repr(error)) from error
         self.decoder = self._choose_decoder(self._privates.fetcher)
-        self._consumer = consumer
         return True
 
     def _prepare(self, net: Any) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from kafka import KafkaConsumer
 from kafka.cluster import ClusterMetadata
 from kafka.consumer.fetcher import Fetcher
 from kafka.net.connection import KafkaConnection
@@ -128,21 +129,22 @@ PLACES = {
     "the loop of all tasks": (NetworkSelector, "_schedule_tasks"),
     "the refresh of metadata": (ClusterMetadata, "update_metadata"),
 }
+SUBSCRIBING = {"the subscription": (KafkaConsumer, "subscribe")}
 
 
 class Plant:
     """Makes a method of the client library raise an error that it does not expect, `left` times."""
 
     def __init__(self, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        owner, name = PLACES[place]
+        owner, name = (PLACES | SUBSCRIBING)[place]
         method = getattr(owner, name)
         self.left = 0
 
-        def planted(*args: Any) -> Any:
+        def planted(*args: Any, **kwargs: Any) -> Any:
             if self.left > 0:
                 self.left -= 1
                 raise AttributeError("planted")
-            return method(*args)
+            return method(*args, **kwargs)
 
         monkeypatch.setattr(owner, name, planted)
 
@@ -206,6 +208,19 @@ def test_nothing_fails_by_reporting_positions_to_a_client_that_has_failed(
         reader.until(lambda: reader.source.trouble() is None)
         end_loop()
     assert said[-1]["event"] == "kafka_close_failed"
+
+
+def test_a_client_that_fails_as_it_subscribes_is_replaced(
+    broker: Broker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch, quick: Read
+) -> None:
+    """Its loop may end between the first answer and the subscription, which raises its error."""
+    plant = Plant("the subscription", monkeypatch)
+    plant.left = 2
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 100))
+    with quick(broker.address, topic) as reader:
+        reader.until(lambda: plant.is_named(reader))
+        reader.until(lambda: reader.n_values >= 100 and reader.source.trouble() is None)
 
 
 @pytest.mark.parametrize("has_read", [False, True])
