@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,12 @@ pytestmark = [
 ]
 NewTopic = Callable[..., str]
 Read = partial[Reader]
+
+
+@pytest.fixture(autouse=True)
+def _forgotten_sockets() -> Iterator[None]:
+    yield
+    gc.collect()  # within the mark above, and after pytest has let go of what ended a thread
 
 
 @pytest.fixture(params=CLIENTS)
@@ -176,7 +182,6 @@ def test_an_internal_error_of_the_client_is_named_and_survived(
         reader.until(lambda: plant.is_named(reader))
         fill(broker.address, topic, numbered(100, 200))
         reader.until(lambda: reader.n_values >= 200 and reader.source.trouble() is None)
-    gc.collect()
     assert reader.values[0] == numbered(0, 200)
     assert reader.offsets[0] == list(range(200))
     events = [each["event"] for each in said]
