@@ -324,6 +324,8 @@ class RecordingSource(Source):
             self._failure = error  # raised once all before it was handed over
         batches = []
         for partition, rows in by_partition.items():
+            if not rows:
+                continue
             keys, values, offsets, times_ms, headers = zip(*rows, strict=True)
             self._next[partition] = behind = offsets[-1] + 1
             own = headers if self._with_headers else None
@@ -345,8 +347,9 @@ class RecordingSource(Source):
             raise self._error(f"holds offset {found.offset} of {partition} behind a later one")
         begin = self._begin(partition, found.offset)
         self._recorded[partition] = found.offset + 1
+        rows = by_partition.setdefault(partition, [])  # in its turn, if some of it was read before
         if found.offset >= begin:
-            by_partition.setdefault(partition, []).append(row)
+            rows.append(row)
 
     def _begin(self, partition: Partition, first: int) -> int:
         """Return the next offset to hand over; `first` is where the recording of it begins."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import tracemalloc
 from collections import defaultdict
@@ -199,6 +200,18 @@ def test_reading_begins_at_any_position(
     for partition, some in whole.items():
         left = [row for row in some if row[0] >= positions[partition]]  # type: ignore[index]
         assert found_rows.get(partition, []) == left
+
+
+def test_partitions_come_in_the_order_of_the_file_from_any_position(tmp_path: Path) -> None:
+    """What is left of a piece is handed over in the order in which the whole piece was."""
+    path = tmp_path / "r.gz"
+    some: list[Message] = [(1, 5, b"k", b"v", ())] * 4
+    written(path, [columns(0, some[:2], -1), columns(1, some, -1), columns(0, some[2:], 1)])
+    source = RecordingSource(path, SMALL, wait=lambda _: None)
+    source.open({Partition("t", 0): 2, Partition("t", 1): 1}.get)
+    with contextlib.closing(source):
+        found = [(raw.partition.partition, raw.offsets.tolist()) for raw in source.poll(0.0)]
+    assert found == [(0, [2, 3]), (1, [1, 2, 3])]
 
 
 def test_anybody_can_read_it(tmp_path: Path) -> None:
