@@ -253,6 +253,7 @@ class ModelState:
     hash_key: int  # 128 bits that key the words' fingerprints; a secret
     n_examples: int = 0  # learned, each counting one whatever its weight
     n_threads: int = 1
+    in_order: bool = False  # whether files have words in an order of their own: see `pack`
     prior_half_life: float | None = None  # of the class prior, in examples; None: N_c answers
     parts: dict[str, PartState] = field(default_factory=dict)  # empty if the model is kept whole
     calibration: Floats | None = None  # the curve that a snapshot's answers are calibrated by

@@ -573,10 +573,13 @@ class CountedState(GroupState):
         """Return what the file's header says of it."""
         return {"n_skipped": self.n_skipped}
 
-    def pack(self, prefix: str) -> tuple[Arrays, Places]:
+    def pack(self, prefix: str, *, in_order: bool = False) -> tuple[Arrays, Places]:
         """Return the words with a count above zero, and their columns."""
         chosen = self.live_columns()
-        some = chosen if len(chosen) < self.vocabulary.n_words else None
+        in_order = in_order and not self.n_declared
+        if in_order:
+            chosen = chosen[np.argsort(self.vocabulary.table.fingerprints[chosen])]
+        some = chosen if in_order or len(chosen) < self.vocabulary.n_words else None
         fps, words, ends = self.vocabulary.arrays_of(some)
         return {
             f"{prefix}/fingerprints": fps,

@@ -326,10 +326,11 @@ class GroupState(ABC):
         return {}
 
     @abstractmethod
-    def pack(self, prefix: str) -> tuple[Arrays, Places]:
+    def pack(self, prefix: str, *, in_order: bool = False) -> tuple[Arrays, Places]:
         """Return what a file holds of all that parts share, under names that begin with `prefix`.
 
-        Beside it stand the columns and fields that the file has, which `pack_part` takes.
+        Beside it stand the columns and fields that the file has, which `pack_part` takes. What is
+        `in_order` is a function of what is known, not of when it came.
         """
 
     @abstractmethod

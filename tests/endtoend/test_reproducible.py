@@ -85,6 +85,23 @@ def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("text", [{}, {"max_words": 60}], ids=["deleted", "dropped too"])
+def test_words_that_left_and_came_again_change_no_byte(
+    tmp_path: Path, text: dict[str, Any]
+) -> None:
+    """Where a word stands in the model's file is not a matter of a stop while it was gone."""
+    source = tmp_path / "in.jsonl"
+    with source.open("w") as file:
+        for i in range(1_500):
+            label = None if i % 5 == 0 else ("negative", "positive")[i % 2]
+            found = {"id": f"m{i}", "text": f"w{i * 7 % 40} w{i * i % 61}", "label": label}
+            file.write(json.dumps(found) + "\n")
+            if i % 3:
+                file.write(json.dumps({"id": f"m{i - i % 2}", "operation": "delete"}) + "\n")
+    model = {"hash_key": KEY, "features": {"text": text}}
+    assert same_however_cut(tmp_path, source, model=model)
+
+
 def test_predictions_of_labelled_messages_stand_where_their_log_has_them(tmp_path: Path) -> None:
     """All in the order of the log, and the same bytes however it is cut into batches."""
     source, found = stream(tmp_path), []
