@@ -48,7 +48,7 @@ class DecodeError(NamedTuple):
 
 DecodedColumn: TypeAlias = Texts | NDArray[np.float64]
 
-_FLAGS = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
+_FLAGS = {"true": 1.0, "1": 1.0, "1.0": 1.0, "false": 0.0, "0": 0.0, "0.0": 0.0}
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _SHOWN_MAX = 60
 ID_MARK = "~"  # no topic begins with it

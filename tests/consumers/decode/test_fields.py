@@ -231,7 +231,8 @@ def test_cells_of_csv_are_read_as_what_is_declared() -> None:
     assert floats(from_csv("numbers", "1", " -2.5e3 ", "", "+.5", "1.")) == [
         1.0, -2500.0, None, 0.5, 1.0,
     ]  # fmt: skip
-    assert floats(from_csv("flags", "true", "False", "1", "0", "")) == [1.0, 0.0, 1.0, 0.0, None]
+    flags = from_csv("flags", "true", "False", "1", "0", "", "1.0", "0.0")
+    assert floats(flags) == [1.0, 0.0, 1.0, 0.0, None, 1.0, 0.0]
     assert strings(from_csv("categories", "high", "3.0", "").fields["x"]) == ["high", "3.0", None]
 
 
