@@ -24,6 +24,7 @@ from consumers.cli.conventions import (
     MaxMessagesOption,
     ReplayFromOption,
     SourceOption,
+    find_config,
     load_settings,
     print_json,
     stream_range,
@@ -180,7 +181,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     require_scikit_learn()
     settings = load_settings(config, source)
     if report is not None:
-        check_report(report)
+        check_report(report, settings.source_address.path, find_config(config), model)
     saved = None
     if model is not None:
         saved = evaluation.saved_model(model, settings, calibrated=not uncalibrated)
@@ -196,13 +197,13 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
         "deletions": judged.deletions, "rejected": dict(sorted(judged.rejected.items())),
         "ignored": dict(sorted(judged.ignored.items())),
     } | figures(judged, seed=seed, window=window, fading=fading)  # fmt: skip
-    if report is not None:
-        facts = [evaluation_facts(found), *training_facts(found)]
-        write_report(report, f"How good is it? {source}", facts, {"value": found})
     if as_json:
         print_json(found)
     else:
         print_evaluation(Console(), found)
+    if report is not None:  # last, so that a full disk leaves what was printed
+        facts = [evaluation_facts(found), *training_facts(found)]
+        write_report(report, f"How good is it? {source}", facts, {"value": found})
 
 
 def compare(  # noqa: PLR0913, PLR0917 -- each is an option
@@ -239,12 +240,12 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
 
     _check_models(configs, peers)
     require_scikit_learn()
-    if report is not None:
-        check_report(report)
     names = comparing.names_of(configs)
     settings = {
         name: load_settings(path, source) for name, path in zip(names, configs, strict=True)
     }
+    if report is not None:
+        check_report(report, settings[names[0]].source_address.path, *configs)
     method = Method(delay=delay, messages_max=max_messages)
     show = sys.stderr.isatty()
     done = comparing.compare(settings, method, disagreements, peers, show=show)
@@ -263,14 +264,14 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
         "models": models, "pairs": comparing.pairs(done.judged, seed=seed),
         "disagreements": done.n_disagreements, "shown": done.disagreements,
     }  # fmt: skip
-    if report is not None:
-        facts = [evaluation_facts(found), *peer_facts(found), *models_facts(models)]
-        title = f"Which is better? {source}"
-        write_report(report, title, facts, models, comparison_sections(found))
     if as_json:
         print_json(found)
     else:
         print_comparison(Console(), found)
+    if report is not None:  # last, so that a full disk leaves what was printed
+        facts = [evaluation_facts(found), *peer_facts(found), *models_facts(models)]
+        title = f"Which is better? {source}"
+        write_report(report, title, facts, models, comparison_sections(found))
 
 
 def predict_source(
@@ -355,12 +356,18 @@ def subtract_slice(
     from consumers.cli import model_report as answers
     from consumers.cli.output import print_warning
     from consumers.cli.verify import without_slice
+    from consumers.errors import ConfigError
     from consumers.private_files import FILE_MODE
     from streamnb import save
 
     settings, stored, troubles = answers.read_newest(config, source)
     for text in troubles:
         print_warning(Console(stderr=True), text)
+    newest = answers.newest_checkpoint(config)
+    if to.resolve().parent == newest.parent.resolve() and to.name.startswith(newest.name):
+        raise ConfigError(f"--to {to}: checkpoints have such names there; name another file")
+    if not to.parent.is_dir():
+        raise ConfigError(f"--to {to}: there is no folder {to.parent}; make it first")
     part, show = stream_range(begin, None), sys.stderr.isatty()
     model, n = without_slice(settings, stored, by, name, part, show=show)
     save(model, to, mode=FILE_MODE)

@@ -70,8 +70,8 @@ td small { color: var(--soft); display: block; }
 """
 
 
-def check_report(path: Path) -> None:
-    """Refuse what would fail after the source was read: no matplotlib, or no folder."""
+def check_report(path: Path, *read: Path | None) -> None:
+    """Refuse what would fail after the source was read, and a file that is `read` here itself."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ConfigError(
             "--report needs the package 'matplotlib', and it is not installed. Install the extra:"
@@ -79,6 +79,10 @@ def check_report(path: Path) -> None:
         )
     if not path.parent.is_dir():
         raise ConfigError(f"--report {path}: there is no folder {path.parent}; make it first")
+    if path.is_dir():
+        raise ConfigError(f"--report {path}: is a folder; name a file in it")
+    if path.exists() and any(each and each.exists() and path.samefile(each) for each in read):
+        raise ConfigError(f"--report {path}: is read here, and would be lost; name another file")
 
 
 def write_report(

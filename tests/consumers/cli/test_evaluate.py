@@ -30,7 +30,7 @@ from consumers.cli.figures import (
 from consumers.cli.report import check_report
 from consumers.config.model import NumbersSettings
 from consumers.config.settings import Settings, WordsSettings, load
-from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
+from consumers.errors import ConfigError, MismatchError, QuestionError, SinkError, SourceError
 from consumers.features import SavedConfidence, build_model
 from streamnb import NaiveBayes, Numbers, save
 from streamnb.features.words import WordsState
@@ -399,12 +399,34 @@ def test_plots_show_names_that_would_be_left_out_or_break_them(tmp_path: Path) -
             assert sum(each.strip().startswith(f"{name}, area") for each in own) == 1
 
 
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
+def test_figures_are_printed_though_the_report_cannot_be_written(
+    tmp_path: Path, command: str
+) -> None:
+    """A full disk costs the report, and not what was measured, perhaps for an hour."""
+    source = write(tmp_path / "stream.jsonl", stream(90, ("negative", "positive")))
+    configs = [tmp_path / "a.yaml", tmp_path / "b.yaml"]
+    for config in configs:
+        config.write_text("{}", encoding="utf-8")
+    given = ["-c", str(configs[0])] if command == "evaluate" else [*map(str, configs)]
+    arguments = [command, source, *given, "--json", "--report", "/dev/full"]
+    done = CliRunner().invoke(commands.app, arguments)
+    assert json.loads(done.stdout)["examples"] == 90
+    assert isinstance(done.exception, SinkError)
+
+
 def test_a_report_that_cannot_be_written_is_refused_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the source is read: a missing folder, and a missing package with its extra."""
     with pytest.raises(ConfigError, match=r"there is no folder .*nowhere; make it first"):
         check_report(tmp_path / "nowhere" / "report.html")
+    with pytest.raises(ConfigError, match="is a folder; name a file in it"):
+        check_report(tmp_path)
+    config = tmp_path / "config.yaml"
+    config.touch()
+    with pytest.raises(ConfigError, match="is read here, and would be lost"):
+        check_report(tmp_path / "." / "config.yaml", None, tmp_path / "in.jsonl", config)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"pip install 'streamnb\[plots\]'"):
         check_report(tmp_path / "report.html")

@@ -441,6 +441,15 @@ def test_a_slice_is_subtracted_by_name(command: Command, tmp_path: Path, by: str
     assert (tmp_path / "rest.nb").stat().st_mode & 0o777 == 0o600
     told = command("model", "subtract", *arguments)
     assert f"{len(alive) - len(rest)} examples taken, {len(rest)} left" in told.out
+    for to, said in (
+        (tmp_path / "state" / "model.nb", "checkpoints have such names there"),
+        (tmp_path / "state" / "." / "model.nb.1", "checkpoints have such names there"),
+        (tmp_path / "nowhere" / "rest.nb", "nowhere; make it first"),
+    ):
+        told = command("model", "subtract", *arguments[:-1], str(to))
+        assert told.code == 78
+        assert said in told.err
+    assert stored(tmp_path).model.digest() == before
 
 
 def test_messages_without_a_time_are_a_slice_of_their_own(tmp_path: Path) -> None:
