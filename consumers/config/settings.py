@@ -8,6 +8,7 @@ and `docs/configuration.md`; a test holds the three together. Units stand at the
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -115,6 +116,8 @@ Colour = Literal[
 ]
 ShortText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80)]
 
+# How the names of the daemon's own files in checkpoint.folder begin.
+OWN_FILES = ("model.nb", "recent.db", "corrections.jsonl", "erasures.jsonl")
 SENTIMENT = frozenset({"negative", "neutral", "positive"})
 # What a message is called, if nobody says it: by the preset of the stream, or what is made up.
 _BY_PRESET = {
@@ -422,14 +425,32 @@ def _wrong_outputs(settings: Settings) -> Iterator[_Found]:
             yield (name, "to"), "needs brokers: set kafka.servers, as the source is not Kafka"
         if address.kind == "kafka" and address.topic == source.topic and same_cluster:
             yield (name, "to"), f"must not be the source's own topic: {why}"
-        if address.kind == "file" and address.path == source.path:
+        if address.kind == "file" and _is_one(address.path, source.path):
             yield (name, "to"), f"must not be the source's own file: {why}"
-    if settings.predictions.to == settings.rejects.to != "none":
+        if address.kind == "file" and _is_own(address.path, settings.checkpoint.folder):
+            yield (name, "to"), "must not be a file that the daemon keeps in checkpoint.folder"
+    first, second = settings.predictions.address, settings.rejects.address
+    if settings.predictions.to == settings.rejects.to != "none" or _is_one(first.path, second.path):
         yield ("rejects", "to"), "must not be where predictions.to goes: the records differ"
     for name, each in (("predictions", settings.predictions), ("rejects", settings.rejects)):
         if each.address.topic is not None and settings.corrections.to == each.to:
             text = f"must not be where {name}.to goes: it is read again, and only by us"
             yield ("corrections", "to"), text
+
+
+def _is_one(first: Path | None, second: Path | None) -> bool:
+    """Return whether two paths are of one file, by links too; None is of none."""
+    if first is None or second is None:
+        return False
+    return os.path.realpath(first) == os.path.realpath(second)
+
+
+def _is_own(path: Path | None, folder: Path | None) -> bool:
+    """Return whether a path has a name in the state folder that the daemon's own files have."""
+    if path is None or folder is None:
+        return False
+    own, root = Path(os.path.realpath(path)), os.path.realpath(folder)
+    return str(own.parent) == root and own.name.startswith(OWN_FILES)
 
 
 def _wrong_group(settings: Settings) -> Iterator[_Found]:
@@ -476,11 +497,9 @@ def _wrong_late_labels(settings: Settings) -> Iterator[_Found]:
     if address.kind == "file" and source.kind not in {"file", "stdin"}:
         yield here, f"is a file, and the source ({source.kind}) is none: both are one partition"
     others = {settings.predictions.to, settings.rejects.to, settings.corrections.to}
-    is_source = address.kind == source.kind and (address.topic, address.path) == (
-        source.topic,
-        source.path,
-    )
-    if is_source or late.source in others:
+    is_source = address.kind == source.kind == "kafka" and address.topic == source.topic
+    paths = source.path, settings.predictions.address.path, settings.rejects.address.path
+    if is_source or late.source in others or any(_is_one(address.path, each) for each in paths):
         yield here, "must be a log of its own, which nothing else reads or writes here"
     if not settings.learned.messages_max:
         yield ("learned", "messages_max"), "must not be 0: messages wait for their labels there"

@@ -20,7 +20,11 @@ from consumers.config.settings import (
     question,
     to_yaml,
 )
+from consumers.corrections.journal import FILE_NAME as JOURNAL
 from consumers.errors import ConfigError
+from consumers.pipeline.checkpoint import FILE_NAME as CHECKPOINT
+from consumers.pipeline.erasure import FILE_NAME as ERASURES
+from consumers.search.store import FILE_NAME as RECENT
 from tests.broker.secure import KEY_PASSWORD, Certificates
 
 SECRET = "correct horse battery staple"
@@ -39,6 +43,17 @@ def mistakes(folder: Path, text: str, **environ: str) -> str:
         load(write(folder, text), environ)
     assert caught.value.exit_code == 78
     return str(caught.value)
+
+
+def test_no_output_is_a_file_that_is_read_by_another_name(tmp_path: Path) -> None:
+    """A link would have the daemon read what it writes as well."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "in.jsonl")
+    source = f"source: file:{tmp_path / 'in.jsonl'}\n"
+    said = mistakes(tmp_path, f"{source}rejects: {{to: 'file:{link}'}}")
+    assert "rejects.to: must not be the source's own file" in said
+    labels = f"late_labels: {{source: 'file:{link}', id: id}}"
+    assert "must be a log of its own" in mistakes(tmp_path, source + labels)
 
 
 EVEN = "class_prior: {fixed: {negative: 0.5, positive: 0.5}}"
@@ -171,6 +186,11 @@ port: 1
         ("source: kafka://h:1/t\nrejects: {to: 'kafka:t'}", "it would read what it writes"),
         ("source: file:a\nrejects: {to: 'file:a'}", "it would read what it writes"),
         ("predictions: {to: 'file:a'}\nrejects: {to: 'file:a'}", "the records differ"),
+        ("predictions: {to: 'file:a'}\nrejects: {to: 'file:./b/../a'}", "the records differ"),
+        *(
+            (f"rejects: {{to: 'file:state/{each}'}}", "a file that the daemon keeps in")
+            for each in ("model.nb.1", RECENT, JOURNAL, ERASURES, CHECKPOINT)
+        ),
         ("corrections: {to: file}", "corrections.to: must be none, journal or kafka:TOPIC"),
         ("corrections: {to: 'kafka:t'}", "corrections.to: needs brokers"),
         ("source: kafka://h:1/t\ncorrections: {to: 'kafka:t'}", "corrections are no messages"),
