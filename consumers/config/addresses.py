@@ -234,6 +234,9 @@ class Bound(NamedTuple):
             at = -1
         if not 0 <= at <= (_TIME_MAX_MS if kind == "time" else 1 << 62):
             raise ValueError(f"must be {BOUND_FORMS}, not {text!r}")
+        # Seconds, or a date without hyphens, would be a day of 1970: all of a stream would be read.
+        if kind == "time" and re.fullmatch(r"[0-9]{8}|[0-9]{10}", text):
+            raise ValueError(f"must be {BOUND_FORMS}; {text!r} would be {cls(kind, at)}")
         return cls(kind, at)
 
 

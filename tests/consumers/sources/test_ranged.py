@@ -154,6 +154,13 @@ def test_other_bounds_are_refused(text: str) -> None:
         Bound.parse(text)
 
 
+@pytest.mark.parametrize("text", ["1793836800", "20261102"])
+def test_what_would_be_a_day_of_1970_by_a_slip_is_refused(text: str) -> None:
+    """Seconds and dates without hyphens would begin at the stream's beginning, without a word."""
+    with pytest.raises(ValueError, match=rf"'{text}' would be 1970-01-"):
+        Bound.parse(text)
+
+
 def test_an_empty_range_is_refused() -> None:
     """An end that does not lie behind the beginning is a mistake."""
     with pytest.raises(ValueError, match="must lie behind --from offset:5"):
