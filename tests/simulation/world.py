@@ -81,6 +81,7 @@ class Daemon:
     starts_at_s: float | None = None  # None: at once
     loses_power: bool = False
     failing: list[tuple[str, int]] = field(default_factory=list)  # calls, and with what
+    has_met_failure: bool = False  # a call failed in this life
     lives: int = 0
     corrections: dict[int, tuple[str, str | None]] = field(default_factory=dict)  # as last read
     _answers: tuple[object, bytes] = (None, b"")  # and the snapshot that they are of
@@ -259,6 +260,7 @@ class World:
 
     def _start(self, each: Daemon) -> None:
         each.lives += 1
+        each.has_met_failure = False
         each.loses_power = False
         process = each.process = Process(f"daemon-{each.number}.{each.lives}")
         self.owners[process] = each
@@ -274,7 +276,7 @@ class World:
         except ConsumerError as error:
             self.report[f"ended by {type(error).__name__}"] += 1
             self.said.append(f"{each.number} ended: {error}")
-            if self.is_settling:
+            if self.is_settling and not each.has_met_failure:  # it starts again
                 raise WrongError(f"daemon {each.number} cannot go on: {error}") from error
         assert each.process is not None
         self.scheduler.kill(each.process)
@@ -394,6 +396,7 @@ class World:
         for k, (name, code) in enumerate(each.failing):
             if name == call.name:
                 del each.failing[k]
+                each.has_met_failure = True
                 self.report[f"failed {name}"] += 1
                 raise OSError(code, os.strerror(code), str(call.path))
         if call.path.name == JOURNAL and call.name in {"write", "pwrite"}:
