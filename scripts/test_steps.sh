@@ -7,11 +7,11 @@
 unset PYTHONDONTWRITEBYTECODE
 
 # One pytest worker for each core, and no more than eight: each has a Kafka broker of its own. Many
-# tests wait for a broker or a daemon, so with these two workers more keep the cores busy.
+# tests wait for a broker or a daemon, so with these one worker more keeps the cores busy.
 n_workers="$(nproc)"
 ((n_workers > 8)) && n_workers=8
 parallel=(--numprocesses "$n_workers" --dist worksteal)
-waiting=(--numprocesses "$((n_workers + 2))" --dist worksteal)
+waiting=(--numprocesses "$((n_workers + 1))" --dist worksteal)
 
 color=()
 [[ -t 1 ]] && color=(--color=yes)  # pytest writes into a pipe, and would leave colours out
