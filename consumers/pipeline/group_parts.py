@@ -96,6 +96,7 @@ class GroupParts:
     _own: frozenset[Partition] = frozenset()
     _positions: Mapping[Partition, int] = field(default_factory=dict)  # the loop's, as they are now
     _is_full: bool = False  # no class may join
+    _frozen: Mapping[Partition, PartFile | None] = field(default_factory=dict)
     _troubles: dict[str, str] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -212,6 +213,11 @@ class GroupParts:
             if known.seen is not None and known.seen > part.file:
                 known.seen = None
 
+    def freeze(self) -> None:
+        """Note which files the parts are, as the model is frozen: what `write` writes later."""
+        with self._lock:
+            self._frozen = {each: known.held for each, known in self._known.items()}
+
     def takes_class(self, label: Label) -> bool:
         """Return whether a class may join; a class that may not is told once.
 
@@ -254,7 +260,8 @@ class GroupParts:
         for partition in self._ours(positions):
             place = position, labels = self._place(partition, positions)
             with self._lock:
-                furthest, held = self._known[partition].place, self._known[partition].held
+                furthest, now_held = self._known[partition].place, self._known[partition].held
+            held = self._frozen.get(partition, now_held)  # another part may have come in since
             if part_name(partition) not in state.parts or furthest >= place:
                 continue
             try:

@@ -540,6 +540,8 @@ class Pipeline:
         return self.positions == self._saved_positions and not is_behind
 
     def _begin_checkpoint(self) -> None:
+        if self.group is not None:
+            self.group.freeze()
         try:
             self.checkpoint_writer.begin(self.learner.model, self.positions, self.health.beat)
         except CheckpointError as error:

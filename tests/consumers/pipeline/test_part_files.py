@@ -259,6 +259,25 @@ def test_what_people_say_brings_a_part_further_too(tmp_path: Path) -> None:
     assert two.take_news(set(), {LOG: 2, labels: 5}).keys() == {LOG}
 
 
+def test_what_was_frozen_before_an_older_part_came_back_is_news(tmp_path: Path) -> None:
+    """Labels are learned again behind the older part, as they come: the file is another part."""
+    labels = Partition("labels", LOG.partition)
+    files_in(tmp_path).write(learned("a").state, LOG, 2, None, 1)
+    group = GroupParts(files_in(tmp_path), LOG.topic, 3600.0, labels=labels.topic)
+    learner = Learner(build_model(SETTINGS), SnapshotBoard(), EveryExamples(1), lambda: 0.0)
+    here = {LOG: 2, labels: 5}
+    for position in (None, 2):
+        older = group.take_over(LOG, position)
+        assert older is not None
+        group.put(learner, LOG, older)
+        if position is None:
+            group.freeze()
+    group.write(learned("a", "b").state, here)
+    assert group.take_news({LOG}, here) == {}
+    group.look()
+    assert group.take_news({LOG}, here)[LOG][0].file[:2] == (2, 5)
+
+
 def test_the_classes_of_all_members_together_have_a_limit(tmp_path: Path) -> None:
     """However many each of them finds: whoever comes first has the place, after a restart too."""
     with capture_logs() as logs:
