@@ -7,7 +7,7 @@
 unset PYTHONDONTWRITEBYTECODE
 
 # One pytest worker for each core, and no more than eight: each has a Kafka broker of its own. Many
-# tests wait for a broker or a daemon, so with these one worker more keeps the cores busy.
+# tests wait for a broker or a daemon, so one worker more keeps the cores busy with those.
 n_workers="$(nproc)"
 ((n_workers > 8)) && n_workers=8
 parallel=(--numprocesses "$n_workers" --dist worksteal)

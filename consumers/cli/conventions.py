@@ -42,7 +42,7 @@ Item = TypeVar("Item")
 
 _REGISTRY_PATIENCE_S = 30.0
 PIECE_MESSAGES = 50_000
-_BATCH_BYTES = 16 << 20  # of a file: a call that reads and learns on two threads begins with one
+_BATCH_BYTES = 16 << 20  # of a file, at least: each batch begins with a moment of reading alone
 _POLL_TIMEOUT_S = 0.5
 _READ_ONCE = {
     "evaluate",

@@ -96,7 +96,7 @@ class GroupParts:
     _own: frozenset[Partition] = frozenset()
     _positions: Mapping[Partition, int] = field(default_factory=dict)  # the loop's, as they are now
     _is_full: bool = False  # no class may join
-    _frozen: Mapping[Partition, PartFile | None] = field(default_factory=dict)
+    _frozen: Mapping[Partition, PartFile | None] = field(default_factory=dict)  # see `freeze`
     _troubles: dict[str, str] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -214,7 +214,7 @@ class GroupParts:
                 known.seen = None
 
     def freeze(self) -> None:
-        """Note which files the parts are, as the model is frozen: what `write` writes later."""
+        """Note which file each part of the model is, as the model is frozen for `write`."""
         with self._lock:
             self._frozen = {each: known.held for each, known in self._known.items()}
 
