@@ -40,7 +40,7 @@ import structlog
 from consumers.config.addresses import is_topic
 from consumers.config.model import MODEL, READING
 from consumers.config.sections import CheckpointSettings
-from consumers.config.settings import Settings
+from consumers.config.settings import OWN_FILES, Settings
 from consumers.errors import CheckpointError, MismatchError, MovedError
 from consumers.messages import (
     Checkpointed,
@@ -60,7 +60,7 @@ from streamnb.storage import older_files, positions_of, read
 
 FILE_NAME = "model.nb"
 # The daemon's files in the folder, by prefix. Version 0.1.0 let everybody read them.
-_PREFIXES = (FILE_NAME, f".{FILE_NAME}", "corrections.jsonl", "recent.db", "erasures.jsonl")
+_PREFIXES = (*OWN_FILES, f".{FILE_NAME}")
 # Linux: what the name of a descriptor's folder leads to, wherever that stands by now.
 _DESCRIPTORS = Path("/proc/self/fd")
 _CHANGES = ("max_words", "hybrid")  # what `take_settings` changes

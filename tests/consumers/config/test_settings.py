@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.config.settings import (
+    OWN_FILES,
     KafkaSettings,
     OutputAddress,
     Settings,
@@ -20,7 +21,10 @@ from consumers.config.settings import (
     question,
     to_yaml,
 )
+from consumers.corrections import journal
 from consumers.errors import ConfigError
+from consumers.pipeline import checkpoint, erasure
+from consumers.search import store
 
 SECRET = "correct horse battery staple"
 
@@ -47,6 +51,12 @@ def test_no_output_is_a_file_that_is_read_by_another_name(tmp_path: Path) -> Non
     source = f"source: file:{tmp_path / 'in.jsonl'}\n"
     rejects = f"{source}rejects: {{to: 'file:{link}'}}"
     assert "the source's own file" in mistakes(tmp_path, rejects)
+
+
+def test_the_daemon_s_own_files_are_known_by_their_names() -> None:
+    """The settings name what four modules keep in the state folder, and cannot import them."""
+    kept = {each.FILE_NAME for each in (checkpoint, store, journal, erasure)}
+    assert set(OWN_FILES) == kept
 
 
 EVEN = "class_prior: {fixed: {negative: 0.5, positive: 0.5}}"
