@@ -22,12 +22,16 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from tests.stopped import stop
 
 HERE = Path(__file__).parent
 ARCHIVE = HERE / "libs" / "classes.jsa"  # Java looks past one that was made of other jars
@@ -218,6 +222,16 @@ class Broker:
         """Stop it where it runs, and start it at the same address."""
         self.stop()
         self.start(self.port)
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Stop the process for a while: it answers nothing, and its connections stay."""
+        assert self._process is not None
+        stop(self._process.pid)
+        try:
+            yield
+        finally:
+            os.kill(self._process.pid, signal.SIGCONT)
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
         """Create a topic; `config` has `_` for each `.` of a setting's name."""

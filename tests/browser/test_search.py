@@ -80,6 +80,7 @@ def test_a_chart_can_be_saved(book: Book, open_page: Callable[..., Opened]) -> N
     assert np.ptp(np.asarray(picture.crop((0, 0, width, 28)))[:, :, 2]) > 100  # the names
     assert height > 28 + 100
     page.get_by_test_id("series-numbers").click()
+    expect(page.get_by_test_id("series-table").locator("tr").last).to_be_visible()
     named = """() => {
       const cell = document.createElement("th");
       cell.textContent = '=A1&"x"'; // a class may join by a message, whatever its name is

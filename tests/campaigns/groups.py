@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 from contextlib import ExitStack
 
 from tests.campaigns.campaign import Run
@@ -69,7 +68,7 @@ def _one_event(chance: random.Random, group: DaemonGroup) -> str:
         group.until_it_knows(name, 1)
         return "read on"
     if what == "slept":
-        daemon.send(signal.SIGSTOP)
+        daemon.stand_still()
         group.paused.add(name)
         _outlast_its_session(chance, group, name)
         return "slept"

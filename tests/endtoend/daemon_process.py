@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from tests.endtoend.forked import ForkedProcess, can_fork
+from tests.stopped import stop
 
 PATIENCE_S = 120.0
 _COMMAND_S = 2 * PATIENCE_S  # compiling all kernels on a busy machine takes longest
@@ -204,6 +205,10 @@ class Daemon:
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
         self._process.send_signal(number)
+
+    def stand_still(self) -> None:
+        """Stop it by SIGSTOP until it is sent SIGCONT."""
+        stop(self._process.pid)
 
     def close(self, stream: str) -> None:
         """Leave off reading its "stdout" or "stderr": who reads it has gone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -52,7 +51,7 @@ def test_members_that_come_go_die_and_sleep_learn_each_message_once(
         group.start("third")  # it joins
         group.daemons["second"].kill()  # it dies
         stream.grow(n // 4)
-        group.daemons["first"].send(signal.SIGSTOP)  # it sleeps for longer than its session
+        group.daemons["first"].stand_still()  # it sleeps for longer than its session
         group.paused.add("first")
         group.until_it_knows("third", n // 2)  # what the others read was taken over
         group.start("second")  # it comes again
@@ -93,7 +92,7 @@ def test_members_that_learned_the_same_log_apart_answer_alike(
         for _ in range(3):
             stream.grow(1_000)
             all_know()
-        group.daemons["first"].send(signal.SIGSTOP)
+        group.daemons["first"].stand_still()
         group.start("second")
         group.until_it_knows("second", stream.counts()[1])  # it has read all, at once
         group.resume("first")

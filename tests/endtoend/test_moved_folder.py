@@ -41,7 +41,7 @@ def test_two_daemons_never_share_a_folder(tmp_path: Path) -> None:
     with Daemon(first) as one:
         one.until_metric("streamnb_messages_total", N)
         one.until_page("/v1/summary", 200, f'"n":{N},')
-        one.send(signal.SIGSTOP)  # it notices nothing until the second one is at work
+        one.stand_still()  # it notices nothing until the second one is at work
         state.rename(moved)
         with Daemon(second) as two:
             two.until_metric("streamnb_messages_total", N)

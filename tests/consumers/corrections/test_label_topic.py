@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -128,16 +126,12 @@ def test_a_correction_in_doubt_is_waited_for(
         monkeypatch.setattr(correction_service, "OUTCOME_TIMEOUT_S", PATIENCE_S)
         assert corrections.correction_service.label("m1", "positive").position == "labels@0"
         monkeypatch.setattr(correction_service, "OUTCOME_TIMEOUT_S", 0.3)
-        assert own_broker._process is not None
-        os.kill(own_broker._process.pid, signal.SIGSTOP)
-        try:
+        with own_broker.standing_still():
             with pytest.raises(InDoubt, match="may be in it already"):
                 corrections.correction_service.label("m1", "negative")
             with pytest.raises(NotReady, match="on its way to labels"):
                 corrections.correction_service.label("m1", "positive")
             doubt = corrections.correction_service._doubts["m1"]
-        finally:
-            os.kill(own_broker._process.pid, signal.SIGCONT)
         assert isinstance(doubt.appended.outcome(PATIENCE_S), LogPosition)
         monkeypatch.setattr(correction_service, "OUTCOME_TIMEOUT_S", PATIENCE_S)
         receipt = corrections.correction_service.delete("m1")
