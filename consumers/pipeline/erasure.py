@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -85,7 +86,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 NamedPlace = tuple[str, Partition, int]  # id, log, offset
 Eraser = Callable[[bytes, Deleted], bytes | None]
-_OffsetsById = Mapping[str, Mapping[Partition, int]]
+OffsetsByLog = Mapping[Partition, Mapping[str, int]]  # of each id the one up to which it is erased
 
 
 class Deletion(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -116,7 +117,7 @@ class TextMemory(Protocol):
 
     keep: int
 
-    def erase(self, deleted: Mapping[str, Mapping[Partition, int]]) -> None:
+    def erase(self, deleted: OffsetsByLog) -> None:
         """Overwrite the texts of deleted messages, of each id up to an offset of each log."""
 
 
@@ -215,8 +216,24 @@ class Erasure:
 
         Of each id, messages behind the offset in that log stay. `said`: see `Deletion`.
         """
-        places = list(places)
-        if places and self._elsewhere:
+        by_log: dict[Partition, list[tuple[str, int]]] = {}
+        for name, partition, offset in places:
+            by_log.setdefault(partition, []).append((name, offset))
+        for partition, own in by_log.items():
+            names, offsets = zip(*own, strict=True)
+            self.add_of(partition, names, offsets, from_stream=from_stream, said=said)
+
+    def add_of(
+        self,
+        partition: Partition,
+        names: Sequence[str],
+        offsets: Sequence[int],
+        *,
+        from_stream: bool,
+        said: tuple[str, int, int] | None = None,
+    ) -> None:
+        """Add messages of one log to erase, with the offset of each deletion; see `add`."""
+        if names and self._elsewhere:
             log.warning(
                 "texts_out_of_reach",
                 places=self._elsewhere,
@@ -224,24 +241,42 @@ class Erasure:
                 "files in checkpoint.folder are erased",
             )
             self._elsewhere = []  # once a run
-        by_log: dict[tuple[Partition, bool], tuple[list[str], list[int]]] = {}
-        for name, partition, offset in places:
-            of_account = self._accounts and names_account(name)
-            ids, offsets = by_log.setdefault((partition, of_account), ([], []))
-            ids.append(name)
-            offsets.append(offset)
-        for (partition, of_accounts), (ids, offsets) in by_log.items():
-            done, at = threading.Event(), (partition, offsets)
-            if from_stream and self._recent is not None:
-                done = self._recent.forget_ids(ids, at, of_accounts=of_accounts)
-            else:
-                done.set()
-            if self._path is None:
-                continue
-            with self._lock:
-                self._is_saved = False
-                for name, offset in zip(ids, offsets, strict=True):
-                    self._pending[Deletion(name, *partition, offset, from_stream, said)] = done
+        if not self._accounts:
+            self._add(partition, names, offsets, from_stream, said, of_accounts=False)
+            return
+        of_account = np.array([names_account(name) for name in names], np.bool_)
+        for of_accounts in (False, True):
+            rows = np.flatnonzero(of_account == of_accounts).tolist()
+            own, ends = [names[row] for row in rows], [offsets[row] for row in rows]
+            self._add(partition, own, ends, from_stream, said, of_accounts=of_accounts)
+
+    def _add(
+        self,
+        partition: Partition,
+        ids: Sequence[str],
+        offsets: Sequence[int],
+        from_stream: bool,
+        said: tuple[str, int, int] | None,
+        *,
+        of_accounts: bool,
+    ) -> None:
+        if not ids:
+            return
+        done = threading.Event()
+        if from_stream and self._recent is not None:
+            done = self._recent.forget_ids(ids, (partition, offsets), of_accounts=of_accounts)
+        else:
+            done.set()
+        if self._path is None:
+            return
+        topic, number = partition
+        added = [
+            Deletion(name, topic, number, offset, from_stream, said)
+            for name, offset in zip(ids, offsets, strict=True)
+        ]
+        with self._lock:
+            self._is_saved = False
+            self._pending |= dict.fromkeys(added, done)
 
     def flush(self, timeout_s: float) -> None:  # noqa: ARG002 -- a disk knows no time-out
         """Sync the pending deletions, before a checkpoint passes over them."""
@@ -330,14 +365,12 @@ class Erasure:
             for each in pending
             if self._n_checkpoints[each] >= n_min and not _is_ahead(each, at_most)
         }
-        by_id = _offsets_by_id(pending)
         try:
             at = 0 if self._journal is None else applied.get(self._journal.partition, 0)
-            left = None if self._is_moved() else self._pass_over(by_id, at)
+            left = None if self._is_moved() else self._pass_over(_offsets_by_log(pending), at)
             if left is not None and self._learned is not None:
                 # One that an earlier run noted may be still to apply in this one.
-                ids = by_id if len(known) == len(pending) else _offsets_by_id(known)
-                self._learned.erase({name: at for name, at in ids.items() if name not in left})
+                self._learned.erase(_offsets_by_log(one for one in known if one.id not in left))
         except OSError as error:
             log.error("texts_not_erased", n_deletions=len(pending), detail=str(error))  # noqa: TRY400
             return
@@ -358,11 +391,12 @@ class Erasure:
             self._is_saved = self._is_saved and not done
         log.debug("texts_erased", n_deletions=len(done), n_left=len(self._pending))
 
-    def _pass_over(self, offsets_by_id: _OffsetsById, applied: int) -> set[str] | None:
+    def _pass_over(self, offsets_by_log: OffsetsByLog, applied: int) -> set[str] | None:
         """Overwrite; return the ids whose texts are left in the journal, None if interrupted.
 
         A file that fails is logged, and the others and the journal are erased all the same.
         """
+        offsets_by_id = _OffsetsById(offsets_by_log)
         deleted = cache(lambda: {self._begins(name): at for name, at in offsets_by_id.items()})
         failed = self._delete_unused()
         refused = dict[Path, list[OSError]]()
@@ -465,17 +499,32 @@ def _is_ahead(each: Deletion, applied: Mapping[tuple[str, int], int]) -> bool:
     return each.from_stream and applied.get((each.topic, each.partition), 0) <= each.offset
 
 
-def _offsets_by_id(pending: Iterable[Deletion]) -> dict[str, dict[Partition, int]]:
-    """Return of each id, by log, the offset up to which it is erased."""
-    found: dict[str, dict[Partition, int]] = {}
-    partitions: dict[tuple[str, int], Partition] = {}
+class _OffsetsById(Mapping[str, Mapping[Partition, int]]):
+    """What `OffsetsByLog` says, by id: made of the few ids that are asked for."""
+
+    def __init__(self, by_log: OffsetsByLog) -> None:
+        self._by_log = by_log
+
+    def __getitem__(self, name: str) -> Mapping[Partition, int]:
+        found = {log: own[name] for log, own in self._by_log.items() if name in own}
+        if not found:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(chain.from_iterable(self._by_log.values())))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _offsets_by_log(pending: Iterable[Deletion]) -> OffsetsByLog:
+    """Return of each log and id the offset up to which it is erased."""
+    found: dict[tuple[str, int], dict[str, int]] = {}
     for each in pending:
-        place = each.topic, each.partition
-        if place not in partitions:
-            partitions[place] = Partition(*place)
-        at, partition = found.setdefault(each.id, {}), partitions[place]
-        at[partition] = max(each.offset, at.get(partition, each.offset))
-    return found
+        own = found.setdefault((each.topic, each.partition), {})
+        own[each.id] = max(each.offset, own.get(each.id, each.offset))
+    return {Partition(*place): own for place, own in found.items()}
 
 
 def _overwrite(

@@ -564,15 +564,14 @@ class LearnedMemory:
 
     # ---- erasure -------------------------------------------------------------------------------
 
-    def erase(self, deleted: Mapping[str, Mapping[Partition, int]]) -> None:
+    def erase(self, deleted: Mapping[Partition, Mapping[str, int]]) -> None:
         """Overwrite the texts of deleted messages in all files; on the erasing thread.
 
-        Of each id, records of each log up to its offset go.
+        Of each log and id, records up to an offset go.
         """
         if self.folder is None or not self.folder.is_dir():
             return
-        for partition in {each for places in deleted.values() for each in places}:
-            own = {name: at[partition] for name, at in deleted.items() if partition in at}
+        for partition, own in deleted.items():
             ids = {name.encode(): at for name, at in own.items()}
             # Of a message without an id the name is its place.
             places = [at for name, at in own.items() if name == place_name(partition, at)]

@@ -503,9 +503,8 @@ class Pipeline:
     def _erase(self, erasure: Erasure, messages: Messages) -> None:
         """Erase what the stream deleted, behind the predictions of the messages before it."""
         rows = messages.deleted
-        ids, offsets = names_of(messages, rows), messages.offsets[rows].tolist()
-        places = [(name, messages.partition, at) for name, at in zip(ids, offsets, strict=True)]
-        erasure.add(places, from_stream=True)
+        names, offsets = names_of(messages, rows), messages.offsets[rows].tolist()
+        erasure.add_of(messages.partition, names, offsets, from_stream=True)
 
     def _forget_versions(self, recent: RecentStore, messages: Messages) -> None:
         """Let the page forget what stood in the place of updates, and keep the updates."""

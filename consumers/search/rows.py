@@ -14,7 +14,7 @@ forms in which rows leave as a file, which SQLite writes as well.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias, overload
@@ -137,6 +137,12 @@ class Change(msgspec.Struct, frozen=True):
 def crc_of(id: str) -> int:  # noqa: A002 -- it is one
     """Return the checksum by which ids are looked up."""
     return zlib.crc32(id.encode("utf-8", "replace"))
+
+
+def crcs_of(ids: Collection[str]) -> NDArray[np.uint32]:
+    """Return the checksum of each of some ids."""
+    encoded = [each.encode("utf-8", "replace") for each in ids]
+    return np.fromiter(map(zlib.crc32, encoded), np.uint32, len(encoded))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from consumers.messages import Partition, account_of, part_name
 from consumers.search import database, history
 from consumers.search.chunks import Chunk, Retention, forget_old_fields, note_changed, pack
-from consumers.search.rows import Change, RowMapper, crc_of, placed
+from consumers.search.rows import Change, RowMapper, crc_of, crcs_of, placed
 from consumers.search.sampler import Correct, Forget, Labelled, Offer, QueuedItem, Remove
 
 GONE_MAX = 50_000  # messages of which it is remembered that they were removed for good
@@ -367,7 +367,6 @@ class Transactions:
 
     def _forget(self, items: Sequence[Forget], done: Applied) -> None:
         """Remove what deletions of the stream name, in one go: no message came between them."""
-        self._write()
         ids, accounts = (
             set(chain.from_iterable(item.ids for item in items if item.of_accounts is of_accounts))
             for of_accounts in (False, True)
@@ -375,6 +374,7 @@ class Transactions:
         # Of a fast stream hardly any of them are held.
         held = self._held(list(ids))
         if accounts:
+            self._write()
             more = self._held_of(accounts)
             held += [one for one in more if one.id not in ids]
         # Of an id, or of an account: a row stands behind all deletions of either.
@@ -521,19 +521,19 @@ class Transactions:
 
     def _held(self, ids: Sequence[str]) -> list[Held]:
         """Return the rows of some ids, oldest first."""
-        crcs = np.array([crc_of(name) for name in ids], np.uint32)
-        wanted = set(ids)
+        crcs, wanted = crcs_of(ids), set(ids)
         held: list[Held] = []
         for chunk in self._chunks:
             keys = chunk.with_crcs(crcs)
             if keys:
+                self._write()
                 found = database.ids_of(self._db, chunk.number, keys)
                 held += [Held(chunk, key, name) for key, name in found if name in wanted]
         return held
 
     def _held_of(self, accounts: Collection[str]) -> list[Held]:
         """Return the rows of some accounts, oldest first."""
-        crcs = np.array([crc_of(name) for name in accounts], np.uint32)
+        crcs = crcs_of(accounts)
         held: list[Held] = []
         for chunk in self._chunks:
             keys = chunk.with_accounts(crcs, partial(self._account_crcs, chunk.number))

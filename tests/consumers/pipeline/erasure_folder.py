@@ -67,9 +67,10 @@ class NotingMemory:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def erase(self, deleted: Mapping[str, Mapping[Partition, int]]) -> None:
+    def erase(self, deleted: Mapping[Partition, Mapping[str, int]]) -> None:
         """Note the ids."""
-        self.told += deleted
+        for names in deleted.values():
+            self.told += names
 
 
 class Folder:

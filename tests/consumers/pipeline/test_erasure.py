@@ -553,7 +553,7 @@ def test_the_texts_of_an_account_leave_the_memory(tmp_path: Path, accounts: bool
     memory.log(LOG).append(np.arange(7), np.zeros(7, np.int32), kinds, ids, {"text": texts})
     memory.pack()
     memory.sync()
-    memory.erase({"a/~": {LOG: 4}})
+    memory.erase({LOG: {"a/~": 4}})
     memory.close()
     (data,) = (path.read_bytes() for path in tmp_path.rglob("*.records"))
     gone = {0, 2, 4} if accounts else {4}

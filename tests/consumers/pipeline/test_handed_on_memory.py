@@ -392,7 +392,7 @@ def test_an_erased_text_leaves_the_folder_as_further_parts_come(
     member, _ = members
     member.read(log, 5)
     member.save()
-    member.memory.erase({"m1": {LOG: 4}})
+    member.memory.erase({LOG: {"m1": 4}})
     for until in (7, 9, 11):
         member.read(log, until)
         member.save()

@@ -214,7 +214,7 @@ def test_a_label_that_waits_outlives_the_erasure_of_its_id(tmp_path: Path, is_ki
     run.read(log, 2)
     run.read_labels(labels, 1)
     run.save()
-    run.memory.erase({"a": {LOG: 1}})
+    run.memory.erase({LOG: {"a": 1}})
     files = b"".join(path.read_bytes() for path in (tmp_path / FOLDER_NAME).rglob("*.records"))
     assert b"created_at" not in files
     if is_killed:
@@ -229,7 +229,7 @@ def test_a_label_of_an_erased_message_waits_for_no_other(tmp_path: Path, is_kill
     run = LateRun(tmp_path, SETTINGS)
     run.read([Said("create", "a", 100, "sun"), Said("delete", "a", 101)], 2)
     run.save()
-    run.memory.erase({"a": {LOG: 1}})
+    run.memory.erase({LOG: {"a": 1}})
     files = b"".join(path.read_bytes() for path in (tmp_path / FOLDER_NAME).rglob("*.records"))
     assert b"sun" not in files
     if is_killed:

@@ -414,7 +414,7 @@ def test_an_erased_text_leaves_the_files(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.read([CREATE, AGAIN, DELETE], 3)
     run.save()
-    run.memory.erase({"a": {LOG: 2}})
+    run.memory.erase({LOG: {"a": 2}})
     run.memory.close()
     files = b"".join(path.read_bytes() for path in (tmp_path / FOLDER_NAME).rglob("*.records"))
     assert b"sun" not in files
@@ -442,7 +442,7 @@ def test_a_file_that_leaves_amid_an_erasure_costs_nothing(
         return hashed(texts)
 
     monkeypatch.setattr(run.memory, "hashed", remove_and_hash)
-    run.memory.erase({"m9": {LOG: 12}})
+    run.memory.erase({LOG: {"m9": 12}})
     run.memory.close()
     assert b"word8" in (folder / "2.records").read_bytes()
     assert b"word9" not in (folder / "2.records").read_bytes()
@@ -466,7 +466,7 @@ def test_an_erased_deletion_is_still_known(
     run = Run(tmp_path)
     run.read(log, at + 1)
     run.save()
-    run.memory.erase({"a": {LOG: at}})
+    run.memory.erase({LOG: {"a": at}})
     if is_killed:
         run.memory.close()
         run = Run(tmp_path)
