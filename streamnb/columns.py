@@ -102,9 +102,18 @@ class TextColumn:
         return Texts(data, starts[begin:end], ends[begin:end])
 
 
+def is_masked_array(value: Any) -> bool:
+    """Return whether something is an array with a mask.
+
+    To name NumPy's class of them imports it, a hundredth of a start: only what may be one is asked.
+    """
+    is_array = isinstance(value, np.ndarray)
+    return is_array and type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray)
+
+
 def _is_plain_array(array: Any, dtype: np.dtype[Any]) -> bool:
     """Return whether something is an array of one dimension as kernels take it on trust."""
-    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+    if not isinstance(array, np.ndarray) or is_masked_array(array):
         return False
     flags = array.flags
     return (
@@ -409,7 +418,7 @@ def as_array(values: Any) -> NDArray[Any] | None:
 
     A masked array comes as objects, with None for what is masked.
     """
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked_array(values):
         return np.array(values.tolist(), dtype=object)
     if isinstance(values, np.ndarray):
         return values

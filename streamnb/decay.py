@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.columns import is_masked_array
 from streamnb.errors import InputError
 from streamnb.kernels.layout import RowUpdates
 from streamnb.labels import UNLABELLED, ones
@@ -296,7 +297,7 @@ def are_amounts(values: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _read(name: str, values: Any, n: int, low: float) -> NDArray[np.float64]:
-    if np.ma.is_masked(values):
+    if is_masked_array(values) and np.ma.is_masked(values):
         raise InputError(f"{name} must be numbers. Got an array with masked entries instead.")
     if hasattr(values, "__array__"):
         values = np.asarray(values)  # a series of a data frame is no Sequence

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.columns import to_mapping
+from streamnb.columns import is_masked_array, to_mapping
 from streamnb.errors import InputError
 from streamnb.kernels.layout import RowUpdates
 
@@ -55,7 +55,7 @@ class Codes:
         object.__setattr__(self, "classes", classes)
         codes: Any = self.codes
         k = len(classes)
-        is_array = isinstance(codes, np.ndarray) and not isinstance(codes, np.ma.MaskedArray)
+        is_array = isinstance(codes, np.ndarray) and not is_masked_array(codes)
         if not is_array or codes.dtype != np.int32 or codes.ndim != 1:
             raise InputError(
                 "Codes.codes must be an array of int32 with one dimension. Got"

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from streamnb.columns import is_masked_array
 from streamnb.errors import InputError, check_kind, check_whole
 from streamnb.features.protocol import Floats
 from streamnb.inspection.parameters import check_level
@@ -292,7 +293,7 @@ def _numbers(name: str, values: Any) -> Floats:
         found = np.array(values)
     except (TypeError, ValueError):  # rows of different length
         found = np.array(None)
-    if found.dtype.kind not in "biuf" or np.ma.is_masked(values):
+    if found.dtype.kind not in "biuf" or (is_masked_array(values) and np.ma.is_masked(values)):
         raise InputError(f"{name} must be an array of numbers. Got {values!r} instead.")
     return found.astype(np.float64)
 
