@@ -28,9 +28,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -76,6 +74,7 @@ _OWN = re.compile(
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.ETXTBSY}
 _GUESSED_BYTES = 1 << 22  # from whose lines a file is known to be an output
 _GAP_BYTES = 1 << 14  # so few between two that are overwritten are written too: a call costs more
+_OUT_OF_REACH = "messages were deleted; texts written there stay: only checkpoint.folder is erased"
 _UNUSED = "it held messages, of which some were deleted, and the settings do not use it"
 _ANY_TEXTS = "if it holds texts of deleted messages, they stay there"
 _NOT_APPLIED = (
@@ -87,6 +86,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 NamedPlace = tuple[str, Partition, int]  # id, log, offset
 Eraser = Callable[[bytes, Deleted], bytes | None]
 OffsetsByLog = Mapping[Partition, Mapping[str, int]]  # of each id the one up to which it is erased
+_OffsetsById = Mapping[str, Mapping[Partition, int]]
 
 
 class Deletion(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -121,16 +121,14 @@ class TextMemory(Protocol):
         """Overwrite the texts of deleted messages, of each id up to an offset of each log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(msgspec.Struct, frozen=True):
     """A file of JSON lines, and the function that removes a message's text from a line."""
 
     path: Path
     taken: Eraser
 
 
-@dataclass(frozen=True, slots=True)
-class OtherPlaces:
+class OtherPlaces(msgspec.Struct, frozen=True):
     """Where else texts may stand.
 
     Files that nobody uses are deleted, foreign ones are left alone wherever they lie; `elsewhere`
@@ -163,7 +161,7 @@ class Erasure:
         outputs: Sequence[Output],
         recent: MessageStore | None,
         clock: Callable[[], float] = time.monotonic,
-        others: OtherPlaces = OtherPlaces(),
+        others: OtherPlaces | None = None,
         is_moved: Callable[[], bool] = lambda: False,
         *,
         learned: TextMemory | None = None,
@@ -174,6 +172,7 @@ class Erasure:
         self._applied, self._is_moved = applied, is_moved
         self._journal = journal
         self._outputs = [each for each in outputs if folder is not None and _lies_in(each, folder)]
+        others = others or OtherPlaces()
         out = [str(each.path) for each in outputs if each not in self._outputs]
         self._elsewhere, self._unused = [*out, *others.elsewhere], others.unused
         self._journal_unread = others.journal_unread
@@ -216,67 +215,32 @@ class Erasure:
 
         Of each id, messages behind the offset in that log stay. `said`: see `Deletion`.
         """
-        by_log: dict[Partition, list[tuple[str, int]]] = {}
+        by_log: dict[tuple[Partition, bool], tuple[list[str], list[int]]] = {}
         for name, partition, offset in places:
-            by_log.setdefault(partition, []).append((name, offset))
-        for partition, own in by_log.items():
-            names, offsets = zip(*own, strict=True)
-            self.add_of(partition, names, offsets, from_stream=from_stream, said=said)
-
-    def add_of(
-        self,
-        partition: Partition,
-        names: Sequence[str],
-        offsets: Sequence[int],
-        *,
-        from_stream: bool,
-        said: tuple[str, int, int] | None = None,
-    ) -> None:
-        """Add messages of one log to erase, with the offset of each deletion; see `add`."""
-        if names and self._elsewhere:
-            log.warning(
-                "texts_out_of_reach",
-                places=self._elsewhere,
-                detail="messages were deleted; their texts stay there, if they were written: only "
-                "files in checkpoint.folder are erased",
-            )
+            place = partition, self._accounts and names_account(name)
+            own = by_log.get(place)
+            if own is None:
+                own = by_log[place] = [], []
+            own[0].append(name)
+            own[1].append(offset)
+        if by_log and self._elsewhere:
+            log.warning("texts_out_of_reach", places=self._elsewhere, detail=_OUT_OF_REACH)
             self._elsewhere = []  # once a run
-        if not self._accounts:
-            self._add(partition, names, offsets, from_stream, said, of_accounts=False)
-            return
-        of_account = np.array([names_account(name) for name in names], np.bool_)
-        for of_accounts in (False, True):
-            rows = np.flatnonzero(of_account == of_accounts).tolist()
-            own, ends = [names[row] for row in rows], [offsets[row] for row in rows]
-            self._add(partition, own, ends, from_stream, said, of_accounts=of_accounts)
-
-    def _add(
-        self,
-        partition: Partition,
-        ids: Sequence[str],
-        offsets: Sequence[int],
-        from_stream: bool,
-        said: tuple[str, int, int] | None,
-        *,
-        of_accounts: bool,
-    ) -> None:
-        if not ids:
-            return
-        done = threading.Event()
-        if from_stream and self._recent is not None:
-            done = self._recent.forget_ids(ids, (partition, offsets), of_accounts=of_accounts)
-        else:
-            done.set()
-        if self._path is None:
-            return
-        topic, number = partition
-        added = [
-            Deletion(name, topic, number, offset, from_stream, said)
-            for name, offset in zip(ids, offsets, strict=True)
-        ]
-        with self._lock:
-            self._is_saved = False
-            self._pending |= dict.fromkeys(added, done)
+        for (partition, of_accounts), (ids, offsets) in by_log.items():
+            done = threading.Event()
+            if from_stream and self._recent is not None:
+                at = partition, offsets
+                done = self._recent.forget_ids(ids, at, of_accounts=of_accounts)
+            else:
+                done.set()
+            if self._path is None:
+                continue
+            topic, number = partition
+            rows = zip(ids, offsets, strict=True)
+            added = [Deletion(name, topic, number, at, from_stream, said) for name, at in rows]
+            with self._lock:
+                self._is_saved = False
+                self._pending |= dict.fromkeys(added, done)
 
     def flush(self, timeout_s: float) -> None:  # noqa: ARG002 -- a disk knows no time-out
         """Sync the pending deletions, before a checkpoint passes over them."""
@@ -382,8 +346,7 @@ class Erasure:
             self._not_before_s = now_s + (now_s - began_s) / _SHARE_MAX
         if left is None:
             return
-        done = [each for each, stored in pending.items() if stored.is_set() and each.id not in left]
-        done = [each for each in done if each in known]
+        done = [each for each in known if pending[each].is_set() and each.id not in left]
         with self._lock:
             for each in done:
                 self._pending.pop(each, None)
@@ -391,12 +354,12 @@ class Erasure:
             self._is_saved = self._is_saved and not done
         log.debug("texts_erased", n_deletions=len(done), n_left=len(self._pending))
 
-    def _pass_over(self, offsets_by_log: OffsetsByLog, applied: int) -> set[str] | None:
+    def _pass_over(self, by_log: OffsetsByLog, applied: int) -> set[str] | None:
         """Overwrite; return the ids whose texts are left in the journal, None if interrupted.
 
         A file that fails is logged, and the others and the journal are erased all the same.
         """
-        offsets_by_id = _OffsetsById(offsets_by_log)
+        offsets_by_id = _by_id(by_log)
         deleted = cache(lambda: {self._begins(name): at for name, at in offsets_by_id.items()})
         failed = self._delete_unused()
         refused = dict[Path, list[OSError]]()
@@ -499,23 +462,13 @@ def _is_ahead(each: Deletion, applied: Mapping[tuple[str, int], int]) -> bool:
     return each.from_stream and applied.get((each.topic, each.partition), 0) <= each.offset
 
 
-class _OffsetsById(Mapping[str, Mapping[Partition, int]]):
-    """What `OffsetsByLog` says, by id: made of the few ids that are asked for."""
-
-    def __init__(self, by_log: OffsetsByLog) -> None:
-        self._by_log = by_log
-
-    def __getitem__(self, name: str) -> Mapping[Partition, int]:
-        found = {log: own[name] for log, own in self._by_log.items() if name in own}
-        if not found:
-            raise KeyError(name)
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(chain.from_iterable(self._by_log.values())))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+def _by_id(by_log: OffsetsByLog) -> _OffsetsById:
+    """Return the same by id, and of each by log."""
+    found: dict[str, dict[Partition, int]] = {}
+    for partition, own in by_log.items():
+        for name, offset in own.items():
+            found.setdefault(name, {})[partition] = offset
+    return found
 
 
 def _offsets_by_log(pending: Iterable[Deletion]) -> OffsetsByLog:

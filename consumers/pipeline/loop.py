@@ -11,13 +11,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 import structlog
+from msgspec import field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from consumers.corrections import CorrectionApplier
@@ -58,8 +61,7 @@ class _Piece(NamedTuple):
     snapshot: Snapshot
 
 
-@dataclass(slots=True)
-class Pipeline:
+class Pipeline(msgspec.Struct):
     """The components that the loop connects, and the stream's positions.
 
     `watch` is called each turn, and raises the error that ended another thread. `positions` has the
@@ -504,7 +506,7 @@ class Pipeline:
         """Erase what the stream deleted, behind the predictions of the messages before it."""
         rows = messages.deleted
         names, offsets = names_of(messages, rows), messages.offsets[rows].tolist()
-        erasure.add_of(messages.partition, names, offsets, from_stream=True)
+        erasure.add(zip(names, repeat(messages.partition), offsets), from_stream=True)
 
     def _forget_versions(self, recent: RecentStore, messages: Messages) -> None:
         """Let the page forget what stood in the place of updates, and keep the updates."""
