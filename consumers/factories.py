@@ -13,12 +13,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
+import msgspec
 import numpy as np
 import structlog
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
@@ -258,8 +259,7 @@ def build_sink(
             assert_never(kind)
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectionParts:
+class CorrectionParts(msgspec.Struct, frozen=True):
     """What carries corrections from a request to the learner."""
 
     correction_service: CorrectionService
@@ -352,8 +352,7 @@ def whole_topic_source(
     return GroupSource(KafkaPythonClient(servers, topic, kafka), kafka, is_shared=is_shared)
 
 
-@dataclass(frozen=True, slots=True)
-class Components:
+class Components(msgspec.Struct, frozen=True):
     """What the HTTP API reads and writes beside the model; None for what is turned off."""
 
     recent: RecentStore | None

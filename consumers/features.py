@@ -13,9 +13,9 @@ import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import structlog
 from numpy.typing import NDArray
@@ -355,8 +355,7 @@ def times_of(messages: Messages, rows: NDArray[np.int64] | None = None) -> Float
     return np.minimum(times_ms, np.where(written_ms > 0, written_ms, np.inf))
 
 
-@dataclass(slots=True)
-class PartitionTime:
+class PartitionTime(msgspec.Struct):
     """The newest time that two messages in a row of a partition have reached, and the last's.
 
     Both are in Unix milliseconds. A single wrong time moves nothing.

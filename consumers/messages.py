@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, TypeAlias, overload
 
 import msgspec
 import numpy as np
+from msgspec import field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from streamnb import TextColumn
@@ -132,8 +133,7 @@ class KnownClasses(Sequence[str]):
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class RawColumns:
+class RawColumns(msgspec.Struct, frozen=True):
     """A batch of raw messages of one partition.
 
     Attributes
@@ -287,8 +287,7 @@ _UPDATE = OPERATIONS.index(Operation.UPDATE)
 NO_LABEL = -1
 
 
-@dataclass(slots=True)
-class Messages:
+class Messages(msgspec.Struct):
     """The decoded messages of one batch as columns, and its rejects.
 
     What the model does not read stays in the raw bytes: `envelope` decodes all of a message, for
@@ -482,8 +481,7 @@ def rows_of(column: Column, rows: NDArray[np.int64]) -> Column:
 # ---- entries of the checkpoint: below `pipeline`, as sinks and statistics have some too ----------
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointEntry:
+class CheckpointEntry(msgspec.Struct, frozen=True):
     """What a component saves in the checkpoint beside model and positions: JSON values and arrays.
 
     In the file the values are a note, and the arrays have the entry's name before their own.

@@ -18,7 +18,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any, Protocol
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
+import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -77,8 +78,7 @@ class ModelFeed(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class NewVersion:
+class NewVersion(msgspec.Struct, frozen=True):
     """A version of the model: the snapshot that answers by it, and how long its bytes were."""
 
     snapshot: Snapshot
@@ -260,8 +260,7 @@ def _detail(error: HTTPError) -> str:
         return body[:200]
 
 
-@dataclass(slots=True)
-class FollowFigures:
+class FollowFigures(msgspec.Struct):
     """What a replica has done; the main thread alone writes it."""
 
     n_versions: int = 0
@@ -346,7 +345,7 @@ class Replica(Collector):
         snapshot = self.board.current()
         made = build_status(self.feed.name, self._statistics, None, snapshot)
         age_s = None if snapshot is None else self._clock() - self._taken_at_s
-        return replace(
+        return msgspec.structs.replace(
             made, trouble=self._trouble, snapshot_age_s=age_s, health=self.health.report()
         )
 

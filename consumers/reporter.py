@@ -10,7 +10,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from consumers.messages import Partition
 from consumers.monitoring.quality import Quality, QualityReport
@@ -98,8 +100,7 @@ def _class_rows(snapshot: Snapshot) -> tuple[ClassRow, ...]:
     return tuple(map(ClassRow, map(str, snapshot.classes), counts, priors))
 
 
-@dataclass(slots=True)
-class Increase:
+class Increase(msgspec.Struct):
     """How much a running total grew since the run began; where it falls, nothing is added."""
 
     total: int = 0

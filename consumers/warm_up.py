@@ -17,9 +17,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 import consumers.kernels
@@ -73,8 +73,7 @@ _COMPILE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Warmed:
+class Warmed(msgspec.Struct, frozen=True):
     """What warming up did; `compiled` is False where all of it was there already."""
 
     kernels: int

@@ -13,11 +13,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, assert_never
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -36,8 +36,7 @@ from consumers.messages import Envelope, Messages
 from streamnb import Codes
 
 
-@dataclass(slots=True)
-class Comparison:
+class Comparison(msgspec.Struct):
     """What several models said of the same examples, by the models' names."""
 
     judged: dict[str, JudgedExamples]
@@ -45,8 +44,7 @@ class Comparison:
     disagreements: list[dict[str, Any]]  # some of them: where the true class fared most unlike
 
 
-@dataclass(frozen=True, slots=True)
-class _Disagreement:
+class _Disagreement(msgspec.Struct, frozen=True):
     spread: float  # between the probabilities of the true class
     message: Envelope
     examples: dict[str, dict[str, Any]]

@@ -18,10 +18,11 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import field
 from numpy.typing import NDArray
 
 from consumers.errors import ConfigError
@@ -42,8 +43,7 @@ _PIECE_VALUES = 1 << 17  # probabilities that scikit-learn is given at a time
 _LOSS_MAX = -float(np.log(np.finfo(np.float64).eps))  # where scikit-learn's log-loss is bounded
 
 
-@dataclass(slots=True)
-class JudgedExamples:
+class JudgedExamples(msgspec.Struct):
     """Examples in the stream's order, and what a model said that had not learned them."""
 
     classes: tuple[str, ...] = ()
@@ -267,8 +267,7 @@ def replicates_of_confusion(cells: Floats) -> tuple[dict[str, Floats], dict[str,
     return found, of_classes
 
 
-@dataclass(frozen=True, slots=True)
-class _ClassCurves:
+class _ClassCurves(msgspec.Struct, frozen=True):
     """Areas under a class's ROC and precision-recall curves, exact and drawn; points of both."""
 
     exact: tuple[float, float]

@@ -22,12 +22,12 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, Self
 
 import msgspec
 import structlog
+from msgspec import field
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from consumers.cli.replay import RecordReader, reading, recorded
@@ -86,8 +86,7 @@ class StreamWriter(Protocol):
         """Release everything."""
 
 
-@dataclass(slots=True)
-class Recorded:
+class Recorded(msgspec.Struct):
     """What a run recorded, and why it ended; `file_bytes` is the size of the whole file."""
 
     messages: int = 0
@@ -97,8 +96,7 @@ class Recorded:
     reason: Literal["told to stop", "end of source", "max messages", "time is up"] = "told to stop"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordLimits:
+class RecordLimits(msgspec.Struct, frozen=True):
     """When a recording ends by itself."""
 
     until_end: bool = False
@@ -287,8 +285,7 @@ class BridgeCursor(msgspec.Struct, kw_only=True):
     logs: dict[str, LogFacts] = {}
 
 
-@dataclass(slots=True)
-class Bridged:
+class Bridged(msgspec.Struct):
     """What a run wrote and the brokers acknowledged, and why it ended.
 
     `unsafe`: some were read and not acknowledged; they come again.

@@ -20,7 +20,6 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -77,8 +76,7 @@ class Item(NamedTuple):
     altered: bool = False
 
 
-@dataclass(slots=True)
-class Replayed:
+class Replayed(msgspec.Struct):
     """What a replay did, as it goes on."""
 
     sent: int = 0  # all acknowledged once the replay is over

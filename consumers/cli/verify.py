@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
+from msgspec import field
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
@@ -77,8 +77,7 @@ class LivingExample(NamedTuple):
     is_chosen: bool
 
 
-@dataclass(slots=True)
-class Verified:
+class Verified(msgspec.Struct):
     """What came of it; `differences` has the first of them, `first` being the checkpoint's count.
 
     The digests are those of `NaiveBayes.digest(moments=False)`.
@@ -100,8 +99,7 @@ class Verified:
         return self.digest == self.replayed_digest and not self.differences
 
 
-@dataclass(slots=True)
-class _IdLog:
+class _IdLog(msgspec.Struct):
     """What the messages of one id teach, taken in the order of their log."""
 
     living: dict[int, LivingExample] = field(default_factory=dict)  # by offset

@@ -7,11 +7,12 @@ a `ValueError` that names the part that is wrong, and what is allowed.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qs, urlsplit
+
+import msgspec
 
 SOURCE_FORMS = (
     "generator, stdin, file:PATH, recording:PATH, kafka://HOST:PORT[,HOST:PORT...]/TOPIC, "
@@ -32,8 +33,7 @@ _SECRETS = {"access_token", "api_key", "apikey", "auth", "password", "secret", "
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
-@dataclass(frozen=True, slots=True)
-class SourceAddress:
+class SourceAddress(msgspec.Struct, frozen=True):
     """Where messages come from, taken apart; `servers` are ``host:port``, in the order written.
 
     `urls` are those of a live stream, with a scheme.
@@ -116,8 +116,7 @@ def check_url(url: str) -> str:
     return url
 
 
-@dataclass(frozen=True, slots=True)
-class OutputAddress:
+class OutputAddress(msgspec.Struct, frozen=True):
     """Where records of one kind go: nowhere, to `path`, or to `topic`."""
 
     kind: Literal["none", "file", "kafka"]
@@ -138,8 +137,7 @@ class OutputAddress:
         raise ValueError(f"must be {OUTPUT_FORMS}")
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectionsAddress:
+class CorrectionsAddress(msgspec.Struct, frozen=True):
     """Where corrections are logged: nowhere, in the state folder's journal, or in `topic`."""
 
     kind: Literal["none", "journal", "kafka"]
@@ -240,8 +238,7 @@ class Bound(NamedTuple):
         return cls(kind, at)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamRange:
+class StreamRange(msgspec.Struct, frozen=True):
     """From where to where a stream is read; None is no bound, an empty range a `ValueError`."""
 
     begin: Bound | None = None

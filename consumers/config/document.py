@@ -11,11 +11,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, TypeAlias, TypeVar, get_args, get_origin
 
+import msgspec
 import yaml
+from msgspec import field
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -45,16 +46,14 @@ SECRETS: dict[Path, str] = {
 HASH_KEY: Path = ("model", "hash_key")  # it may stand in a file, and is shown nowhere
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """One mistake: where it is, and a sentence that goes on from the key's path."""
 
     path: Path
     text: str
 
 
-@dataclass(slots=True)
-class Document:
+class Document(msgspec.Struct):
     """What a file holds, and where.
 
     `written` has each scalar as it stands in the file, so with the name of a variable and not its

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
+import msgspec
 import structlog
 
 from consumers.corrections.model import Correction, Entry, LogReader, encode
@@ -45,8 +45,7 @@ MISPLACED = (
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectedMessage:
+class CorrectedMessage(msgspec.Struct, frozen=True):
     """The message of a correction: it `teaches`, is `gone`, was `never` learned, or `waits`.
 
     `before`: its log is known from a later place on. `record` is the memory's own.
@@ -81,8 +80,7 @@ class MessageMemory(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class SharedStream:
+class SharedStream(msgspec.Struct, frozen=True):
     """A stream and its corrections topic, which have partitions of the same numbers."""
 
     messages: str

@@ -19,9 +19,9 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from consumers.corrections.model import (
@@ -43,8 +43,7 @@ _BLOCK_BYTES = 1 << 16
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(msgspec.Struct):
     """A line that waits to be written, and what came of it."""
 
     data: bytes

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Protocol
 
@@ -87,8 +86,7 @@ class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
         return None if self.partition is None else Partition(*self.partition)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One line of a log of corrections, read back; `said` is a reject where it is no correction.
 
     Reading goes on at `next_offset` once the line at `offset` has been applied.
@@ -196,8 +194,7 @@ def _refused(
 # ---- the log -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class LogPosition:
+class LogPosition(msgspec.Struct, frozen=True):
     """Where an appended line stands, safe: a byte of a journal, or a record of a topic."""
 
     partition: Partition

@@ -15,9 +15,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+import msgspec
 import structlog
 
 from consumers.config.model import FieldKind
@@ -141,8 +141,7 @@ class ExampleReader:
         return read
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True):
     """What came of a correction that was taken.
 
     The message teaches `label` from now on (None: nothing, it is deleted), and taught `was` so far.
@@ -156,8 +155,7 @@ class Receipt:
     position: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class _InDoubtAppend:
+class _InDoubtAppend(msgspec.Struct, frozen=True):
     """A correction that the log has not answered for in time."""
 
     correction: Correction

@@ -17,12 +17,12 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import assert_never
 
 import msgspec
 import numpy as np
 import structlog
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from consumers.config.message import effective
@@ -84,8 +84,7 @@ _DETAIL_MAX = 200
 _CODES = {operation: code for code, operation in enumerate(OPERATIONS)}
 
 
-@dataclass(slots=True)
-class _Columns:
+class _Columns(msgspec.Struct):
     """The columns of a batch while it is decoded, one entry a message."""
 
     undecided: NDArray[np.bool_]

@@ -21,7 +21,6 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -311,8 +310,7 @@ def _utf8_detail(value: bytes) -> str:
     return "a string in it is not UTF-8"
 
 
-@dataclass(frozen=True, slots=True)
-class ScanResult:
+class ScanResult(msgspec.Struct, frozen=True):
     """Where the fields of a batch of n messages stand, by path.
 
     `undecided`, shape (n,), marks the messages that the scan could not decide.

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import field
 
 from consumers.config.message import VARIATIONS
 from consumers.config.settings import EmoticonLabels, FieldLabels
@@ -31,8 +31,7 @@ _DETAIL_MAX = 500
 _BOOLEANS = {True: "true", False: "false"}
 
 
-@dataclass(slots=True)
-class LabelledBatch:
+class LabelledBatch(msgspec.Struct):
     """The labels of a batch."""
 
     labels: list[str | None]

@@ -19,10 +19,11 @@ import csv
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
+from msgspec import field
 from numpy.typing import NDArray
 
 from consumers.config.message import FirstOf, paths_of
@@ -55,8 +56,7 @@ RECORD_BYTES_MAX = 16 << 20
 csv.field_size_limit(RECORD_BYTES_MAX)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordFormat:
+class RecordFormat(msgspec.Struct, frozen=True):
     """The format of every record of a source: JSON objects, one a line, or CSV."""
 
     kind: Literal["jsonl", "csv"] = "jsonl"
@@ -221,8 +221,7 @@ Getter = Callable[[Any], Any]
 _FLAWED = (Operation.CREATE, "")  # stands in for a message that will be rejected
 
 
-@dataclass(slots=True)
-class DecodedRows:
+class DecodedRows(msgspec.Struct):
     """Usable messages, as lists side by side, and what is wrong with the others.
 
     The labeller has removed from the texts what gave their labels away. `errors` go by position

@@ -14,7 +14,6 @@ import functools
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from html import escape
 from http import HTTPStatus
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import field
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -58,8 +58,7 @@ class RouteExample(msgspec.Struct, forbid_unknown_fields=True):
     answers: dict[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class ApiOperation:
+class ApiOperation(msgspec.Struct, frozen=True):
     """What OpenAPI says of a route."""
 
     summary: str

@@ -23,7 +23,6 @@ import http
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -292,8 +291,7 @@ def message_id(request: Request, prefix: str) -> str:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class RequestExamples:
+class RequestExamples(msgspec.Struct, frozen=True):
     """Examples as columns of the model's fields, each of length `n`."""
 
     columns: dict[str, Any]

@@ -336,7 +336,7 @@ def _model(
         challengers=status.challengers,
         stated=status.stated,
         per=status.per,
-        **{name: getattr(status.quality, name) for name in QualityReport.__slots__},
+        **{name: getattr(status.quality, name) for name in QualityReport.__struct_fields__},
     )
 
 

@@ -7,7 +7,6 @@ None, and its routes say which setting turns it on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from consumers.search.live_updater import LiveUpdater
 
 
-@dataclass(frozen=True, slots=True)
-class AppState:
+class AppState(msgspec.Struct, frozen=True):
     """What the application answers from; all of it may be called from any thread."""
 
     settings: Settings

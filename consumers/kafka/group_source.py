@@ -15,11 +15,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal
 
+import msgspec
 import structlog
 
 from consumers.config.addresses import Bound
@@ -50,8 +50,7 @@ BROKER: Final = "broker"  # the key of the trouble that concerns everything
 GROUP: Final = "group"  # the key of the trouble that keeps us out of the group
 
 
-@dataclass(slots=True)
-class PartitionOffsets:
+class PartitionOffsets(msgspec.Struct):
     """The offsets of one assigned partition."""
 
     position: int  # the next offset to read

@@ -11,7 +11,6 @@ from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -24,6 +23,7 @@ from kafka.errors import (
     UnsupportedCodecError,
 )
 from kafka.structs import MemberState
+from msgspec.structs import replace
 
 from consumers.config.settings import KafkaSettings
 from consumers.errors import SourceError

@@ -15,11 +15,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import kafka
+import msgspec
 import structlog
 from kafka import KafkaProducer
 from kafka.errors import (
@@ -177,8 +177,7 @@ _LINGER_MS: Final = 5
 assert _LINGER_MS + _REQUEST_TIMEOUT_MS <= _DELIVERY_TIMEOUT_MS  # the library asks for it
 
 
-@dataclass(slots=True, eq=False)
-class _Pending:
+class _Pending(msgspec.Struct, eq=False):
     """A record that is not acknowledged, and the library's future once it was sent."""
 
     key: bytes | None

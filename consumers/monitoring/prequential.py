@@ -21,11 +21,13 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from typing import Any, Self, TypeVar
 
+import msgspec
 import numpy as np
 import structlog
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from consumers.config.sections import DriftSettings
@@ -255,8 +257,7 @@ JUDGEMENT = np.dtype(
 CLASSES_MAX = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
+class Bin(msgspec.Struct, frozen=True):
     """The examples whose predicted class had a probability from `low` to `high`.
 
     Attributes
@@ -276,8 +277,7 @@ class Bin:
     accuracy: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Judgements:
+class Judgements(msgspec.Struct, frozen=True):
     """The judgements of some examples, as a value of its own; each array has shape (n,)."""
 
     truth: NDArray[np.integer]  # index of the class
@@ -334,8 +334,7 @@ class Judgements:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreCurve:
+class ScoreCurve(msgspec.Struct, frozen=True):
     """How well a score tells examples of a class from others, at each threshold from the top down.
 
     Attributes
@@ -428,8 +427,7 @@ WORDS_NAMED = 10
 LOOK_EXAMPLES = 500  # the words are looked at where so many more losses were taken in
 
 
-@dataclass(frozen=True, slots=True)
-class DriftReport:
+class DriftReport(msgspec.Struct, frozen=True):
     """What is known of drift.
 
     Attributes

@@ -31,11 +31,13 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import field
+from msgspec.structs import replace
 from numpy.typing import ArrayLike, NDArray
 
 from consumers.monitoring.prequential import Bin, Judgements, Prequential, calibration_error
@@ -57,8 +59,7 @@ _PRIOR_EXAMPLES = 100.0  # of no change, in both rates: no ratio is infinite
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(msgspec.Struct, frozen=True):
     """A word whose use has changed.
 
     Attributes
@@ -76,8 +77,7 @@ class Trend:
     ratio: float
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """The most frequent words at one time."""
 
     at_s: float  # monotonic
@@ -218,8 +218,7 @@ SHARE_MAX = 0.01  # of the time, for the window and for the words each
 PAUSE_MAX = 20  # intervals
 
 
-@dataclass(frozen=True, slots=True)
-class WindowFigures:
+class WindowFigures(msgspec.Struct, frozen=True):
     """Of the newest examples: how many, and how well they were predicted before they were learned.
 
     `log_loss` is in nats; `calibration_error` is that of `monitoring.prequential`, from 0 to 1.
@@ -231,8 +230,7 @@ class WindowFigures:
     calibration_error: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PrequentialFigures:
+class PrequentialFigures(msgspec.Struct, frozen=True):
     """The same since the beginning, and within the window."""
 
     n: int = 0
@@ -241,16 +239,14 @@ class PrequentialFigures:
     window: WindowFigures = field(default_factory=WindowFigures)
 
 
-@dataclass(frozen=True, slots=True)
-class Confusion:
+class Confusion(msgspec.Struct, frozen=True):
     """The window's confusion matrix: row the true class, column the predicted one."""
 
     classes: tuple[str, ...] = ()
     counts: tuple[tuple[int, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(msgspec.Struct, frozen=True):
     """How things stood at one time.
 
     Attributes
@@ -277,16 +273,14 @@ class Point:
     n_alarms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Telling:
+class Telling(msgspec.Struct, frozen=True):
     """A feature that speaks for a class; `score` is what it adds to the log-odds, in nats."""
 
     feature: str
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class QualityReport:
+class QualityReport(msgspec.Struct, frozen=True):
     """What is known of the model's quality at one moment; fields are named as in the API.
 
     `history` begins with the oldest, `calibration` with the lowest probabilities. `telling` has for
@@ -304,8 +298,7 @@ class QualityReport:
     trend_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(msgspec.Struct, frozen=True):
     """A corrected share with the ends of its error bar, all from 0 to 1."""
 
     share: float
@@ -313,8 +306,7 @@ class Share:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class ShareReport:
+class ShareReport(msgspec.Struct, frozen=True):
     """The classes' shares in a set of messages.
 
     `enough` says whether it has at least `messages_min`. `raw` are the shares of the predictions

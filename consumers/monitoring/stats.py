@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,8 +27,7 @@ _CLASS_BITS = 8  # there are at most `CLASSES_MAX`
 _CLASS_MASK = (1 << _CLASS_BITS) - 1
 
 
-@dataclass(slots=True)
-class _Rate:
+class _Rate(msgspec.Struct):
     """Messages a second, over the last stretch of about a second."""
 
     n: int = 0
@@ -42,8 +41,7 @@ class _Rate:
         return self.per_s
 
 
-@dataclass(slots=True)
-class StatisticsEntry:
+class StatisticsEntry(msgspec.Struct):
     """The figures of one thread, as an entry of the checkpoint."""
 
     name: str

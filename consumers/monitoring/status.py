@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
+
+import msgspec
+from msgspec import field
 
 from consumers.messages import Partition
 from consumers.monitoring.prequential import DriftReport
@@ -41,8 +43,7 @@ class State(StrEnum):
     STUCK = "stuck"
 
 
-@dataclass(frozen=True, slots=True)
-class HealthReport:
+class HealthReport(msgspec.Struct, frozen=True):
     """The daemon's health at one moment."""
 
     state: State
@@ -181,8 +182,7 @@ class Judged(NamedTuple):
     truth: str | None  # the class it was labelled with
 
 
-@dataclass(frozen=True, slots=True)
-class ClassRow:
+class ClassRow(msgspec.Struct, frozen=True):
     """A class with the examples it has seen and its prior."""
 
     label: str
@@ -190,8 +190,7 @@ class ClassRow:
     prior: float
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFigures:
+class ModelFigures(msgspec.Struct, frozen=True):
     """How well one of several models does, on messages that all of them judged.
 
     Attributes
@@ -221,8 +220,7 @@ class ModelFigures:
     calibration_error: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedBlock:
+class JudgedBlock(msgspec.Struct, frozen=True):
     """A point of the models' curves: `promotion.examples` messages up to the number `example`.
 
     Attributes
@@ -238,8 +236,7 @@ class JudgedBlock:
     accuracy: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class ChallengersReport:
+class ChallengersReport(msgspec.Struct, frozen=True):
     """The models that learn side by side.
 
     Attributes
@@ -262,8 +259,7 @@ class ChallengersReport:
     blocks: tuple[JudgedBlock, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OwnModelFigures:
+class OwnModelFigures(msgspec.Struct, frozen=True):
     """The model of one value, and how well it and the shared one did on the value's messages.
 
     Attributes
@@ -288,8 +284,7 @@ class OwnModelFigures:
     shared_window_log_loss: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class OwnModelsReport:
+class OwnModelsReport(msgspec.Struct, frozen=True):
     """The models of single values of a field, in the order in which they began; see `per`."""
 
     field: str
@@ -298,8 +293,7 @@ class OwnModelsReport:
     models: tuple[OwnModelFigures, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     """The daemon at one moment.
 
     Counts are of this run, or of all the log with `learning.publish: examples`. A value that does
@@ -371,8 +365,7 @@ class Status:
     health: HealthReport = NOT_BEGUN  # what `/healthz` and `/readyz` answer
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """What a run did; printed at its end, and as one JSON object with `--json`.
 
     With `learning.publish: examples` it is what all runs on one checkpoint did.

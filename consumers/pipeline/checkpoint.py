@@ -30,11 +30,11 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import structlog
 
 from consumers.config.addresses import is_topic
@@ -67,8 +67,7 @@ _CHANGES = ("max_words", "hybrid")  # what `take_settings` changes
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SavedCheckpoint:
+class SavedCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint on the disk: the next offsets in it, its size, and the time to write it."""
 
     positions: Mapping[Partition, int]

@@ -16,10 +16,11 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 import structlog
+from msgspec import field
 
 from consumers.errors import GroupError
 from consumers.messages import CLASSES_MAX, Partition, part_name
@@ -35,8 +36,7 @@ _NOWHERE = (-1, 0)
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStatus:
+class GroupStatus(msgspec.Struct, frozen=True):
     """The parts of a member's model: how many it reads itself, and how old the others' are.
 
     The age is that of the oldest file among the others' newest, in seconds; None without any.
@@ -56,8 +56,7 @@ class PackedTimes(Protocol):
         """Return the times of a partition as of the last checkpoint."""
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(msgspec.Struct):
     """What is known of a partition: of its furthest file, and what is to be done with it."""
 
     place: tuple[int, int] = _NOWHERE  # its positions in the log, and in that of corrections
@@ -74,8 +73,7 @@ class _Known:
         return place if self.held is None or self.held[:2] != place else self.held
 
 
-@dataclass(slots=True)
-class GroupParts:
+class GroupParts(msgspec.Struct):
     """The parts of `topic` that the group shares by `files`; looked for every `interval_s`.
 
     `memory` remembers what the messages of our partitions taught, `times` knows where their times

@@ -20,10 +20,10 @@ import time
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -79,8 +79,7 @@ class LearnedRecord(NamedTuple):
     more: bytes | None = None  # what stands behind the model's fields, if that was asked for
 
 
-@dataclass(slots=True)
-class RecordChunk:
+class RecordChunk(msgspec.Struct):
     """A chunk in a buffer, over which its arrays are views; it begins at byte `at`."""
 
     buffer: memoryview
@@ -240,8 +239,7 @@ def relabelled(data: bytes, codes: NDArray[np.int32]) -> bytes:
     return bytes(done)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRecords:
+class FoundRecords(msgspec.Struct, frozen=True):
     """Some records of a log, in its order: their numbers, and where their values lie in `data`.
 
     `spans` has a row for each, with the columns of `locate`.

@@ -18,11 +18,13 @@ memory had before, it takes nothing back.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import structlog
+from msgspec import field
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
@@ -255,8 +257,7 @@ def may_begin(per: PerSettings, known: Mapping[str, Any], name: str) -> bool:
 # ---- learning ------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class OwnModel:
+class OwnModel(msgspec.Struct):
     """The model of one value, and how well it and the shared one did on its messages.
 
     `begins` has the number of the first record that it may have learned, by the name of the log.
@@ -273,8 +274,7 @@ class OwnModel:
         return records if is_known.all() else records.some(is_known)
 
 
-@dataclass(slots=True)
-class OwnModels:
+class OwnModels(msgspec.Struct):
     """The models by value; it is an entry of the checkpoint. The shared one is the checkpoint's."""
 
     settings: ModelSettings

@@ -27,15 +27,15 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote, unquote
 
+import msgspec
 import numpy as np
 import structlog
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Meta, Struct, ValidationError, convert, field
 from msgspec.structs import asdict
 
 from consumers.config.model import MODEL, READING, ModelSettings
@@ -87,8 +87,7 @@ class PartFile(NamedTuple):
         return f"{self.position:020d}{labels}-{self.writer}.nb"
 
 
-@dataclass(frozen=True, slots=True)
-class SharedRecords:
+class SharedRecords(msgspec.Struct, frozen=True):
     """What is remembered of a part's messages: `values` are those of a checkpoint's entry.
 
     `sealed` has the files of sealed segments by number, `tail` the bytes of the open one. The
@@ -116,8 +115,7 @@ _NOTHING = SharedRecords(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedPart:
+class LoadedPart(msgspec.Struct, frozen=True):
     """A part as a file had it: its statistics as a model, its next offset, and when it was written.
 
     The time is that of the shared file system, in Unix seconds. `records` has what is remembered of

@@ -29,11 +29,13 @@ import itertools
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
+import msgspec
 import structlog
+from msgspec import field
+from msgspec.structs import replace
 
 from consumers.errors import RegistryError
 from consumers.messages import (
@@ -63,16 +65,14 @@ _TURN_BATCHES = 8  # of labels, between two batches of messages
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class Limits:
+class Limits(msgspec.Struct):
     """When a run ends by itself."""
 
     until_end: bool = False  # at the source's end as it was when it was opened
     messages_max: int | None = None  # after exactly this many messages
 
 
-@dataclass(frozen=True, slots=True)
-class SourceStatus:
+class SourceStatus(msgspec.Struct, frozen=True):
     """The state of a source after a poll.
 
     `lag` has the unread messages of each assigned partition, `lost_messages` counts those that were
@@ -107,8 +107,7 @@ class Decodes(Protocol):
         """Return a row or a reject for each message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Handover:
+class Handover(msgspec.Struct, frozen=True):
     """A partition that is read here from now on, or (`is_ours` is False) no more.
 
     If another member got further, `part` is what the model goes on from.

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from consumers.config.model import holds_floats
@@ -102,8 +104,7 @@ _COUNTS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Revision:
+class Revision(msgspec.Struct, frozen=True):
     """What a batch changes: the messages to go on with, what to remember and to take back.
 
     `kinds` has what is remembered of each message of `whole`: the batch as it came, and before the
@@ -487,8 +488,7 @@ def _labels_of(messages: Messages, classes: Sequence[Label]) -> NDArray[np.int32
     return to_indices(Codes(np.maximum(messages.labels, 0), messages.classes), names)
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(msgspec.Struct, frozen=True):
     """What the messages of some ids come to, by the records of these ids."""
 
     kinds: NDArray[np.uint8]  # of the rows; `_NOTHING` for those that are not remembered

@@ -10,12 +10,14 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 import structlog
+from msgspec import field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from consumers.config.model import FieldKind
@@ -68,8 +70,7 @@ _STATES: tuple[WaitingState, ...] = (
 )  # in the kernel's order
 
 
-@dataclass(slots=True)
-class WaitingMessage:
+class WaitingMessage(msgspec.Struct):
     """A message that waits or waited: as it `first` came, and its contents as they are `now`.
 
     `default` is the record by which it was learned as the default.
@@ -132,8 +133,7 @@ def waiting_messages(
     return [found[begin:end] for begin, end in pairwise(bounds)]
 
 
-@dataclass(slots=True)
-class Arrivals:
+class Arrivals(msgspec.Struct):
     """The times of a batch, and which of its messages wait unless an earlier one of the id does."""
 
     times_ms: Floats
@@ -246,7 +246,6 @@ def _due(times_ms: Floats, numbers: NDArray[np.int64], hashes: Hashes) -> _Due:
     return _Due(times_ms, numbers, hashes, float(np.fmin.reduce(times_ms)))
 
 
-@dataclass(slots=True)
 class WaitingLog(PartitionTime):
     """Where the times of a partition stand, and what waits there."""
 
@@ -400,8 +399,7 @@ def unlearn(
 APART = 3  # beside `learn.LEARNED`, `EARLIER` and `OWN`: it taught another part
 
 
-@dataclass(slots=True)
-class Taking:
+class Taking(msgspec.Struct):
     """Which rows of a batch's messages are records to be taken back, and in which way.
 
     `codes` says so of each row, as `Learner.learn` reads it; `numbers` are the records', `effects`

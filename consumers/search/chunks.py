@@ -372,8 +372,7 @@ def located(chunks: Sequence[Chunk], cutoff_ms: int, keys: Keys | None) -> Parts
     return parts
 
 
-@dataclass(frozen=True, slots=True)
-class RowFilter:
+class RowFilter(msgspec.Struct, frozen=True):
     """Conditions on what is known of rows in memory; None is no condition.
 
     `label` is the number of the likeliest class, `lang_code` that of the language; times are the
@@ -401,8 +400,7 @@ class RowFilter:
         return at
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(msgspec.Struct, frozen=True):
     """How much the store holds, and from this the size of a chunk."""
 
     messages_max: int

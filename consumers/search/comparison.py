@@ -13,8 +13,8 @@ import html
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -35,8 +35,7 @@ _WORD = re.compile("[#@]?[^\\W_][\\w'’\u0300-\u036f\u0900-\u0963\u0966-\u0dff\
 _EMOJI = re.compile("[\U0001f1e6-\U0001f1ff]{2}|.", re.DOTALL)  # a flag is two characters
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedSide:
+class ComparedSide(msgspec.Struct, frozen=True):
     """What is compared: messages that match, of a time if there is one."""
 
     query: Query
@@ -44,8 +43,7 @@ class ComparedSide:
     span_ms: Span | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DistinctiveWord:
+class DistinctiveWord(msgspec.Struct, frozen=True):
     """A word that is more frequent on one side than on all others together.
 
     `standard_errors` says how many of them `log_odds` is above zero; `counts` are the messages
@@ -58,8 +56,7 @@ class DistinctiveWord:
     counts: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedMessages:
+class ComparedMessages(msgspec.Struct, frozen=True):
     """One side: its counts, how many messages were read for words, and its words, best first."""
 
     side: ComparedSide

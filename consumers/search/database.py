@@ -19,12 +19,12 @@ import os
 import queue
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 import structlog
+from msgspec import field
 
 from consumers.messages import Partition
 from consumers.private_files import open_private
@@ -75,8 +75,7 @@ class UnfitFileError(sqlite3.DatabaseError):
     """The file is SQLite's, and yet none that can be used here."""
 
 
-@dataclass(slots=True)
-class Register:
+class Register(msgspec.Struct):
     """Names with numbers, counted up from 0; each has its number for as long as the file stands.
 
     One thread gives numbers; any may look them up.
@@ -95,8 +94,7 @@ class Register:
         return found
 
 
-@dataclass(slots=True)
-class Contents:
+class Contents(msgspec.Struct):
     """What a file holds, read into memory; `db` is the writer's connection."""
 
     db: sqlite3.Connection

@@ -18,12 +18,12 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
 import numpy as np
 import structlog
+from msgspec import field
 from numpy.typing import NDArray
 
 from consumers.messages import NO_LABEL, Messages, Partition
@@ -41,8 +41,7 @@ Stretch: TypeAlias = tuple[Partition, bool]  # a partition's messages with a lab
 Longs: TypeAlias = NDArray[np.int64]  # by class
 
 
-@dataclass(slots=True)
-class Uncounted:
+class Uncounted(msgspec.Struct):
     """Counts that are not yet in the file, and how far each partition was counted for them."""
 
     by_minute: dict[int, Longs] = field(default_factory=dict)  # its beginning in Unix seconds
@@ -57,8 +56,7 @@ class Uncounted:
         self.by_minute[minute_s] = counts if known is None else _sum(known, counts)
 
 
-@dataclass(frozen=True, slots=True)
-class _EarlyBatch:
+class _EarlyBatch(msgspec.Struct, frozen=True):
     partition: Partition
     offsets: NDArray[np.int64]  # increasing
     is_labelled: NDArray[np.bool_]

@@ -12,11 +12,11 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
+from msgspec import field
 
 from consumers.errors import ConsumerError
 from consumers.search import database
@@ -324,8 +324,7 @@ class EventEncoder(Protocol):
         """Return why a query cannot be answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """One server-sent event, with its JSON ready."""
 
     name: str  # "summary", "messages", "status", "change" or "problem"
@@ -397,8 +396,7 @@ class WatchRequest(NamedTuple):
     lang: str | None
 
 
-@dataclass(slots=True)
-class Watched:
+class Watched(msgspec.Struct):
     """A live query, the pages that watch it, and what they were told last."""
 
     live_query: LiveQuery

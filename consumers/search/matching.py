@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from consumers.search import database
 from consumers.search.chunks import SCANNED_MAX, Chunk, Keys, RowFilter, read_fields
@@ -29,8 +29,7 @@ _AT_ONCE = 5_000
 _COLUMN_OF = {"lang": "lang_code", "label": "label", "confidence": "probability"}
 
 
-@dataclass(slots=True)
-class Scan:
+class Scan(msgspec.Struct):
     """How far messages are looked through for conditions, newest first; it goes on downwards."""
 
     n_missing: int  # messages that are still to be found
@@ -48,8 +47,7 @@ class Scan:
         return self.n_missing <= 0 or self.is_cut
 
 
-@dataclass(frozen=True, slots=True)
-class Matcher:
+class Matcher(msgspec.Struct, frozen=True):
     """Finds the keys of the rows that match `query`.
 
     `rows` are the conditions that memory answers, `of_fields` those on fields of the model.

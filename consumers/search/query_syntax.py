@@ -46,9 +46,10 @@ import re
 import string
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from consumers.errors import ConsumerError
 
@@ -189,8 +190,7 @@ class StoreNotOpenError(QueryError):
     """The file is still being read, as after a start, or cannot be opened; ask again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Atom:
+class Atom(msgspec.Struct, frozen=True):
     """One thing to look for."""
 
     kind: TokenKind
@@ -198,8 +198,7 @@ class Atom:
     prefix: bool = False  # whether the last word, the tag or the name may go on
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(msgspec.Struct, frozen=True):
     """Things that must be there together, or, `negated`, must not be."""
 
     atoms: tuple[Atom, ...]
@@ -220,8 +219,7 @@ _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _FLAGS = {"true": 1.0, "false": 0.0}
 
 
-@dataclass(frozen=True, slots=True)
-class FieldCondition:
+class FieldCondition(msgspec.Struct, frozen=True):
     """What a value of a message must be, or, `negated`, must not be.
 
     `name` is `lang`, `label`, `confidence` or a field of the model. A value that is missing meets
@@ -333,8 +331,7 @@ def _check(one: FieldCondition) -> None:
         raise QueryError(f"{_short(one.value)} is no number; write {one.name}:>0.5, for instance.")
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(msgspec.Struct, frozen=True):
     """A query that can be searched for; hashable, so it can be the key of a live query."""
 
     text: str = ""  # as it was typed, without blanks at its ends

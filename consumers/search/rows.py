@@ -145,8 +145,7 @@ def crcs_of(ids: Collection[str]) -> NDArray[np.uint32]:
     return np.fromiter(map(zlib.crc32, encoded), np.uint32, len(encoded))
 
 
-@dataclass(frozen=True, slots=True)
-class RowBuilder:
+class RowBuilder(msgspec.Struct, frozen=True):
     """Makes columns of messages; any thread may use it."""
 
     classes: Sequence[str]  # the model's, by their number
@@ -259,8 +258,7 @@ def placed(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class RowMapper:
+class RowMapper(msgspec.Struct, frozen=True):
     """What the numbers of a table stand for: classes, and the file's names of partitions."""
 
     classes: Sequence[str]
@@ -350,8 +348,7 @@ class _Frame(NamedTuple):
     n_steps: int
 
 
-@dataclass(frozen=True, slots=True)
-class Picked:
+class Picked(msgspec.Struct, frozen=True):
     """What is counted of some rows of a chunk, as arrays of one length."""
 
     labels: NDArray[np.int16]
@@ -496,8 +493,7 @@ _FORMULA = "-=+@\t\r\n\uff1d\uff0b\uff0d\uff20'"
 _TIME_MS = "CASE WHEN time_ms >= 0 THEN time_ms ELSE arrived_ms END"
 
 
-@dataclass(frozen=True, slots=True)
-class ExportForm:
+class ExportForm(msgspec.Struct, frozen=True):
     """How rows are written as a file.
 
     `values` are SQL expressions over a row of a chunk's table; `line` is one over these, which are

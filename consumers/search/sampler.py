@@ -25,9 +25,11 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
+from msgspec import field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from consumers.messages import Messages, Partition
@@ -67,8 +69,7 @@ _WRITING_KEPT = 0.89
 RATE_MIN_PER_S = 20.0  # a page without any message would be of no use
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """Messages that wait to be stored, as `RowBuilder.columns` made them."""
 
     partition: Partition
@@ -97,8 +98,7 @@ class Offer:
         return replace(self, columns=columns)
 
 
-@dataclass(frozen=True, slots=True)
-class RawBatch:
+class RawBatch(msgspec.Struct, frozen=True):
     """Messages, given by ascending positions, whose rows are still to be made."""
 
     messages: Messages
@@ -128,8 +128,7 @@ class RawBatch:
         return Offer(self.messages.partition, columns, self.cost)
 
 
-@dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(msgspec.Struct, frozen=True):
     """Messages that the stream has deleted, by deletions `at` offsets of a partition.
 
     `of_accounts`: each of the ids is an account's, and names all that begin as it does.
@@ -141,8 +140,7 @@ class Forget:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-@dataclass(frozen=True, slots=True)
-class Correct:
+class Correct(msgspec.Struct, frozen=True):
     """What a message now teaches: the one that stands `at` a place; None: the newest of its id."""
 
     id: str
@@ -152,8 +150,7 @@ class Correct:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     """A message that is to go for good, with all of its id but newer ones of its partition.
 
     `at` is its place in the stream; None: all of its id go.
@@ -164,8 +161,7 @@ class Remove:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-@dataclass(frozen=True, slots=True)
-class Labelled:
+class Labelled(msgspec.Struct, frozen=True):
     """Messages at some offsets of a partition whose labels came later than they."""
 
     partition: Partition
@@ -210,8 +206,7 @@ class _LastMinute:
             self._seconds.popleft()
 
 
-@dataclass(slots=True)
-class _Cost:
+class _Cost(msgspec.Struct):
     """Seconds a message, over the newest measurements."""
 
     n: float

@@ -17,13 +17,14 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
+from msgspec import field
 from numpy.typing import NDArray
 
 from consumers.messages import Partition, account_of, part_name
@@ -179,8 +180,7 @@ class Deduplicator:
         self._highest[place, kind] = int(offsets.max(initial=highest))
 
 
-@dataclass(slots=True)
-class Applied:
+class Applied(msgspec.Struct):
     """What a transaction has changed."""
 
     values: list[database.RowValues] = field(default_factory=list)  # of the rows that are new

@@ -6,13 +6,13 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from consumers.config.model import ModelSettings

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from consumers.features import build_model
 from consumers.kafka.client import Fetched

@@ -6,9 +6,9 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import Settings

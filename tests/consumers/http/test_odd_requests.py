@@ -70,7 +70,7 @@ def open_state(log: SilentLog) -> Iterator[AppState]:
     store.correct("nobody", None, None)  # it is open once that is done
     with app_state(of) as made:
         yield AppState(
-            **{n: getattr(made, n) for n in made.__slots__}
+            **{n: getattr(made, n) for n in made.__struct_fields__}
             | {"correction_service": correction_service, "recent": store}
         )
     store.stop()

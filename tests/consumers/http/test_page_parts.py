@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from consumers.config.settings import Settings
 from consumers.http.routes_corrections import drawn_queue

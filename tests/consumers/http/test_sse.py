@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from consumers.http import routes_search as events
 from consumers.http.server import HttpServer

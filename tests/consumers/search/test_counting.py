@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import force_setattr
 
 from consumers.search import parse
 from consumers.search.rows import POINTS_MAX, Picked, counted
@@ -16,7 +17,7 @@ def test_only_the_newest_matches_are_counted(monkeypatch: pytest.MonkeyPatch) ->
     """Of more matches than are counted the newest are, and the answer says that there are more."""
     monkeypatch.setattr("consumers.search.store.COUNTED_MAX", 5)
     with running(None) as store:
-        object.__setattr__(store._bounds, "messages_max", 16 * 3)
+        force_setattr(store._bounds, "messages_max", 16 * 3)
         tell(store, ["good"] * 5)
         assert not store.counted(parse("good")).newest_only
         tell(store, ["good"] * 3, first=5)

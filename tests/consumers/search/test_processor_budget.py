@@ -34,7 +34,7 @@ TOLD = tweets(["good day"] * BATCH)
 POSTERIORS = np.log(np.full((BATCH, 2), 0.5))
 
 
-class CostlyMaker(RowBuilder):
+class CostlyMaker(RowBuilder, frozen=True):
     """Makes rows, each of which takes the processor some time."""
 
     meter = Clock(0.0)

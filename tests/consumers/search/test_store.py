@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import force_setattr
 
 from consumers.messages import Partition
 from consumers.search import (
@@ -78,7 +79,7 @@ def test_pages_and_counts_are_those_of_a_list(
 ) -> None:
     """Page by page a search finds all that match, newest first; the counts are over just these."""
     with running(None) as store:
-        object.__setattr__(store._bounds, "messages_max", 16 * rows)  # chunks of few rows
+        force_setattr(store._bounds, "messages_max", 16 * rows)  # chunks of few rows
         tell(store, texts)
         for i in removed:
             store.remove(f"m{i}")
@@ -450,7 +451,7 @@ def test_places_are_told_apart() -> None:
         tell(store, ["good"])
         other = tweets(["good"])
         other.raw = type(told.raw)(
-            **{name: getattr(told.raw, name) for name in told.raw.__slots__}
+            **{name: getattr(told.raw, name) for name in told.raw.__struct_fields__}
             | {"partition": Partition("t", 1)}
         )
         offer(store, other)
