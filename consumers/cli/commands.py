@@ -35,6 +35,7 @@ from consumers.cli.conventions import (
     MessageOption,
     PriorOption,
     ReplayFromOption,
+    SourceArgument,
     SourceOption,
     ToOption,
     UntilOption,
@@ -49,7 +50,6 @@ from consumers.cli.conventions import (
     stream_range,
     target_topic,
 )
-from consumers.config.addresses import SOURCE_FORMS
 from consumers.process import READER_GONE, hush, left_out, watch_signals
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ def replay(
     "  zcat tweets.jsonl.gz | head",
 )
 def record(  # noqa: PLR0913, PLR0917 -- each is an option
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"{SOURCE_FORMS}.")],
+    source: SourceArgument,
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Where to; its name ends with .gz or .zst.")
     ],
@@ -442,7 +442,7 @@ def record(  # noqa: PLR0913, PLR0917 -- each is an option
     "  streamnb run --source kafka://127.0.0.1:9092/posts",
 )
 def bridge(  # noqa: PLR0913, PLR0917 -- each is an option
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"{SOURCE_FORMS}.")],
+    source: SourceArgument,
     to: Annotated[
         str,
         typer.Option(

@@ -61,10 +61,33 @@ ConfigOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+def _checked_source(text: str | None) -> str | None:
+    """Return a source's address unchanged; what is none is a mistake of the command line."""
+    if text is None:
+        return None
+    try:
+        SourceAddress.parse(text)
+    except ValueError as error:
+        from consumers.terminal import escaped  # noqa: PLC0415 -- Rich, for errors alone
+
+        found = "" if "@" in text else f"; found {text!r}"  # before an @ may be a password
+        raise typer.BadParameter(f"{escaped(str(error))}{found}") from None
+    return text
+
+
+SourceArgument = Annotated[
+    str,
+    typer.Argument(metavar="SOURCE", help=f"{SOURCE_FORMS}.", callback=_checked_source),
+]
 SourceOption = Annotated[
     str | None,
     typer.Option(
-        metavar="ADDRESS", help=f"{SOURCE_FORMS}; wins over the file.", show_default=False
+        metavar="ADDRESS",
+        help=f"{SOURCE_FORMS}; wins over the file.",
+        show_default=False,
+        callback=_checked_source,
     ),
 ]
 MessageOption = Annotated[

@@ -23,13 +23,13 @@ from consumers.cli.conventions import (
     JsonOption,
     MaxMessagesOption,
     ReplayFromOption,
+    SourceArgument,
     SourceOption,
     find_config,
     load_settings,
     print_json,
     stream_range,
 )
-from consumers.config.addresses import SOURCE_FORMS
 
 HELP = (
     "Judge every labelled message of a source by a model that has not learned it, and say how well "
@@ -150,7 +150,7 @@ ReportOption = Annotated[
 
 
 def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"{SOURCE_FORMS}.")],
+    source: SourceArgument,
     delay: DelayOption = 0,
     hold_out: HoldOutOption = None,
     folds: FoldsOption = None,
@@ -207,7 +207,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
 
 
 def compare(  # noqa: PLR0913, PLR0917 -- each is an option
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"{SOURCE_FORMS}.")],
+    source: SourceArgument,
     configs: Annotated[
         list[Path],
         typer.Argument(metavar="CONFIG...", help="Configurations; two or more without --peer."),

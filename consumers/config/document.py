@@ -186,9 +186,11 @@ def load_section(
     data = {} if document.data is None else document.data
     if not isinstance(data, dict):
         raise ConfigError(f"{name} cannot be used: it must be keys and values, `source: generator`")
-    for dotted, value in overrides.items():
-        if value is not None:
-            _override(document, data, dotted, value)
+    given = {dotted: value for dotted, value in overrides.items() if value is not None}
+    for dotted, value in given.items():
+        _override(document, data, dotted, value)
+    if given:  # a mistake may be of both together
+        name += f" with {' and '.join(given)} of the command line"
     problems: list[Problem] = list(document.problems)
     try:
         settings = root.model_validate(data)
@@ -222,9 +224,7 @@ def _read(path: FilePath, environ: Mapping[str, str]) -> Document:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 at byte {error.start}: save it as UTF-8") from None
     except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read: {error.strerror}; --config names the file"
-        ) from None
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; check its path") from None
     try:
         return read_yaml(text, environ)
     except ValueError as error:

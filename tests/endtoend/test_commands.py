@@ -183,7 +183,7 @@ CASES: dict[str, Case] = {
     "wrong configuration": (78, ["check-config", "-c", "wrong.yaml"], "learning.windw"),
     "run by a wrong one": (78, ["run", "-c", "wrong.yaml"], "learning.windw"),
     "no configuration": (78, ["run", "-c", "nowhere.yaml"], "nowhere.yaml cannot be read"),
-    "wrong source": (78, ["run", "--source", "kafka:tweets"], "kafka://HOST:PORT"),
+    "wrong source": (2, ["run", "--source", "kafka:tweets"], "kafka://HOST:PORT"),
     "CSV from a pipe": (78, ["run", "--source", "stdin", "-c", "csv.yaml"], "file.format"),
 }
 

@@ -164,13 +164,28 @@ def test_check_config_of_no_configuration(
     assert said in done.err
 
 
-def test_an_unknown_source_is_a_wrong_configuration(command: Command) -> None:
-    """A source of no known kind ends with 78, and says what is allowed and what was found."""
-    done = command("run", "--source", "pigeon:loft")
-    assert (done.code, done.out) == (78, "")
-    assert "pigeon:loft" in done.err
-    for kind in ("generator", "stdin", "file:PATH", "kafka://HOST:PORT"):
-        assert kind in done.err
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ("run --source WRONG -c given.yaml", "--source"),
+        ("predict --source WRONG", "--source"),
+        ("evaluate WRONG -c given.yaml", "SOURCE"),
+        ("compare WRONG given.yaml --peer sklearn", "SOURCE"),
+    ],
+)
+def test_a_wrong_source_is_a_mistake_of_the_command_line(
+    command: Command, tmp_path: Path, arguments: str, name: str
+) -> None:
+    """A source of no known kind names its option, what is allowed, what was found, and no file."""
+    (tmp_path / "given.yaml").write_text("source: generator\n", encoding="utf-8")
+    for wrong, found in (("pigeon:loft", "; found 'pigeon:loft'"), ("kafka://secret@b:1/t", "")):
+        done = command(*arguments.replace("WRONG", wrong).split())
+        assert (done.code, done.out) == (2, "")
+        said = " ".join(done.err.replace("│", " ").split())
+        assert f"Invalid value for '{name}': must " in said
+        assert found in said
+        assert "yaml" not in said
+        assert "secret" not in said
 
 
 @pytest.mark.parametrize(
@@ -178,8 +193,8 @@ def test_an_unknown_source_is_a_wrong_configuration(command: Command) -> None:
     [
         (("generator", "r.txt"), 2, "must end with .gz or .zst"),
         (("generator", "r.gz", "--for", "soon"), 2, "ms, s, m, h or d"),
-        (("pigeon:loft", "r.gz"), 78, f"must be {SOURCE_FORMS}"),
-        (("own.jsonl", "r.gz"), 78, "must say what it is: file:own.jsonl, or recording:own.jsonl"),
+        (("pigeon:loft", "r.gz"), 2, f"must be {SOURCE_FORMS}"),
+        (("own.jsonl", "r.gz"), 2, "must say what it is: file:own.jsonl, or recording:own.jsonl"),
     ],
 )
 def test_a_wrong_recording_is_refused_before_it_begins(

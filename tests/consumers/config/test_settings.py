@@ -348,8 +348,9 @@ def test_overrides_win_over_the_file(tmp_path: Path) -> None:
     """What the command line says wins, and a mistake in it has no line of the file."""
     path = write(tmp_path, "source: stdin\nview: log")
     assert load(path, {}, {"source": "file:a"}).source_address.path == Path("a")
-    with pytest.raises(ConfigError, match=r"\n  source: must be generator, .*; found 'b'"):
-        load(path, {}, {"source": "b"})
+    with pytest.raises(ConfigError, match=r"\n  source: must be generator, .*; found 'b'") as both:
+        load(path, {}, {"source": "b", "view": "log", "http.port": None})
+    assert str(both.value).startswith(f"{path} with source and view of the command line cannot be")
 
 
 @pytest.mark.parametrize(
