@@ -24,7 +24,7 @@ from consumers.http.schemas import ApiPrediction, ByClass, PredictAnswer
 from consumers.process import cached
 from consumers.sinks.records import decided_by
 from streamnb import Predictor, Snapshot
-from streamnb.errors import InputError, PredictorError
+from streamnb.errors import InputError, PredictorError, PredictorStopped, QueueFullError
 from streamnb.reader import ModelReader
 
 T = TypeVar("T")
@@ -198,11 +198,15 @@ class Batcher:
             raise ProblemError(422, str(error)) from None
         except TimeoutError:
             detail = f"there was no answer within {self._timeout_s:g} s"
-        except PredictorError as error:
+        except QueueFullError:
+            detail = "as many requests wait for an answer as may; ask again in a moment"
+        except PredictorStopped:
+            detail = "the daemon is stopping; ask again once it is back"
+        except PredictorError:  # what it says is advice to who wrote the program
             starting = self._starting()
-            detail = str(error)
+            detail = "there is no model to answer from yet; ask again in a moment"
             if starting is not None:
-                detail = f"{detail.rstrip('.')}. The daemon is starting: {starting}"
+                detail = f"the daemon is starting, and answers once it is done: {starting}"
         raise ProblemError(503, detail, headers=RETRY_SOON)
 
     def _send(self) -> None:

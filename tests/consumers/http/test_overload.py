@@ -67,7 +67,7 @@ def test_a_full_queue_is_told_at_once(predictor: Predictor) -> None:
 
     later, first = asyncio.run(ask())
     assert [status_of(answer) for answer in later] == [503] * 3
-    assert all("waiting already" in str(answer) for answer in later)
+    assert all("as many requests wait for an answer as may" in str(answer) for answer in later)
     assert first >= 1
 
 
@@ -80,23 +80,31 @@ def test_an_answer_that_does_not_come_is_given_up(predictor: Predictor) -> None:
 
 
 def test_a_start_says_what_it_is_at() -> None:
-    """Before the first snapshot the answer is 503 with the start's note, as `/readyz` has it."""
+    """Without a snapshot the answer is 503 with the start's note, and no advice to programmers."""
     predictor = Predictor(SnapshotBoard())
     predictor.start()
     notes: list[str | None] = ["compiling kernels, 12 of 40", None]
     batcher = Batcher(predictor, "text", PATIENCE_S, lambda: notes[0])
-    with pytest.raises(
-        ProblemError, match=r"no snapshot yet.*starting: compiling kernels, 12 of 40"
-    ):
-        asyncio.run(batcher.predict_text("a"))
-    with pytest.raises(
-        ProblemError, match=r"no snapshot yet.*starting: compiling kernels, 12 of 40"
-    ):
-        asyncio.run(batcher.ask(lambda snapshot: snapshot.version))
+
+    def refusal() -> str:
+        said = []
+        for ask in (
+            lambda: batcher.predict_text("a"),
+            lambda: batcher.ask(lambda snapshot: snapshot.version),
+        ):
+            with pytest.raises(ProblemError) as caught:
+                asyncio.run(ask())
+            assert (caught.value.problem.status, caught.value.headers["Retry-After"]) == (503, "1")
+            said.append(str(caught.value))
+        assert said[0] == said[1]
+        return said[0]
+
+    note = "the daemon is starting, and answers once it is done: compiling kernels, 12 of 40"
+    assert refusal() == note
     notes.pop(0)
-    with pytest.raises(ProblemError, match=r"no snapshot yet; publish one before asking\.$"):
-        asyncio.run(batcher.predict_text("a"))
+    assert refusal() == "there is no model to answer from yet; ask again in a moment"
     predictor.stop()
+    assert refusal() == "the daemon is stopping; ask again once it is back"
 
 
 def test_tasks_that_wait_have_a_number() -> None:
