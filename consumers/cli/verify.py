@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -62,7 +63,7 @@ from streamnb.features.category_values import value_text
 from streamnb.inspection.summary import CountDifference, differences, number_rows
 from streamnb.storage import Stored
 
-DIFFERENCES_MAX = 20
+DIFFERENCES_MAX = SLICES_SHOWN_MAX = 20
 _ROUNDING = 1e-9  # of means, which come back to rounding where an example is taken back
 LearnedFields: TypeAlias = dict[str, str | float | None]
 # Returns which of some messages are meant, as truth values.
@@ -461,25 +462,23 @@ def without_slice(
     `by`: `day` for the day of the message's time in UTC (`none` without a time), else `user`,
     `lang` or one of `message.fields`; `name` is the slice's value as a category's (`true`, and `1`
     for 1.0 too), or `none` where it is missing. An update belongs to the slice of its own time. A
-    slice of nothing, or one that the model never learned, is a `QuestionError`.
+    slice of nothing, or one that the model never learned, is a `QuestionError`, which names those
+    that the log has; what can be no slice is one before the log is read.
     """
     known = ("day", "user", "lang", *settings.message.fields)
     if by not in known:
         raise QuestionError(f"--by {by}: name one of {', '.join(known)}")
-
-    def choice(messages: Messages, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        found = messages.metadata(messages.raw, messages.at[rows])
-        if by == "day":
-            days = np.array(found.times_ms, "datetime64[ms]").astype("datetime64[D]")
-            timed = zip(found.times_ms, days, strict=True)
-            return np.array([("none" if ms == -1 else str(day)) == name for ms, day in timed])
-        own: Sequence[Any] = [each.get(by) for each in found.fields]
-        own = {"user": found.users, "lang": found.langs}.get(by, own)
-        return np.array([_name_of(value) == name for value in own], np.bool_)
-
+    if by == "day" and name != "none" and not _is_day(name):
+        raise QuestionError(f"--slice {name}: must be a day as 2026-11-02, or none; by {by}")
+    choice = _Slice(by, name)
     learned = replayed(settings, stored, part, choice, show=show).model
     if not learned.n_examples:
-        raise QuestionError(f"--slice {name}: the log has no example of it by {by}")
+        shown = [*map(repr, choice.there)]
+        shown[SLICES_SHOWN_MAX:] = ["others"] * (len(shown) > SLICES_SHOWN_MAX)
+        raise QuestionError(
+            f"--slice {name}: the log has no example of it by {by}; it has"
+            f" {', '.join(shown) or 'none at all'}"
+        )
     for group, spec in learned.describe()["groups"].items():
         if "max_words" in spec:
             stored.model.set_max_words(group, spec["max_words"])
@@ -491,6 +490,38 @@ def without_slice(
         raise QuestionError(
             f"--slice {name}: {error} `streamnb verify` shows where model and log differ."
         ) from error
+
+
+class _Slice:
+    """Chooses the messages of a slice; `there` has those that came, and no more than are shown."""
+
+    def __init__(self, by: str, name: str) -> None:
+        self._by = by
+        self._name = name
+        self.there: dict[str, None] = {}  # in the log's order; one more says that there are others
+
+    def __call__(self, messages: Messages, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        names = self._names(messages, rows)
+        if len(self.there) <= SLICES_SHOWN_MAX:
+            new = [each for each in dict.fromkeys(names) if each not in self.there]
+            self.there |= dict.fromkeys(new[: SLICES_SHOWN_MAX + 1 - len(self.there)])
+        return np.array([each == self._name for each in names], np.bool_)
+
+    def _names(self, messages: Messages, rows: NDArray[np.int64]) -> list[str]:
+        found = messages.metadata(messages.raw, messages.at[rows])
+        if self._by == "day":
+            days = np.array(found.times_ms, "datetime64[ms]").astype("datetime64[D]")
+            timed = zip(found.times_ms, days, strict=True)
+            return ["none" if ms == -1 else str(day) for ms, day in timed]
+        own: Sequence[Any] = [each.get(self._by) for each in found.fields]
+        return [*map(_name_of, {"user": found.users, "lang": found.langs}.get(self._by, own))]
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def _name_of(value: Any) -> str:

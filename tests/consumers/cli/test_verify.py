@@ -492,12 +492,14 @@ def test_a_slice_is_named_as_json_has_it(tmp_path: Path, name: str, word: str) -
 def test_a_slice_that_is_none_is_refused(tmp_path: Path) -> None:
     """One of nothing, by a field that no message has, or that the model did not learn."""
     write_lines(tmp_path / "in.jsonl", days(60, 4)[0])
-    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}")
+    own = {"message": {"fields": ["id"]}}
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}", **own)
     run(settings)
-    with pytest.raises(QuestionError, match="the log has no example of it by day"):
+    there = "it has '2026-11-01', '2026-11-02', '2026-11-03'$"
+    with pytest.raises(QuestionError, match=f"the log has no example of it by day; {there}"):
         without_slice(settings, stored(tmp_path), "day", "2026-12-24")
-    with pytest.raises(QuestionError, match="--by hour: name one of day, user, lang"):
-        without_slice(settings, stored(tmp_path), "hour", "12")
+    with pytest.raises(QuestionError, match=r"of it by id; it has ('m\d+', ){20}others$"):
+        without_slice(settings, stored(tmp_path), "id", "x")
 
     def change(model: NaiveBayes) -> None:
         for part in model.state.parts.values():
@@ -506,3 +508,9 @@ def test_a_slice_that_is_none_is_refused(tmp_path: Path) -> None:
     tamper(tmp_path, change)
     with pytest.raises(QuestionError, match="`streamnb verify` shows where"):
         without_slice(settings, stored(tmp_path), "day", "2026-11-02")
+    (tmp_path / "in.jsonl").unlink()  # what can be no slice is refused before the log is read
+    with pytest.raises(QuestionError, match="--by hour: name one of day, user, lang"):
+        without_slice(settings, stored(tmp_path), "hour", "12")
+    for name in ("02.11.2026", "20261102", "2026-11-31", "en"):
+        with pytest.raises(QuestionError, match=f"--slice {name}: must be a day as 2026-11-02"):
+            without_slice(settings, stored(tmp_path), "day", name)
