@@ -298,7 +298,6 @@ def _csv_reading(form: RecordFormat) -> tuple[CsvReader, _Convert]:
 
     def convert(row: Any, _: bytes) -> tuple[bytes, bytes, Any]:
         made = {name: found for name, get in getters.items() if (found := get(row))}
-        made.setdefault("text", "")
         key = str(made.get("id", "")).encode()
         return key, msgspec.json.encode(made), made.get("created_at")
 

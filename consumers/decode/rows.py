@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import field
 from numpy.typing import NDArray
 
-from consumers.config.message import FirstOf, paths_of
+from consumers.config.message import FirstOf
 from consumers.config.settings import FileSettings, MessageSettings
 from consumers.decode.fields import (
     DecodeError,
@@ -153,14 +153,6 @@ class CsvReader:
         at = self._columns.index(name)
         return lambda row: row[at] or None
 
-    def text_getter(self, path: str) -> Callable[[Any], Any]:
-        """Return the getter of the text: an empty cell is an empty text."""
-        if path not in self._columns:
-            get, is_there = self.getter(path), any(each in self._columns for each in paths_of(path))
-            return lambda row: get(row) or ("" if is_there else None)
-        at = self._columns.index(path)
-        return lambda row: row[at]
-
     def rows(self, values: Sequence[bytes]) -> tuple[list[Any], dict[int, DecodeError]]:
         """Return a row or None for each value, and the error of each None by position."""
         errors: dict[int, DecodeError] = {}
@@ -275,10 +267,8 @@ class RowDecoder:
         self.selection = Selection(message)
         self.reader: JsonReader | CsvReader
         is_csv = record_format.kind == "csv"
-        text: Getter = _nothing
         if is_csv:
             self.reader = CsvReader(record_format)
-            text = self.reader.text_getter(message.text)
         else:
             paths = [
                 *message.id_paths, message.time, message.user, message.lang, message.operation,
@@ -287,10 +277,10 @@ class RowDecoder:
                 *filter(None, [labeller.path, message.deleted]),
             ]  # fmt: skip
             self.reader = JsonReader(paths, record_format.encoding, message.unwrap)
-            text = self.reader.getter(message.text) if needs_text else _nothing
+        getter = self.reader.getter
+        text = getter(message.text) if needs_text else _nothing
         form = text_form(message)
         self._text = text if form is None else functools.partial(_formed, text, form)
-        getter = self.reader.getter
         self._id_parts = [(path, getter(path)) for path in message.id_paths]
         self._time = getter(message.time)
         self._user = getter(message.user)

@@ -30,6 +30,7 @@ LINES = [
 ROWS = (
     '"4","11","Mon Apr 06 22:19:45 PDT 2009","NO_QUERY","ann","so ""good"" caf\xe9"\n'
     '"0","12","Mon Apr 06 22:19:55 PDT 2009","NO_QUERY","bob","so bad, really"\n'
+    '"0","13","Mon Apr 06 22:19:55 PDT 2009","NO_QUERY","bob",""\n'
 )
 
 
@@ -59,11 +60,11 @@ def test_rows_of_sentiment140_become_objects(
     path.write_text(ROWS, encoding="latin-1")
     topic, clock = new_topic(), ManualClock(100.0)
     done = replay(path, (broker.address,), topic, show=False, clock=clock, wait=clock.wait)
-    assert (done.sent, done.unreadable, done.without_time) == (2, 0, 0)
+    assert (done.sent, done.unreadable, done.without_time) == (3, 0, 0)
     assert clock.waits_s == pytest.approx([10.0])
     with Reader(broker.address, topic) as reader:
-        reader.until(lambda: reader.n_values >= 2)
-        first, second = (msgspec.json.decode(value or b"") for value in reader.values[0])
+        reader.until(lambda: reader.n_values >= 3)
+        first, second, third = (msgspec.json.decode(value or b"") for value in reader.values[0])
     assert first == {
         "id": "11",
         "created_at": "Mon Apr 06 22:19:45 PDT 2009",
@@ -72,6 +73,7 @@ def test_rows_of_sentiment140_become_objects(
         "label": "4",
     }
     assert (second["label"], second["text"]) == ("0", "so bad, really")
+    assert "text" not in third  # a cell that is empty is missing, here as in the daemon
 
 
 @pytest.mark.integration

@@ -250,13 +250,21 @@ def test_a_path_that_no_json_name_can_have_is_refused() -> None:
 
 def test_csv_records_are_decoded_by_their_columns() -> None:
     """Sentiment140's columns are found under the default names; empty cells are absent."""
-    done = decoded([b'0,4,77,2009-04-07T05:19:45Z,mia,"a ""b"",\nc"', b"1,0,,,,"], form=CSV)
+    done = decoded([b'0,4,77,2009-04-07T05:19:45Z,mia,"a ""b"",\nc"', b"1,0,,,,b"], form=CSV)
     assert done.envelope(0) == Envelope(
         id="77", time_ms=1_239_081_585_000, user="mia", lang=None, text='a "b",\nc',
         label="positive", operation=Operation.CREATE, fields={},
     )  # fmt: skip
     second = done.envelope(1)
-    assert (second.id, second.text, second.label) == ("t-0-101", "", "negative")
+    assert (second.id, second.text, second.label) == ("t-0-101", "b", "negative")
+
+
+@pytest.mark.parametrize("value", [b"1,0,,,,", b'1,0,,,,""', b"0,4,1,,mia,"])
+def test_an_empty_cell_is_no_text(value: bytes) -> None:
+    """Nothing says that it is an empty text, so it is a reject as JSON without a text is one."""
+    found = reject(value, form=CSV)
+    assert (found.reason, found.detail) == (reject(b"{}").reason, reject(b"{}").detail)
+    assert found.reason is Reason.MISSING_TEXT
 
 
 @pytest.mark.parametrize(

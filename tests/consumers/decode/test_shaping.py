@@ -348,10 +348,9 @@ def test_columns_of_csv_are_found_by_several_names() -> None:
     form = RecordFormat("csv", ("id", "gone", "long", "text"))
     rows = [b"1,,whole,who", b"2,,,short", b"3,,,", b",1,,"]
     found = Decoder(message, NoLabels(CLASSES), form).decode(raw(rows))
-    assert found.rejects == []
+    assert [(each.id, each.reason) for each in found.rejects] == [("3", Reason.MISSING_TEXT)]
     assert said(found) == [
-        ("create", "1", "whole"), ("create", "2", "short"), ("create", "3", ""),
-        ("delete", "1", ""),
+        ("create", "1", "whole"), ("create", "2", "short"), ("delete", "1", "")
     ]  # fmt: skip
 
 
