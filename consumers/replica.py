@@ -322,6 +322,10 @@ class Replica(Collector):
     def _take(self, version: NewVersion, began_s: float) -> None:
         snapshot = version.snapshot
         classes = KnownClasses(map(str, snapshot.classes))
+        before, now = [*self._metrics.classes], [*classes]
+        if now != before:  # at first those of the configuration
+            may_join = self.settings.model.new_classes and now[: len(before)] == before
+            (log.info if may_join else log.warning)("classes_changed", before=before, now=now)
         self._metrics.classes = self._statistics.classes = classes
         self.board.publish(snapshot)
         self._taken_at_s = self._clock()

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from consumers.config.settings import Settings
 from consumers.errors import ConfigError, MismatchError
@@ -436,10 +437,28 @@ def test_classes_that_join_are_those_of_the_replica() -> None:
     source = Source(of)
     with source.served() as daemon:
         replica = Replica(of, feed_of(daemon, of))
-        replica.turn()
-        source.learner.learn("a", {"text": ["a mixed day"]}, ["mixed"])
-        source.learner.publish()
-        until(replica, lambda: version_of(replica) == 3)
+        with capture_logs() as lines:
+            replica.turn()
+            assert lines == []
+            source.learner.learn("a", {"text": ["a mixed day"]}, ["mixed"])
+            source.learner.publish()
+            until(replica, lambda: version_of(replica) == 3)
+        told = [(each["log_level"], each["event"], each["now"][2:]) for each in lines]
+        assert told == [("info", "classes_changed", ["mixed"])]
         with serving(replica) as (address, _):
             rows = got(address, "/v1/model").json()["classes"]
     assert json.dumps(rows).count('"mixed"') == 1
+
+
+def test_other_classes_are_followed_with_a_word(tmp_path: Path) -> None:
+    """Each model is answered from; the log says where its classes are not those of before."""
+    of = settings()
+    other = settings(model=of.model.model_dump() | {"classes": ["ham", "spam"]})
+    replica = Replica(of, feed_of(str(tmp_path), of))
+    for each, told in ((of, []), (other, [("negative", "ham")]), (of, [("ham", "negative")])):
+        save(build_model(each.model), tmp_path / "model.nb")
+        with capture_logs() as lines:
+            replica.turn()
+        assert replica.health.report().degraded is None
+        assert [(line["before"][0], line["now"][0]) for line in lines] == told
+        assert {line["log_level"] for line in lines} <= {"warning"}
