@@ -77,7 +77,7 @@ log = structlog.get_logger(__name__)
 def build_model(settings: ModelSettings, *, n_threads: int = 1) -> NaiveBayes:
     """Return the untrained model of the settings; it learns a call's rows with so many threads."""
     half_life_s = settings.half_life_s
-    model = NaiveBayes(
+    return NaiveBayes(
         classes=settings.classes,
         class_prior=_class_prior(settings.class_prior, settings.classes),
         features={
@@ -89,9 +89,6 @@ def build_model(settings: ModelSettings, *, n_threads: int = 1) -> NaiveBayes:
         n_threads=n_threads,
         prior_half_life=settings.prior_half_life,
     )
-    # Who gives a key wants the same bytes, whatever was taken back or left before a restart.
-    model.state.in_order = settings.hash_key is not None
-    return model
 
 
 def without_hybrid(settings: ModelSettings) -> ModelSettings:

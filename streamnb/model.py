@@ -47,8 +47,9 @@ class NaiveBayes(ModelReader):
         How fast old examples lose their weight; by default they never do.
     hash_key : int, optional
         128 bits that key the words' fingerprints; drawn at random by default. No answer depends on
-        it. It is a secret where texts come from strangers, who could make words collide by it, so
-        no error or description shows it. Models that share it are merged faster.
+        it. With a given one a saved model's bytes are a function of its counts, in whatever order
+        words came and left. It is a secret where texts come from strangers, who could make words
+        collide by it, so no error or description shows it. Models that share it are merged faster.
     n_threads : {1, 2}
         With 2, the texts of a large batch are read in a second thread, ahead of being learned. The
         answers are the same.

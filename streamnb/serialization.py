@@ -173,7 +173,8 @@ def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any
 
     A state that another thread goes on teaching must be of `frozen_parts`. `positions` holds the
     next offset of parts' logs. Words stand as they came; one that left and came again stands where
-    it was before only if no file was read meanwhile. `in_order` they stand by their fingerprints.
+    it was before only if no file was read meanwhile. Of groups `in_order` they stand by their
+    fingerprints, so that the bytes are a function of what was counted.
     """
     _check_names(state)
     parts = _sections(state)
@@ -186,7 +187,7 @@ def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any
     arrays: Arrays = {}
     shared: dict[str, Any] = {}
     for name, group in state.groups.items():
-        packed, shared[name] = group.pack(f"groups/{name}", in_order=state.in_order)
+        packed, shared[name] = group.pack(f"groups/{name}")
         arrays |= packed
     sections = []
     for i, (part_name, part) in enumerate(parts):

@@ -253,7 +253,6 @@ class ModelState:
     hash_key: int  # 128 bits that key the words' fingerprints; a secret
     n_examples: int = 0  # learned, each counting one whatever its weight
     n_threads: int = 1
-    in_order: bool = False  # whether files have words in an order of their own: see `pack`
     prior_half_life: float | None = None  # of the class prior, in examples; None: N_c answers
     parts: dict[str, PartState] = field(default_factory=dict)  # empty if the model is kept whole
     calibration: Floats | None = None  # the curve that a snapshot's answers are calibrated by
@@ -521,6 +520,10 @@ def new_state(
         kind = type(hash_key).__name__  # no more than that: it may be a secret, mistyped
         raise InputError(f"hash_key must be an integer of 128 bits. Got another {kind} instead.")
     check_forgets(decay, specs)
+    groups = {name: spec.start(name, len(declared), key) for name, spec in specs.items()}
+    for group in groups.values():
+        # Who gives a key wants the same bytes, whatever left and came again.
+        group.in_order = hash_key is not None
     return ModelState(
         classes=declared,
         class_index={label: c for c, label in enumerate(declared)},
@@ -530,7 +533,7 @@ def new_state(
         pseudo_counts=pseudo,
         class_counts=np.zeros(len(declared)),
         recent=np.zeros(len(declared)),
-        groups={name: spec.start(name, len(declared), key) for name, spec in specs.items()},
+        groups=groups,
         clock=Clock(decay),
         hash_key=key,
         n_threads=n_threads,

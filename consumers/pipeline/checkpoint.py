@@ -396,7 +396,8 @@ def take_settings(stored: NaiveBayes, fresh: NaiveBayes, said: set[str]) -> None
                 f"saved. The counts go on as they are, and the weights beside them {fate}",
             )
     stored.new_classes = fresh.new_classes  # older files do not say
-    stored.state.in_order = fresh.state.in_order
+    for name, group in fresh.state.groups.items():
+        stored.state.groups[name].in_order = group.in_order
 
 
 def _make_folder(folder: Path) -> None:

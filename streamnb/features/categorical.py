@@ -422,12 +422,7 @@ class CategoriesState(GroupState):
         fields = [names[j] for j in self.live_values().fields]
         return {"fields": fields, "n_skipped": self.n_skipped}
 
-    def pack(
-        self,
-        prefix: str,
-        *,
-        in_order: bool = False,  # noqa: ARG002 -- they always are
-    ) -> tuple[Arrays, Places]:
+    def pack(self, prefix: str) -> tuple[Arrays, Places]:
         """Return the values with a count above zero, and what their parts are to pack."""
         live = self.live_values()
         return pack_table(prefix, self.table, live), live._asdict()

@@ -571,15 +571,14 @@ class CountedState(GroupState):
 
     def state_to_dict(self) -> dict[str, Any]:
         """Return what the file's header says of it."""
-        return {"n_skipped": self.n_skipped}
+        return {"n_skipped": self.n_skipped} | ({"in_order": True} if self.in_order else {})
 
-    def pack(self, prefix: str, *, in_order: bool = False) -> tuple[Arrays, Places]:
+    def pack(self, prefix: str) -> tuple[Arrays, Places]:
         """Return the words with a count above zero, and their columns."""
         chosen = self.live_columns()
-        in_order = in_order and not self.n_declared
-        if in_order:
-            chosen = chosen[np.argsort(self.vocabulary.table.fingerprints[chosen])]
-        some = chosen if in_order or len(chosen) < self.vocabulary.n_words else None
+        some = chosen if len(chosen) < self.vocabulary.n_words else None
+        if self.in_order and not self.n_declared:
+            some = chosen = chosen[np.argsort(self.vocabulary.table.fingerprints[chosen])]
         fps, words, ends = self.vocabulary.arrays_of(some)
         return {
             f"{prefix}/fingerprints": fps,
@@ -596,5 +595,6 @@ class CountedState(GroupState):
         )
         self.counts = self.grow(self.counts)
         self.n_skipped = int(state["n_skipped"])
+        self.in_order = bool(state.get("in_order", False))  # files of 0.1.0 never are
         self._unpacked = {"columns": np.arange(self.vocabulary.n_words)}
         self._read_kinds()

@@ -274,12 +274,7 @@ class FieldsState(GroupState):
         """Return the fields, in the order in which the file has them."""
         return {"fields": [self.table.names[j] for j in self.live_fields()]}
 
-    def pack(
-        self,
-        prefix: str,  # noqa: ARG002
-        *,
-        in_order: bool = False,  # noqa: ARG002 -- they always are
-    ) -> tuple[Arrays, Places]:
+    def pack(self, prefix: str) -> tuple[Arrays, Places]:  # noqa: ARG002
         """Return no arrays, as the fields are in the header, and the fields to be saved."""
         return {}, {"fields": self.live_fields()}
 

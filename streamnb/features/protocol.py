@@ -94,6 +94,7 @@ class GroupState(ABC):
     _unpacked: Places
     n_dropped: int = 0  # features that have left because the group was full
     n_skipped: int = 0  # features that were not unlearned because they had left before
+    in_order: bool = False  # whether files have words by their fingerprints, not as they came
     hybrid: Hybrid | None = None  # of a group of words: weights that it learns beside the counts
     weights: Any = None  # those weights, if there are any
     # Whether a hybrid can weight it: `learn_part` and `count` then write what a part says.
@@ -326,11 +327,10 @@ class GroupState(ABC):
         return {}
 
     @abstractmethod
-    def pack(self, prefix: str, *, in_order: bool = False) -> tuple[Arrays, Places]:
+    def pack(self, prefix: str) -> tuple[Arrays, Places]:
         """Return what a file holds of all that parts share, under names that begin with `prefix`.
 
-        Beside it stand the columns and fields that the file has, which `pack_part` takes. What is
-        `in_order` is a function of what is known, not of when it came.
+        Beside it stand the columns and fields that the file has, which `pack_part` takes.
         """
 
     @abstractmethod

@@ -93,6 +93,27 @@ def test_another_key_changes_no_count(seed: int) -> None:
     assert learn(total, two).to_bytes() == learn(wanted, two).to_bytes()
 
 
+def test_with_a_given_key_bytes_are_a_function_of_counts() -> None:
+    """In whatever order words came, left and came again, saved or not, pickled, added or not."""
+    features: dict[str, Any] = {
+        "text": Words(Multinomial()),
+        "bag": Bag(Multinomial(), field="bag"),
+    }
+    stream: Stream = [
+        ({"text": text, "bag": {text[::-1]: 2}}, label)
+        for text, label in (("a b", "ham"), ("c d a", "spam"), ("e", "ham"), ("b f g", "spam"))
+    ]
+    one, two, other = (NaiveBayes(["ham", "spam"], features=features, hash_key=7) for _ in range(3))
+    learn(one, stream)
+    learn(two, stream[::-1])
+    assert one.to_bytes() == two.to_bytes()
+    two.unlearn_one(*stream[0])
+    two = learn(pickle.loads(pickle.dumps(two)), stream[:1])
+    assert two.to_bytes() == one.to_bytes()
+    two.unlearn_one(*stream[2])
+    assert merge(two, learn(other, stream[2:3])).to_bytes() == one.to_bytes()
+
+
 def test_a_model_in_parts_is_brought_along() -> None:
     """The other model's parts enter as their sum, under the first one's key."""
     first, other = model_of(KEYS[0]), model_of(KEYS[1])

@@ -113,7 +113,7 @@ def test_the_header_says_what_the_model_is(path: Path) -> None:
         "clock": None,
         "n_declared_classes": 3,
         "new_classes": False,
-        "states": {"text": {"n_skipped": 0}},
+        "states": {"text": {"n_skipped": 0, "in_order": True}},
         "groups": {
             "text": {
                 "kind": "words",
