@@ -108,7 +108,7 @@ class TopicProducer:
 
         One with an internal error, which may have lost track of its records, is replaced.
         """
-        self.replace(only_failed=True)
+        self._replace_failed()
         with self._lock:
             if self._producer is None:
                 self._producer = self._connecting.wait(timeout_s)
@@ -128,15 +128,25 @@ class TopicProducer:
             why = internal_error(error)
             log.error("kafka_client_failed", topic=self.topic, why=why, version=kafka.__version__)
 
-    def replace(self, *, only_failed: bool = False) -> None:
+    def replace(self) -> None:
         """Close the producer and connect another one."""
         with self._lock:
-            has_failed = self._producer is not None and self._failed is self._connecting
-            if only_failed and not has_failed:
-                return
-            producer, self._producer = self._producer, None
-            self._connecting = self._connect()
+            producer = self._connect_anew()
         self._close(producer, CLOSE_TIMEOUT_S)
+
+    def _replace_failed(self) -> None:
+        """Replace a producer that has an internal error; leave any other."""
+        with self._lock:
+            if self._producer is None or self._failed is not self._connecting:
+                return
+            producer = self._connect_anew()
+        self._close(producer, CLOSE_TIMEOUT_S)
+
+    def _connect_anew(self) -> Any:
+        """Begin to connect another producer, under the lock; return the one there was."""
+        producer, self._producer = self._producer, None
+        self._connecting = self._connect()
+        return producer
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Give up what is not sent within `timeout_s`, and release everything."""
