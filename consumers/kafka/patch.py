@@ -1,7 +1,8 @@
 """The private parts of kafka-python that we use, each behind a check, and nowhere else.
 
 Four faults of its version 3.0 could make reading stand still for ever. `require_privates` checks
-at the start that what mends two of them is there, since nothing else would; `keep_refreshing` mends
+at the start that what mends two of them is there, since nothing else would, as `require_sender`
+does for sending; `keep_refreshing` mends
 one, and the fourth, in what all clients of a process share, is mended when this module is imported.
 Any other is told by `tell_failures`. The rest is about speed: without it the library reads the same
 messages, but slower. Each part has a test, most with a real broker.
@@ -23,7 +24,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import kafka
 from crc32c import crc32c
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
+from kafka.cluster import ClusterMetadata
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import (
     KafkaConnectionError,
@@ -33,6 +35,7 @@ from kafka.errors import (
 )
 from kafka.net.selector import Task
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.producer.sender import Sender
 from kafka.protocol.consumer import IsolationLevel
 from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.parser import KafkaProtocol
@@ -230,11 +233,9 @@ def tell_raised(owner: Any, name: str, tell: Callable[[Exception], None]) -> Non
     """Call a function with each error that a method of a client's part raises.
 
     The library only logs it. A fetcher fetches the same again, for ever; a sender may lose track of
-    its records. A part without that method goes on as it is.
+    its records.
     """
-    method = getattr(owner, name, None)
-    if method is None:
-        return
+    method = getattr(owner, name)
 
     def ours(*args: Any) -> Any:
         try:
@@ -246,16 +247,30 @@ def tell_raised(owner: Any, name: str, tell: Callable[[Exception], None]) -> Non
     setattr(owner, name, ours)
 
 
+def require_sender() -> None:
+    """Check that producers have what we watch and end them by; what is missing is a `ConfigError`.
+
+    Without it an internal error would end all sending, and nothing would say so.
+    """
+    if "_sender" not in KafkaProducer.__init__.__code__.co_names:
+        raise does_not_fit("the producer has no _sender")
+    for owner, names in (
+        (Sender, ("run_once", "_handle_produce_response", "force_close")),
+        (ClusterMetadata, ("update_metadata",)),
+    ):
+        for name in names:
+            if not callable(getattr(owner, name, None)):
+                raise does_not_fit(f"{owner.__name__} has no method {name}")
+
+
 def sender_of(producer: Any) -> Any:
-    """Return the part of a producer that sends, None if it has none."""
-    return getattr(producer, "_sender", None)
+    """Return the part of a producer that sends; see `require_sender`."""
+    return vars(producer)["_sender"]
 
 
 def end_sending(producer: Any) -> None:
     """Have a producer that could not be closed fail what it has not sent, and close."""
-    force_close = getattr(sender_of(producer), "force_close", None)
-    if force_close is not None:
-        force_close()
+    sender_of(producer).force_close()
 
 
 def close_abandoned_sockets(net: Any) -> None:

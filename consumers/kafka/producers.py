@@ -51,6 +51,7 @@ from consumers.kafka.patch import (
     is_known,
     keep_refreshing,
     receive_in_large_pieces,
+    require_sender,
     sender_of,
     tell_connection_errors,
     tell_raised,
@@ -70,13 +71,15 @@ class TopicProducer:
     """The producer of one topic, connected in the background; any thread may call its methods.
 
     The brokers may be away; nothing blocks here. `made_with` are further settings of
-    `kafka.KafkaProducer`. A missing checksum package is a `ConfigError`.
+    `kafka.KafkaProducer`. A missing checksum package, or a library that does not fit, is a
+    `ConfigError`.
     """
 
     def __init__(
         self, servers: Sequence[str], topic: str, settings: KafkaSettings, **made_with: Any
     ) -> None:
         require_checksums()
+        require_sender()
         quiet_log("kafka")
         self.topic = topic
         self._no_answer = no_answer(servers, settings)
@@ -112,9 +115,10 @@ class TopicProducer:
         with self._lock:
             if self._producer is None:
                 self._producer = self._connecting.wait(timeout_s)
-                for name in ("run_once", "_handle_produce_response"):
+                if self._producer is not None:
                     fail = partial(self._fail, self._connecting)
-                    tell_raised(sender_of(self._producer), name, fail)
+                    for name in ("run_once", "_handle_produce_response"):
+                        tell_raised(sender_of(self._producer), name, fail)
             return self._producer
 
     def _fail(self, connecting: Connecting[Any], error: Exception) -> None:

@@ -18,7 +18,8 @@ from typing import Any
 import kafka
 import numpy as np
 import pytest
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
+from kafka.cluster import ClusterMetadata
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import KafkaError, NodeNotReadyError
 from kafka.future import Future
@@ -26,6 +27,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector, Task
 from kafka.net.transport import KafkaTCPTransport
+from kafka.producer.sender import Sender
 from kafka.protocol.metadata import ApiVersionsResponse
 from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.schemas import StructField
@@ -46,6 +48,7 @@ from consumers.kafka.patch import (
     require_privates,
     tell_failures,
 )
+from consumers.kafka.producers import KafkaSink
 from consumers.kernels import record_batch as rb
 from streamnb.kernels import warm_up
 
@@ -338,6 +341,30 @@ def test_a_client_whose_tasks_cannot_be_watched_is_told(
     with pytest.raises(ConfigError, match=f"_net.*{name}.*Install kafka-python"):
         tell_failures(net, list[Exception]().append)
     net._net.close()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (KafkaProducer, "__init__"),
+        (Sender, "run_once"),
+        (Sender, "_handle_produce_response"),
+        (Sender, "force_close"),
+        (ClusterMetadata, "update_metadata"),
+    ],
+)
+def test_a_producer_that_cannot_be_watched_is_told(
+    owner: type, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error at the start names what has gone, before any broker is asked."""
+    KafkaSink(["127.0.0.1:1"], "topic", KafkaSettings()).close()
+    if name == "__init__":
+        monkeypatch.setattr(owner, name, lambda _self: None)
+        name = "_sender"
+    else:
+        monkeypatch.delattr(owner, name)
+    with pytest.raises(ConfigError, match=rf"kafka-python .* has no .*{name}\. Install kafka-py"):
+        KafkaSink(["127.0.0.1:1"], "topic", KafkaSettings())
 
 
 def test_an_error_that_ends_a_task_is_told() -> None:
