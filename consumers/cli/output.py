@@ -152,7 +152,8 @@ def print_summary(console: Console, summary: Summary) -> None:
         "ended": summary.exit_reason,
         "source": summary.source,
         "messages": f"{number(summary.messages)} = {in_time} + judged + deleted + superseded +"
-        f" ignored + rejected; in {summary.seconds:.1f} s,"
+        " ignored + rejected",
+        "time": f"{summary.seconds:.1f} s from start to end; from the first message to the last"
         f" {number(summary.messages_per_s)} a second",
         "learned": number(summary.learned) + late,
         "judged": f"{number(summary.judged)}, {number(summary.ambiguous)} of them ambiguous",

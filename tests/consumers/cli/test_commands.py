@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import inspect
+import io
 import json
 import os
 import re
@@ -11,11 +12,13 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from rich.console import Console
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -23,10 +26,12 @@ import consumers.errors
 import streamnb.errors
 from consumers.cli import commands as cli
 from consumers.cli.conventions import DEBUG_VARIABLE, EXIT_CODES, EXIT_UNEXPECTED, fail
+from consumers.cli.output import print_summary
 from consumers.config.addresses import SOURCE_FORMS
 from consumers.config.model import ModelSettings
 from consumers.errors import ConfigError, ConsumerError
 from consumers.features import build_model
+from consumers.monitoring.status import Summary
 from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, load, save
 
 ROOT = Path(__file__).parents[3]
@@ -358,6 +363,21 @@ def test_nothing_shown_is_obeyed_by_a_terminal(command: Command, tmp_path: Path)
         done = command(*arguments)
         shown = done.out + done.err
         assert shown.replace("\n", "").isprintable(), ascii(shown)
+
+
+def test_a_summary_says_what_its_time_and_its_rate_are_of() -> None:
+    """Seconds are those of the whole run, and the rate is that of the messages: no quotient."""
+    numbers: dict[str, Any] = dict.fromkeys([each.name for each in fields(Summary)], 0)
+    of = Summary(**numbers | {
+        "source": "generator", "exit_reason": "max messages", "rejected": {}, "ignored": {},
+        "classes": (), "class_counts": (), "messages": 1_000, "seconds": 4.0,
+        "messages_per_s": 500.0,
+    })  # fmt: skip
+    printed = Console(file=io.StringIO(), width=200)
+    print_summary(printed, of)
+    assert isinstance(printed.file, io.StringIO)
+    line = "time        4.0 s from start to end; from the first message to the last 500 a second"
+    assert line in printed.file.getvalue().splitlines()
 
 
 def test_before_the_first_checkpoint_predict_says_what_to_do(command: Command) -> None:
