@@ -99,12 +99,7 @@ def build_source(settings: Settings, *, until_end: bool, part: StreamRange | Non
 
     def times_of(raw: RawColumns) -> NDArray[np.int64]:
         """Return the source's times; a file has none, so there the messages say theirs."""
-        if (raw.times_ms >= 0).any():
-            return raw.times_ms
-        messages = decoder.decode(raw)
-        times_ms = np.full(len(raw), -1, np.int64)
-        times_ms[messages.at] = messages.metadata(raw, messages.at).times_ms
-        return times_ms
+        return raw.times_ms if (raw.times_ms >= 0).any() else decoder.times_ms(raw)
 
     decoder = build_decoder(settings, source)
     return RangedSource(source, part, times_of, begins=kind == "kafka")

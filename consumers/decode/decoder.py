@@ -183,6 +183,12 @@ class Decoder:
             messages.metadata = lambda _, places: self._metadata(plain, places)
         return messages
 
+    def times_ms(self, raw: RawColumns) -> NDArray[np.int64]:
+        """Return the own time of each message, -1 without one; rejected ones have theirs too."""
+        plain = raw if self._payloads is None else self._payloads.as_json(raw, {})
+        values = [value or b"" for value in plain.values(np.arange(len(raw)))]
+        return np.array(self._rows.times_ms(values), np.int64)
+
     def _decode_rows(self, values: list[bytes]) -> DecodedRows:
         """Decode messages one by one; one at which the code raises becomes an error."""
         try:

@@ -450,6 +450,14 @@ class RowDecoder:
             fields=self._metadata_fields(rows),
         )
 
+    def times_ms(self, values: Sequence[bytes]) -> list[int]:
+        """Return the own time of each message, -1 without one; rejected or not, if it is read."""
+        if isinstance(self.reader, JsonReader):
+            values = self.reader.unwrapped(values)
+        rows, _ = self.reader.rows(values)
+        times = (None if row is None else to_unix_ms(self._time(row)) for row in rows)
+        return [-1 if ms is None else ms for ms in times]
+
     def _ids(self, rows: Sequence[Any]) -> Iterable[str | int | None]:
         """Return the id of each row; an id of one part needs no Python call a row."""
         columns = [map(get, rows) for _, get in self._id_parts]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -136,6 +138,31 @@ def test_a_file_says_its_times_itself(tmp_path: Path) -> None:
     source = f"file:{path}"
     assert offsets(source, "2026-11-02T10:30", "2026-11-02T12:00") == {0: starts[1:3]}
     assert offsets(source, f"offset:{starts[2]}") == {0: starts[2:]}
+
+
+@pytest.mark.parametrize(
+    ("first", "settings"),
+    [
+        ({"text": "a", "label": "neither"}, {}),
+        ({"label": "positive"}, {}),
+        ({"text": "a", "lang": "de"}, {"message": {"keep": {"lang": ["en"]}}}),
+    ],
+    ids=["unknown label", "no text", "ignored"],
+)
+def test_what_is_no_example_has_its_time(
+    tmp_path: Path, first: dict[str, str], settings: dict[str, Any]
+) -> None:
+    """A part begins and ends at a message that is rejected or ignored, which is counted then."""
+    path = tmp_path / "some.jsonl"
+    times = [f"2026-11-02T1{hour}:00:00Z" for hour in range(4)]
+    of = [{"text": "a", "lang": "en"}, first, {"text": "b", "lang": "en"}, first]
+    lines = [
+        json.dumps(each | {"created_at": time}) + "\n" for each, time in zip(of, times, strict=True)
+    ]
+    path.write_text("".join(lines))
+    starts = [sum(map(len, lines[:i])) for i in range(4)]
+    found = offsets(f"file:{path}", times[1], times[3], **settings)
+    assert found == {0: starts[1:3]}
 
 
 @pytest.mark.parametrize("source", ["generator", "stdin"])
