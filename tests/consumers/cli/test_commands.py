@@ -12,7 +12,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -367,7 +366,7 @@ def test_nothing_shown_is_obeyed_by_a_terminal(command: Command, tmp_path: Path)
 
 def test_a_summary_says_what_its_time_and_its_rate_are_of() -> None:
     """Seconds are those of the whole run, and the rate is that of the messages: no quotient."""
-    numbers: dict[str, Any] = dict.fromkeys([each.name for each in fields(Summary)], 0)
+    numbers: dict[str, Any] = dict.fromkeys(Summary.__struct_fields__, 0)
     of = Summary(**numbers | {
         "source": "generator", "exit_reason": "max messages", "rejected": {}, "ignored": {},
         "classes": (), "class_counts": (), "messages": 1_000, "seconds": 4.0,
