@@ -210,7 +210,7 @@ class GroupSource(Source):
         self._settings = settings
         self._clock = clock
         self._position_of: Callable[[Partition], int | None] = lambda _: None
-        self._connected = self._joined = self._topic_seen = self._client_failed = False
+        self._connected = self._joined = self._topic_seen = self._poll_failed = False
         self._closed = threading.Event()
         self._troubles = Backoff(log, clock, settings.retry_pause_max_s)
         start_from = settings.start_from if begin_at is None else "earliest"
@@ -288,6 +288,7 @@ class GroupSource(Source):
         try:
             fetched = self.client.poll(self._settings.max_poll_messages, min(left_s, POLL_SLICE_S))
         except ClientError as error:
+            self._poll_failed = True
             self._say(error)
             for each in self._positions:  # but for one that is to be read from elsewhere
                 self._to_seek.setdefault(each, self._positions.position(each))
@@ -349,8 +350,18 @@ class GroupSource(Source):
         """Note why there is no connection; a client that failed must be connected again."""
         if isinstance(error, ClientFailedError):
             self._connected = self._joined = False
-            self._client_failed = True
-        self._troubles.say(BROKER, str(error))
+            self._poll_failed = True
+        self._tell(BROKER, str(error))
+
+    def _tell(self, key: str, sentence: str) -> None:
+        """Note a failure; one for want of a right is told with what the user needs."""
+        if "uthorization" in sentence:  # both libraries' errors have the word
+            topic, group = self.client.topic_name, self._settings.group_id
+            sentence = (
+                f"{sentence.rstrip('.')}. This user needs the right to read topic {topic!r} and "
+                f"group {group!r} (kafka-acls --add --operation Read); once it has, reading goes on"
+            )
+        self._troubles.say(key, sentence)
 
     # -- assignment ----------------------------------------------------------------------------
 
@@ -359,7 +370,7 @@ class GroupSource(Source):
         while self.client.events:
             event = self.client.events.popleft()
             if isinstance(event, GroupFault):
-                self._troubles.say(event.key, event.sentence)
+                self._tell(event.key, event.sentence)
                 continue
             for partition in event.partitions:
                 self._positions.forget(partition)
@@ -387,7 +398,7 @@ class GroupSource(Source):
             at = partial(self.client.offsets_at, list(starts), timeout_s=ASK_TIMEOUT_S)
             begins = offsets_of(self._begin_at, starts, ends, at)
         except ClientError as error:
-            self._troubles.say(BROKER, str(error))
+            self._tell(BROKER, str(error))
             return
         known = self._positions.logs
         for partition, log_start in starts.items():
@@ -471,7 +482,7 @@ class GroupSource(Source):
                 "partitions go on. If it stays so, remove the topic's records up to its end "
                 "(kafka-delete-records): reading goes on behind it, and they count as lost"
             )
-        self._troubles.say(str(partition), sentence)
+        self._tell(str(partition), sentence)
         self._retry_at_s[partition] = self._clock() + self._troubles.pause_s(str(partition))
 
     def _retry_broken(self) -> None:
@@ -496,7 +507,7 @@ class GroupSource(Source):
                 self.client.find_topic(ASK_TIMEOUT_S)  # the group may well have no partition for us
                 ends = {}
         except ClientError as error:
-            self._troubles.say(BROKER, str(error))
+            self._tell(BROKER, str(error))
             return
         self._topic_seen = True
         for partition, log_end in ends.items():
@@ -504,8 +515,11 @@ class GroupSource(Source):
         self._heard(reads=True)
 
     def _heard(self, *, reads: bool = False) -> None:
-        """Note that the broker answered; a client that replaces a failed one must also read."""
+        """Note that the broker answered; after a poll that failed, one must also succeed.
+
+        Who has lost the right to read may still ask where the logs end.
+        """
         self._heard_at_s = self._clock()
-        if reads or not self._client_failed:
-            self._client_failed = False
+        if reads or not self._poll_failed:
+            self._poll_failed = False
             self._troubles.clear(BROKER)

@@ -204,6 +204,8 @@ class LibrdkafkaClient(GroupClient):
                 error = message.error()
                 if error is None:
                     messages.append(message)
+                elif message.topic() is None:  # the group's, and as if of partition 0
+                    self._note_faults([message])
                 elif error.code() == KafkaError._PARTITION_EOF:
                     position = message.offset() or 0
                 else:

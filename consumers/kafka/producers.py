@@ -173,8 +173,8 @@ class TopicProducer:
         error = error or self._connecting.error
         why = "" if error is None else f"; the client says: {error!r}"
         return (
-            f"topic {self.topic!r}{what}: {self._no_answer}, or that the topic exists and takes "
-            f"records of that size{why}"
+            f"topic {self.topic!r}{what}: {self._no_answer}, or that the topic exists, lets "
+            f"this user write, and takes records of that size{why}"
         )
 
 

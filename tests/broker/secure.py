@@ -71,8 +71,8 @@ class Certificates:
 class SecureBroker(Broker):
     """A broker with a listener for each way of `LISTENERS`, beside the plain one."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, **properties: str) -> None:
+        super().__init__(folder, **properties)
         self.certificates = Certificates(folder / "certificates")
         self.protocols |= LISTENERS
         self.ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
