@@ -188,6 +188,11 @@ class CorrectionApplier:
         """Return what is known of the log beside its position."""
         return self._reading.beginnings
 
+    @property
+    def trouble(self) -> str | None:
+        """What keeps the log from being read back, in a sentence."""
+        return self._reading.trouble
+
     def has_backlog(self) -> bool:
         """Return whether corrections of before the start can still be applied."""
         if self._holds:  # the stream has not brought what they correct

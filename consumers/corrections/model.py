@@ -332,12 +332,13 @@ class LogReader:
     @property
     def trouble(self) -> str | None:
         """What keeps the log from being read, in a sentence."""
-        return str(self._failure) if self._failure is not None else self._trouble
+        why = self._trouble if self._failure is None else str(self._failure)
+        return None if why is None else f"corrections cannot be read back: {why}"
 
     def why_not_ready(self, name: str) -> str | None:
         """Return why corrections of the log `name` cannot be taken yet; None if they can."""
-        if self.trouble is not None:
-            return f"corrections cannot be read back: {self.trouble}"
+        if (trouble := self.trouble) is not None:
+            return trouble
         if not self.caught_up.is_set():
             return f"the corrections of before are still being read from {name}"
         return None

@@ -108,6 +108,8 @@ class Pipeline(msgspec.Struct):
         if self.reviser is not None:
             memory = self.reviser.memory
             self.health.watch_part(lambda: memory.trouble)
+        if (corrections := self.corrections) is not None:
+            self.health.watch_part(lambda: corrections.trouble)
         if self.labels is not None and self.recent is not None:
             self.labels.join.show(self.recent.note_labels, self._after_predictions)
         if self.statistics.drift is not None:

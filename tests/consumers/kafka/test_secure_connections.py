@@ -14,7 +14,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -27,6 +33,8 @@ from consumers.kafka.producers import KafkaLog, KafkaSink
 from consumers.sinks.records import Record
 from tests.broker.secure import KEY_PASSWORD, PASSWORD, USER, SecureBroker
 from tests.consumers.kafka.topics import CLIENTS, PATIENCE_S, Reader, fill, numbered, until_told
+from tests.endtoend.daemon_process import Daemon, write_config
+from tests.kafka_fixtures import require_parts
 
 pytestmark = [
     # kafka-python leaves sockets of its own behind when an attempt to connect fails.
@@ -250,3 +258,115 @@ def test_a_sink_names_why_it_is_not_let_in(secure_broker: SecureBroker) -> None:
     with closing(sink):
         sink.add([Record(b"1", b"judged")])
         assert "marked" not in until_told(sink, said["kafka-python"])
+
+
+class Rights:
+    """A broker whose user may do nothing but what is given."""
+
+    def __init__(self, folder: Path) -> None:
+        require_parts()
+        self.broker = SecureBroker(
+            folder,
+            authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            super_users="User:ANONYMOUS",  # whoever comes by the plain listener
+        )
+        self.broker.start()
+
+    def change(self, kind: ResourceType, name: str, *, is_given: bool) -> None:
+        """Let the user read a topic, or groups whose names begin so, or do so no longer."""
+        is_topic = kind == ResourceType.TOPIC
+        pattern = ResourcePatternType.LITERAL if is_topic else ResourcePatternType.PREFIXED
+        right = AclOperation.READ, AclPermissionType.ALLOW
+        admin = AdminClient({"bootstrap.servers": self.broker.address})
+        asked: Mapping[Any, Any] = (
+            admin.create_acls([AclBinding(kind, name, pattern, f"User:{USER}", "*", *right)])
+            if is_given
+            else admin.delete_acls(
+                [AclBindingFilter(kind, name, pattern, f"User:{USER}", "*", *right)]
+            )
+        )
+        for each in asked.values():
+            each.result(PATIENCE_S)
+
+
+@pytest.fixture(scope="module")
+def rights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rights]:
+    """Return a broker that asks for rights."""
+    made = Rights(tmp_path_factory.mktemp("rights") / "broker")
+    yield made
+    made.broker.stop()
+
+
+BY_SCRAM: dict[str, Any] = {
+    **LOGIN,
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "SCRAM-SHA-256",
+}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_missing_right_is_told_until_it_is_given(rights: Rights, client: str) -> None:
+    """Of the topic or of the group, before reading and amid it: then reading goes on, exactly."""
+    broker, group = rights.broker, f"group of {client}"
+    topic = topic_with(broker, numbered(0, 20))
+
+    def is_told() -> bool:
+        trouble = reader.source.trouble() or ""
+        return f"needs the right to read topic '{topic}' and group '{group}'" in trouble
+
+    with (
+        capture_logs() as said,
+        Reader(broker.at("LOGIN"), topic, group, client=client, **BY_SCRAM) as reader,
+    ):
+        reader.until(is_told)
+        rights.change(ResourceType.TOPIC, topic, is_given=True)
+        reader.until(lambda: "roup authorization failed" in _plain(reader) and is_told())
+        rights.change(ResourceType.GROUP, group, is_given=True)
+        until_read(reader, 20)
+        for n, (kind, name) in enumerate(
+            [(ResourceType.TOPIC, topic), (ResourceType.GROUP, group)], 1
+        ):
+            reader.until(lambda: reader.source.trouble() is None)
+            said.clear()
+            rights.change(kind, name, is_given=False)
+            reader.until(is_told)
+            fill(broker.address, topic, numbered(20 * n, 20 * n + 20))
+            for _ in range(20):  # while it lasts it is never over
+                reader.step(0.1)
+                assert is_told()
+                assert "source_trouble_over" not in [each["event"] for each in said]
+            rights.change(kind, name, is_given=True)
+            until_read(reader, 20 * n + 20)
+        assert reader.values[0] == numbered(0, 60)
+
+
+def _plain(reader: Reader) -> str:
+    """Return the trouble, with kafka-python's names of errors as words."""
+    return (reader.source.trouble() or "").replace("AuthorizationFailed", " authorization failed")
+
+
+@pytest.mark.deep
+def test_a_label_topic_that_may_not_be_read_is_told(rights: Rights, tmp_path: Path) -> None:
+    """Corrections of others would be missing, while the daemon passes for one that is well."""
+    broker = rights.broker
+    topic, labels = (
+        topic_with(broker, [b'{"id": "1", "text": "good", "label": 4}']),
+        topic_with(broker, []),
+    )
+    for kind, name in ((ResourceType.TOPIC, topic), (ResourceType.GROUP, f"of-{topic}")):
+        rights.change(kind, name, is_given=True)
+    config = write_config(
+        tmp_path / "config.yaml",
+        source=f"kafka://{broker.at('LOGIN')}/{topic}",
+        kafka=BY_SCRAM | {"sasl_password": "${PASSWORD}", "group_id": f"of-{topic}"},
+        corrections={"to": f"kafka:{labels}"},
+    )
+    with Daemon(config, env={"PASSWORD": PASSWORD}) as daemon:
+        daemon.until_metric("streamnb_examples_learned_total", 1)
+        page = daemon.until_page("/readyz", 200, f"needs the right to read topic '{labels}'")
+        assert page["degraded"].startswith("corrections cannot be read back: ")
+        rights.change(ResourceType.TOPIC, labels, is_given=True)
+        daemon.until_page("/readyz", 200, '"degraded":null')
+        daemon.until_it_takes_corrections()
+        assert daemon.stop() == 0
