@@ -211,7 +211,13 @@ class LogMemory:
             return np.empty(0, np.uint64)
 
     def lose(self, number: int, error: Exception) -> None:
-        """Go on without a segment that cannot be read, and log it."""
+        """Go on without a segment that cannot be read; a right that is missing can be given."""
+        if isinstance(error, PermissionError) and self.folder is not None:
+            name = f"{FOLDER_NAME}/{self.folder.name}/{number}{self.tag}.records"
+            raise CheckpointError(
+                f"checkpoint.folder: {name}, with what messages taught, cannot be read "
+                f"({error.strerror}). See to its mode and owner, and start again."
+            ) from error
         self.segments.pop(number, None)
         self.lost.add(number)
         self.is_whole = False
@@ -480,7 +486,7 @@ class LearnedMemory:
             synced.result()
         except OSError as error:
             raise CheckpointError(
-                "checkpoint.folder: what was learned of each message cannot be written"
+                f"checkpoint.folder: {FOLDER_NAME}/, with what messages taught, cannot be written"
                 f" ({error.strerror or error}). See to the folder and the disk's room."
             ) from error
 

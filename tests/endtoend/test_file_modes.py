@@ -1,9 +1,13 @@
-"""Nobody but their owner may read the files that the daemon writes people's texts into."""
+"""Nobody but their owner may read the files that the daemon writes people's texts into.
+
+And what the daemon may not read or write for a while is told, and not lost.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -11,6 +15,10 @@ import pytest
 
 from tests.endtoend.correction_clients import ask
 from tests.endtoend.daemon_process import Daemon, write_config
+from tests.endtoend.expected_counts import counts_at, counts_of, examples, message
+
+# Root may open everything, but not without these.
+AS_OTHERS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 
 
 def mode(path: Path) -> int:
@@ -95,3 +103,30 @@ def test_files_of_an_older_version_are_closed_to_others(tmp_path: Path) -> None:
     with Daemon(config, "--until-end") as daemon:
         assert daemon.wait() == 0
     assert daemon.count("files_tightened") == 0
+
+
+@pytest.mark.deep
+def test_what_messages_taught_is_not_given_up_where_it_may_not_be_read(tmp_path: Path) -> None:
+    """The start is refused, by the file's name; once it may be read, deletes take all back."""
+    found = examples(40)
+    stream = tmp_path / "in.jsonl"
+    stream.write_bytes(b"".join(message(each, i) + b"\n" for i, each in enumerate(found)))
+    config = write_config(tmp_path / "config.yaml", source=f"file:{stream}")
+    under = AS_OTHERS if os.geteuid() == 0 else ()
+
+    def run() -> tuple[int, Daemon]:
+        with Daemon(config, "--until-end", under=under) as daemon:
+            return daemon.wait(), daemon
+
+    assert run()[0] == 0
+    with stream.open("a") as file:
+        file.writelines(f'{{"id":"m{i}","operation":"delete"}}\n' for i in range(0, 40, 4))
+    (records,) = (tmp_path / "state" / "learned").rglob("*.records")
+    records.chmod(0)
+    code, refused = run()
+    assert code == 74
+    assert f"learned/{records.parent.name}/{records.name}" in str(refused.lines)
+    assert "cannot be read (Permission denied). See to its mode and owner" in str(refused.lines)
+    records.chmod(0o600)
+    assert run()[0] == 0
+    assert counts_at(tmp_path / "state") == counts_of(found[i] for i in range(40) if i % 4)
