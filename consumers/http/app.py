@@ -69,7 +69,7 @@ from consumers.http.state import AppState, Serializer, bar_of, looks_of
 from consumers.http.threads import Batcher, WorkerPool
 from consumers.monitoring.metrics import OTHER, HttpMetrics
 from consumers.monitoring.quality import Share
-from consumers.search import QueryError, RecentStore, StoreNotOpenError
+from consumers.search import QueryError, RecentStore, StoreBusyError
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
@@ -264,7 +264,7 @@ def _as_sent(origin: str) -> str:
 
 
 async def _as_bad_query(_request: Request, error: Exception) -> Response:
-    if isinstance(error, StoreNotOpenError):
+    if isinstance(error, StoreBusyError):
         return ProblemError(503, str(error), headers=RETRY_SOON).response()
     return ProblemError(422, str(error)).response()
 
@@ -391,7 +391,7 @@ def embed_routes(app_state: AppState, workers: WorkerPool) -> list[ApiRoute]:
         try:
             query = recent.parse(text)
             counted = recent.counted(query, lang)
-        except StoreNotOpenError as error:
+        except StoreBusyError as error:
             return 503, _problem(error)
         except QueryError as error:
             return 422, _problem(error)

@@ -97,8 +97,9 @@ WANTED = ApiOperation(
     ),
     problems={
         404: "labelling.enabled is false.",
-        422: "A parameter is wrong, or the store cannot be read just now.",
-        503: "Too much is being asked at once, or there is nothing to answer from yet.",
+        422: "A parameter is wrong.",
+        503: "Too much is being asked at once, the store cannot be read just now, or there is "
+        "nothing to answer from yet.",
     },
 )
 _STATUS: dict[type[CorrectionError], int] = {

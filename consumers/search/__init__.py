@@ -8,7 +8,7 @@ queues what comes, and on the store's own thread `writer` has `transactions` wri
 (`database`).
 """
 
-from consumers.search.query_syntax import Query, QueryError, StoreNotOpenError, parse
+from consumers.search.query_syntax import Query, QueryError, StoreBusyError, parse
 from consumers.search.rows import Change, Counted, Found, FoundRow, MessageRow, RecentState
 from consumers.search.store import FILE_NAME, RecentStore, RecentStoreError
 
@@ -24,6 +24,6 @@ __all__ = [
     "RecentState",
     "RecentStore",
     "RecentStoreError",
-    "StoreNotOpenError",
+    "StoreBusyError",
     "parse",
 ]

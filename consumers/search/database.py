@@ -37,7 +37,7 @@ from consumers.search.chunks import (
     restored,
 )
 from consumers.search.history import create_tables as create_history
-from consumers.search.query_syntax import CLOSE, OPEN, SEPARATORS, QueryError
+from consumers.search.query_syntax import CLOSE, OPEN, SEPARATORS, StoreBusyError
 
 LANGS_MAX = 1_000  # languages that can be asked for; further ones count as unknown
 KEY_LAST = (1 << 63) - 1
@@ -172,19 +172,21 @@ class Readers:
 
     @contextlib.contextmanager
     def borrowed(self, timeout_s: float) -> Iterator[sqlite3.Connection]:
-        """Lend a connection; `QueryError` if all are in use for long, or none can be opened."""
+        """Lend a connection; `StoreBusyError` if all are in use for long, or none can be opened."""
         try:
             db = self._free.get(timeout=timeout_s)
         except queue.Empty:
-            raise QueryError("Too many searches run at once; search again in a moment.") from None
+            raise StoreBusyError(
+                "Too many searches run at once; search again in a moment."
+            ) from None
         try:
             if self._is_closed:
-                raise QueryError("The store is closed.")
+                raise StoreBusyError("The store is closed.")
             if db is None:
                 db = connect(self._path, is_reader=True, cache_kib=self._cache_kib)
             yield db
         except sqlite3.OperationalError as error:
-            raise QueryError(f"The store cannot be searched just now: {error}.") from error
+            raise StoreBusyError(f"The store cannot be searched just now: {error}.") from error
         finally:
             self._free.put(db)
 

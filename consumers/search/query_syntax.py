@@ -186,8 +186,8 @@ class SlowQueryError(QueryError):
     """A search took longer than it may."""
 
 
-class StoreNotOpenError(QueryError):
-    """The file is still being read, as after a start, or cannot be opened; ask again."""
+class StoreBusyError(QueryError):
+    """The store is still being read, as after a start, or out of reach, or busy; ask again."""
 
 
 class Atom(msgspec.Struct, frozen=True):

@@ -30,7 +30,7 @@ from consumers.search.query_syntax import (
     Query,
     QueryError,
     SlowQueryError,
-    StoreNotOpenError,
+    StoreBusyError,
     expression,
     parse,
     pieces,
@@ -222,14 +222,14 @@ class RecentStore:
                 f" ({self._writer.trouble or 'the store is busy'}); it is tried on"
             )
 
-    # What follows raises `QueryError` if it takes too long, or there is a fault of the file, and
-    # `StoreNotOpenError` until the file is open.
+    # What follows raises `QueryError` if it takes too long, and `StoreBusyError` until the file is
+    # open, or if there is a fault of it.
 
     def _file(self) -> Transactions:
         file = self._writer.file
         if file is None:
             detail = self._writer.trouble or "The recent messages are still being opened"
-            raise StoreNotOpenError(f"{detail}; ask again in a moment.")
+            raise StoreBusyError(f"{detail}; ask again in a moment.")
         return file
 
     def search(

@@ -20,7 +20,7 @@ from consumers.corrections.service import CorrectionService, ExampleReader
 from consumers.corrections.teacher import WAITING_MAX, ModelJudge, Teacher
 from consumers.errors import ConfigError
 from consumers.features import kinds_of
-from consumers.search import StoreNotOpenError
+from consumers.search import StoreBusyError
 from consumers.web_request import RequestError, WebService
 from tests.consumers.raw_batches import CLASSES
 from tests.consumers.search.live_stream import Said, Stream
@@ -357,7 +357,7 @@ def test_a_store_in_trouble_is_a_failure_too(
     """What the store cannot tell of is given up and counted, and the sentence says why."""
 
     def away(*_: str) -> None:
-        raise StoreNotOpenError("it is being opened")
+        raise StoreBusyError("it is being opened")
 
     with LiveServer(all_of(SURE)) as server:
         setup = setups(url=f"http://{server.host}/")

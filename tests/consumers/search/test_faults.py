@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from consumers.messages import KnownClasses
-from consumers.search import QueryError, RecentStore, StoreNotOpenError, parse
+from consumers.search import QueryError, RecentStore, StoreBusyError, parse
 from consumers.search.database import mark_unpurged, move_aside
 from tests.consumers.search.stores import CLASSES, ids, made, offer, running, settle, tell, tweets
 
@@ -222,7 +222,7 @@ def test_a_folder_that_is_not_there_is_tried_again(tmp_path: Path) -> None:
     store.start()
     wait_for_trouble(store)
     offer(store, tweets(["good day"]))
-    with pytest.raises(StoreNotOpenError, match="unable to open database file"):
+    with pytest.raises(StoreBusyError, match="unable to open database file"):
         store.search(parse("good"))
     trouble = store.state().trouble
     assert trouble is not None
@@ -287,11 +287,24 @@ def test_too_many_searches_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) 
         free = file.readers._free
         taken = [free.get() for _ in range(free.qsize())]
         monkeypatch.setattr("consumers.search.store.LIMIT_S", 0.01)
-        with pytest.raises(QueryError, match="Too many searches run at once"):
+        with pytest.raises(StoreBusyError, match="Too many searches run at once"):
             store.search(parse("good"))
         for reader in taken:
             free.put(reader)
         monkeypatch.undo()
+        assert ids(store, "good") == ["m0"]
+
+
+def test_a_file_that_is_out_of_reach_is_asked_again(tmp_path: Path) -> None:
+    """Whoever searches meanwhile is told to ask again, not that the query is wrong."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    with running(folder / "recent.db") as store:
+        tell(store, ["good day"])
+        away = folder.rename(tmp_path / "away")
+        with pytest.raises(StoreBusyError, match="cannot be searched just now"):
+            store.search(parse("good"))
+        away.rename(folder)
         assert ids(store, "good") == ["m0"]
 
 

@@ -19,7 +19,7 @@ from consumers.search import (
     MessageRow,
     RecentStore,
     RecentStoreError,
-    StoreNotOpenError,
+    StoreBusyError,
     parse,
 )
 from tests.consumers.search.stores import (
@@ -391,7 +391,7 @@ def check_that_it_is_closed(store: RecentStore) -> None:
         lambda: store.keys(parse("good"), None, 5),
         lambda: store.rows(np.array([1])),
     ):
-        with pytest.raises(StoreNotOpenError, match="still being opened; ask again"):
+        with pytest.raises(StoreBusyError, match="still being opened; ask again"):
             ask()
     assert store.languages() == []
     assert store.held(np.array([1])).tolist() == []
