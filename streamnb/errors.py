@@ -4,7 +4,8 @@
 
     StreamnbError
     ├── InputError      (also a ValueError) an argument cannot be used: field, value, way out
-    ├── StoreError      a file is damaged, foreign, or of another version
+    ├── StoreError      a file is damaged or foreign
+    │   └── StoreVersionError  it is of another version
     └── PredictorError  a question could not be answered
         ├── QueueFullError    the predictor's queue is at its bound; asking again later helps
         └── PredictorStopped  it has been stopped
@@ -30,9 +31,13 @@ class InputError(StreamnbError, ValueError):
 
 
 class StoreError(StreamnbError):
-    """A model file is damaged, foreign, or of a version that this library does not read."""
+    """A model file is damaged or foreign."""
 
     exit_code = 74  # EX_IOERR
+
+
+class StoreVersionError(StoreError):
+    """A model file is of a version that this library does not read."""
 
 
 class PredictorError(StreamnbError):

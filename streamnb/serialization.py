@@ -21,7 +21,13 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from streamnb.decay import Clock, HalfLife
-from streamnb.errors import InputError, StoreError, check_kind, check_whole
+from streamnb.errors import (
+    InputError,
+    StoreError,
+    StoreVersionError,
+    check_kind,
+    check_whole,
+)
 from streamnb.features.bag import Bag
 from streamnb.features.categorical import Categories
 from streamnb.features.flags import Flags
@@ -135,7 +141,7 @@ def _said_digest(where: str, text: bytes) -> str:
             " or restore this one from a copy."
         )
     if meta.get("version") != str(VERSION):
-        raise StoreError(
+        raise StoreVersionError(
             f"{where}: model format version {meta.get('version')!r}; this library reads version"
             f" {VERSION}. Load it with the streamnb that saved it."
         )

@@ -52,7 +52,7 @@ from consumers.pipeline.checkpoint import (
 )
 from consumers.private_files import FILE_MODE, make_private_folder, open_private, sync_folder
 from streamnb import NaiveBayes, StreamnbError, save
-from streamnb.errors import StoreError
+from streamnb.errors import StoreError, StoreVersionError
 from streamnb.state import ModelState
 from streamnb.storage import Stored, groups_of, notes_of, older_files, read
 
@@ -232,7 +232,7 @@ class PartFiles:
         None if there is none: `beyond` may be a position, or with the labels', and the writer's.
 
         A damaged file is set aside and logged. If a file cannot be reached, or is another
-        model's, it is a `GroupError`.
+        model's or version's, it is a `GroupError`.
         """
         folder = self._folder_of(partition)
         with _errors(folder):
@@ -252,6 +252,11 @@ class PartFiles:
                     raise
                 if isinstance(error.__cause__, OSError):  # it may be whole
                     raise GroupError(f"group.folder: {error}") from error
+                if isinstance(error, StoreVersionError):  # the others need it
+                    raise GroupMismatchError(
+                        f"group.folder: {error} Members that were brought to that version go on; "
+                        "bring this one there too."
+                    ) from error
                 self._set_aside(path, error)
                 continue
             self._check_topic(path, said.topic_id)

@@ -105,6 +105,21 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     assert GroupParts(files, LOG.topic, 1.0).status().n_damaged == 1
 
 
+def test_a_file_of_another_version_is_refused_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member that was brought to a newer version needs it: one of before says so, and ends."""
+    old, new = files_in(tmp_path), files_in(tmp_path)
+    old.write(learned("a").state, LOG, 1)
+    with monkeypatch.context() as newer:
+        newer.setattr("streamnb.serialization.VERSION", 99)
+        new.write(learned("a b").state, LOG, 2)
+    with pytest.raises(GroupMismatchError, match=r"format version '99'.* bring this one there too"):
+        old.load(LOG)
+    assert not old.damaged
+    assert f"{2:020d}-{new.writer}.nb" in names(tmp_path)
+
+
 def test_a_damaged_file_that_stays_is_counted_and_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
