@@ -55,7 +55,7 @@ node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
 listeners=CONTROLLER://127.0.0.1:{controller},{listeners}
-advertised.listeners={listeners}
+advertised.listeners={advertised}
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,{protocols}
 log.dirs={folder}/data
 num.network.threads=2
@@ -147,6 +147,8 @@ class Broker:
         The security protocol of each listener, by its name.
     ports : dict of str to int
         The ports of the listeners beside PLAINTEXT, whose port is `port`.
+    advertised : dict of str to int
+        The ports at which clients are told to find listeners, where these are others.
     format_options : list of str
         More options of the tool that formats the folder.
     java_options : list of str
@@ -158,6 +160,7 @@ class Broker:
         self.port = 0
         self.protocols = {"PLAINTEXT": "PLAINTEXT"}
         self.ports: dict[str, int] = {}
+        self.advertised: dict[str, int] = {}
         self.format_options: list[str] = []
         self.java_options = [f"-XX:SharedArchiveFile={ARCHIVE}"] if ARCHIVE.exists() else []
         self._properties = {name.replace("_", "."): value for name, value in properties.items()}
@@ -290,10 +293,15 @@ class Broker:
         self.folder.mkdir(parents=True, exist_ok=True)
         controller = free_ports(1)[0]
         ports = {"PLAINTEXT": self.port, **self.ports}
+
+        def listed(ports: dict[str, int]) -> str:
+            return ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+
         text = PROPERTIES.format(
             controller=controller,
             folder=self.folder,
-            listeners=",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+            listeners=listed(ports),
+            advertised=listed(ports | self.advertised),
             protocols=",".join(f"{name}:{kind}" for name, kind in self.protocols.items()),
         )
         extra = "".join(f"{name}={value}\n" for name, value in self._properties.items())

@@ -18,6 +18,7 @@ KEY_PASSWORD = "marked password of the key"
 # Each listener's name, and the protocol that it speaks.
 LISTENERS = {
     "TLS": "SSL",
+    "CUT": "SSL",  # clients are told to find it at another port
     "NAMED": "SSL",  # its certificate is for another host
     "MUTUAL": "SSL",  # it asks for the client's certificate
     "LOGIN": "SASL_PLAINTEXT",
@@ -76,6 +77,7 @@ class SecureBroker(Broker):
         self.certificates = Certificates(folder / "certificates")
         self.protocols |= LISTENERS
         self.ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
+        self.advertised = {"CUT": free_ports(1)[0]}
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
             self.format_options += ["-S", f'{mechanism}=[name={USER},password="{PASSWORD}"]']
         stores = {"NAMED": self.certificates.chain("elsewhere")}

@@ -31,6 +31,7 @@ from consumers.config.settings import KafkaSettings
 from consumers.corrections.model import LogPosition
 from consumers.kafka.producers import KafkaLog, KafkaSink
 from consumers.sinks.records import Record
+from tests.broker.cutting import CuttingLine
 from tests.broker.secure import KEY_PASSWORD, PASSWORD, USER, SecureBroker
 from tests.consumers.kafka.topics import CLIENTS, PATIENCE_S, Reader, fill, numbered, until_told
 from tests.endtoend.daemon_process import Daemon, write_config
@@ -107,6 +108,30 @@ def test_every_way_in_reads_the_same_messages(secure_broker: SecureBroker, clien
             until_read(reader, len(values))
             assert reader.values[0] == values, way
             assert reader.source.trouble() is None, way
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_line_that_is_cut_amid_answers_loses_and_doubles_nothing(
+    secure_broker: SecureBroker, client: str
+) -> None:
+    """TLS ends in the middle of a record, again and again, without a word of goodbye."""
+    values = [b"%d " % i + b"x" * 200 for i in range(5_000)]
+    topic = topic_with(secure_broker, [])
+    for at in range(0, len(values), 250):  # a batch is answered whole, however large it is
+        fill(secure_broker.address, topic, values[at : at + 250])
+    port = secure_broker.advertised["CUT"]
+    line = CuttingLine(port, secure_broker.ports["CUT"], 150_000, seed=1)
+    settings: dict[str, Any] = {
+        "security_protocol": "SSL",
+        "ssl_cafile": secure_broker.certificates.authority,
+        "fetch_max_bytes": 65_536,
+        "message_max_bytes": 65_536,
+    }
+    with line.open(), Reader(f"127.0.0.1:{port}", topic, client=client, **settings) as reader:
+        until_read(reader, len(values))
+        assert reader.values[0] == values
+        assert line.n_cuts >= 3
 
 
 def faults(broker: SecureBroker) -> dict[str, tuple[str, dict[str, Any], Mapping[str, str]]]:
@@ -332,10 +357,11 @@ def test_a_missing_right_is_told_until_it_is_given(rights: Rights, client: str) 
             rights.change(kind, name, is_given=False)
             reader.until(is_told)
             fill(broker.address, topic, numbered(20 * n, 20 * n + 20))
-            for _ in range(20):  # while it lasts it is never over
+            for _ in range(20):
                 reader.step(0.1)
                 assert is_told()
-                assert "source_trouble_over" not in [each["event"] for each in said]
+            # It does not come and go: librdkafka's partition may leave once, and the topic is told.
+            assert [each["event"] for each in said].count("source_trouble_over") <= 2
             rights.change(kind, name, is_given=True)
             until_read(reader, 20 * n + 20)
         assert reader.values[0] == numbered(0, 60)
