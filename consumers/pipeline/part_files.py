@@ -566,8 +566,9 @@ def _errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        place = error.filename if isinstance(error.filename, str) else path
         raise GroupError(
-            f"group.folder: {path} cannot be used ({error.strerror or error}). All members of the "
+            f"group.folder: {place} cannot be used ({error.strerror or error}). All members of the "
             "group must reach it, and may read and write there: files are for the user alone who "
             "runs a member, so let one user run all of them."
         ) from error
