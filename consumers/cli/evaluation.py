@@ -49,6 +49,8 @@ from streamnb.reader import ModelReader
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+_LEAST = float(np.finfo(np.float32).min)
+
 
 class Method(msgspec.Struct, frozen=True):
     """How examples are judged: as they come, unless one of the others is set."""
@@ -409,7 +411,8 @@ class Evaluation:
         """Keep what was judged, in the order of the evaluation's classes."""
         posteriors = np.full((len(found), len(self._classes)), -np.inf, np.float32)
         places = [self._classes.index(str(label)) for label in classes[: found.shape[1]]]
-        posteriors[:, places] = found
+        # What is finite stays so in 32 bits, or it would be impossible, and in no log-loss.
+        posteriors[:, places] = np.where(found > -np.inf, np.maximum(found, _LEAST), found)
         self._parts.append((examples.at, examples.labels, posteriors))
 
     def _wait(self, examples: Examples) -> None:

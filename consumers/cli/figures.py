@@ -40,6 +40,7 @@ _COVERAGES = tuple(range(100, 0, -10))  # per cent
 _POINTS = 50  # of the curve over the stream, without a window
 _LOW, _HIGH = 2.5, 97.5  # per cent of the replicates
 _PIECE_VALUES = 1 << 17  # probabilities that scikit-learn is given at a time
+_ROUNDED = 1e-7  # how far a probability of 32 bits lies from its own: 0.5 must not fall below 0.5
 _LOSS_MAX = -float(np.log(np.finfo(np.float64).eps))  # where scikit-learn's log-loss is bounded
 
 
@@ -136,7 +137,7 @@ def _figures(
         "confusion": cells[0].astype(np.int64).tolist(),
         "reliability": reliability,
         "coverage": _coverage(confidence, best == y, blocks),
-        "curve": _curve(right, losses, window, fading),
+        "curve": _curve(right, losses, is_possible, window, fading),
         "roc": {label: each[0] for label, each in curves.items()},
         "precision_recall": {label: each[1] for label, each in curves.items()},
     }  # fmt: skip
@@ -384,7 +385,8 @@ def _of_probabilities(
         squared += len(p) * metrics.brier_score_loss(truth, p, labels=places)
         if possible.any():
             loss += metrics.log_loss(truth[possible], p[possible], labels=places, normalize=False)
-    return loss / max(1, int(is_possible.sum())), squared / n
+    n_possible = int(is_possible.sum())
+    return loss / n_possible if n_possible else np.nan, squared / n
 
 
 def _squared_errors(y: Ints, log_posteriors: NDArray[np.float32]) -> Floats:
@@ -399,7 +401,7 @@ def _calibration(
     confidence: Floats, right: NDArray[np.bool_], blocks: Blocks
 ) -> tuple[Figure, list[dict[str, float]]]:
     """Return the expected calibration error of the answers given, and its bins of equal width."""
-    bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    bins = np.minimum(((confidence + _ROUNDED) * BINS).astype(np.int64), BINS - 1)
     said = blocks.sums(bins, BINS, confidence)
     counts = blocks.sums(2 * bins + right, 2 * BINS).reshape(-1, BINS, 2)
     n, were = counts.sum(axis=2), counts[:, :, 1]
@@ -421,7 +423,7 @@ def _coverage(confidence: Floats, right: NDArray[np.bool_], blocks: Blocks) -> l
     """Return the accuracy if only the surest answers are given; ties are given together."""
     n = len(confidence)
     ascending = np.sort(confidence)
-    leasts = ascending[[int((1 - share / 100) * (n - 1)) for share in _COVERAGES]]
+    leasts = ascending[[n * (100 - share) // 100 for share in _COVERAGES]]
     # Each answer is counted in the last share that it belongs to, and summed up from there.
     last = np.searchsorted(leasts, confidence, side="right") - 1
     cells = blocks.sums(2 * last + right, 2 * len(leasts)).reshape(-1, len(leasts), 2)
@@ -435,21 +437,24 @@ def _coverage(confidence: Floats, right: NDArray[np.bool_], blocks: Blocks) -> l
 
 
 def _curve(
-    right: Floats, losses: Floats, window: int | None, fading: float | None
+    right: Floats,
+    losses: Floats,
+    is_possible: NDArray[np.bool_],
+    window: int | None,
+    fading: float | None,
 ) -> list[dict[str, float]]:
     """Return accuracy and log-loss over the stream, window after window or faded."""
     n = len(right)
+    parts = ((right, np.ones(n)), (losses, is_possible.astype(np.float64)))
     size = window or -(-n // _POINTS)
     ends = np.append(np.arange(size, n, size), n)
     if fading is None:
         begins = ends - np.diff(ends, prepend=0)
-        columns = [np.add.reduceat(each, begins) / (ends - begins) for each in (right, losses)]
+        sums = [[np.add.reduceat(x, begins) for x in both] for both in parts]
     else:
         from scipy.signal import lfilter  # noqa: PLC0415 -- a tenth of a second
 
-        weight = lfilter([1.0], [1.0, -fading], np.ones(n))
-        columns = [
-            (lfilter([1.0], [1.0, -fading], each) / weight)[ends - 1] for each in (right, losses)
-        ]
+        sums = [[lfilter([1.0], [1.0, -fading], x)[ends - 1] for x in both] for both in parts]
+    columns = [_divided(above, below) for above, below in sums]
     points = zip(ends.tolist(), *(each.tolist() for each in columns), strict=True)
     return [{"example": at, "accuracy": hit, "log_loss": loss} for at, hit, loss in points]

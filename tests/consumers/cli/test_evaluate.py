@@ -253,6 +253,18 @@ def test_classes_that_join_have_no_probability_before(tmp_path: Path) -> None:
             assert found["impossible"] == 2
 
 
+def test_a_far_number_is_unlikely_and_not_impossible(tmp_path: Path) -> None:
+    """What is beyond 32 bits counts in the log-loss, with as much as an example can."""
+    groups = {"numbers": NumbersSettings(kind="numbers", fields=("x",))}
+    classes = ("negative", "positive")
+    examples: list[Any] = [{"x": x, "label": each} for x in (1.0, 2.0) for each in classes]
+    far = [{"x": 1e50, "label": "negative"}, {"x": 2.0, "label": "negative"}]
+    examples += [{"x": 1e-9, "label": "negative"}] * 9 + far
+    judged = judge(settings_of(tmp_path, examples, features=groups), Method(hold_out=2 / 15))
+    assert np.isfinite(judged.log_posteriors).all()
+    assert figures(judged)["impossible"] == 0
+
+
 def test_decayed_models_are_judged_as_the_daemon_learns(tmp_path: Path) -> None:
     """A half-life weighs examples by their messages' times; folds of it are refused."""
     examples = [

@@ -219,6 +219,36 @@ def test_calibration_coverage_and_curve_by_hand() -> None:
     assert faded[0]["accuracy"] == pytest.approx((weights * right[:4]).sum() / weights.sum())
 
 
+def test_an_even_answer_is_in_the_bin_that_begins_at_one_half() -> None:
+    """Though 0.5, as a logarithm of 32 bits, comes back a little smaller."""
+    even = np.log(np.full((4, 2), 0.5)).astype(np.float32)
+    (row,) = figures(JudgedExamples(("a", "b"), np.array([0, 1, 0, 0]), even))["reliability"]
+    assert (row["from"], row["to"], row["accuracy"]) == (0.5, 0.55, 0.75)
+
+
+def test_coverage_falls_by_tenths() -> None:
+    """Of answers that differ exactly the share that is said is given."""
+    sure = np.linspace(0.55, 0.95, 100)
+    posteriors = np.log(np.stack((sure, 1 - sure), axis=1)).astype(np.float32)
+    found = figures(JudgedExamples(("a", "b"), np.zeros(100, np.int64), posteriors))["coverage"]
+    assert [row["coverage"] for row in found] == [each / 10 for each in range(10, 0, -1)]
+
+
+def test_examples_without_a_probability_are_in_no_log_loss() -> None:
+    """Neither in that of all, nor in that of a window; where there is no other, there is none."""
+    posteriors = np.array([[0.0, -np.inf], [0.0, -np.inf], [-0.5, -0.93], [0.0, -np.inf]])
+    judged = JudgedExamples(("a", "b"), np.array([1, 1, 0, 1]), posteriors.astype(np.float32))
+    for fading in (None, 0.9):
+        found = figures(judged, window=2, fading=fading)
+        assert found["impossible"] == 3
+        assert found["figures"]["log_loss"]["value"] == pytest.approx(0.5)
+        losses = [row["log_loss"] for row in found["curve"]]
+        assert np.isnan(losses[0])
+        assert losses[1] == pytest.approx(0.5)
+    none = JudgedExamples(("a", "b"), judged.labels[:2], judged.log_posteriors[:2])
+    assert np.isnan(figures(none)["figures"]["log_loss"]["value"])
+
+
 def test_an_interval_is_as_wide_as_theory_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of independent answers it is 1.96 standard errors to each side; of answers in runs, more."""
     monkeypatch.setattr(figures_module, "REPLICATES", 1000)
