@@ -246,7 +246,10 @@ def expected_costs(log_posteriors: ArrayLike, costs: ArrayLike) -> Floats:
         raise InputError(
             f"costs must have a row for each of {given.shape[1]} classes. Got {len(table)} instead."
         )
-    found: Floats = np.exp(given) @ table
+    p, found = np.exp(given), np.zeros((len(given), table.shape[1]))
+    # In the classes' order: a product of matrices sums rows of a batch in another one than one row.
+    for c, row in enumerate(table):
+        found += p[:, c, np.newaxis] * row
     return found
 
 

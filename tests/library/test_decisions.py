@@ -138,6 +138,15 @@ def test_the_cheapest_decision_costs_least_in_the_mean(
         assert not (means[:said] <= means[said]).any()  # the first of those that tie
 
 
+def test_a_batch_is_decided_as_single_examples_are() -> None:
+    """Bit for bit, also where several of nine classes are equally probable."""
+    scores = np.random.default_rng(1).choice([-0.1, -0.5, -2.0], size=(500, 9))
+    log_posteriors = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
+    costs = 1.0 - np.eye(9)
+    alone = [nb.expected_costs(row[np.newaxis], costs)[0] for row in log_posteriors]
+    assert np.array_equal(nb.expected_costs(log_posteriors, costs), alone)
+
+
 def test_two_classes_are_cut_where_both_mistakes_cost_the_same() -> None:
     """To say 1 costs 10·(1 − p) and to say 0 costs p: 1 is cheaper from p = 10/11 on."""
     p = np.array([0.5, 0.9, 10.0 / 11.0 - 1e-9, 10.0 / 11.0 + 1e-9, 0.99])
