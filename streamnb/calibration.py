@@ -135,7 +135,10 @@ class Calibrator:
         return calibrated(self.curve, checked_log_posteriors(log_posteriors))
 
     def prequential_many(
-        self, log_posteriors: ArrayLike, truth: Sequence[int] | NDArray[np.integer[Any]]
+        self,
+        log_posteriors: ArrayLike,
+        truth: Sequence[int] | NDArray[np.integer[Any]],
+        asked: ArrayLike | None = None,
     ) -> Floats:
         """Calibrate examples, each by what was counted before it, and count them in order.
 
@@ -145,6 +148,9 @@ class Calibrator:
             From before each example was learned, normalised, in nats.
         truth : sequence of int, of length n
             The place of each one's true class.
+        asked : array_like of shape (n, n_classes), optional
+            What is calibrated instead, where labels come late: log-posteriors of the examples that
+            are judged as those of `log_posteriors` are counted.
 
         Returns
         -------
@@ -159,11 +165,18 @@ class Calibrator:
         given = checked_log_posteriors(log_posteriors)
         places = checked_places(truth, given)
         odds = scaled_odds(given)
-        out = np.empty_like(given)
+        asked_odds, asked = odds, (given if asked is None else checked_log_posteriors(asked))
+        if asked is not given:
+            if len(asked) != len(given):
+                raise InputError(
+                    f"asked must have {len(given)} rows, as log_posteriors. Got {len(asked)}."
+                )
+            asked_odds = scaled_odds(asked)
+        out = np.empty_like(asked)
         begin = 0
         while begin < len(given):
             end = min(len(given), begin + self._n_unchanged())
-            out[begin:end] = _on_curve(self.curve, odds[begin:end], given[begin:end])
+            out[begin:end] = _on_curve(self.curve, asked_odds[begin:end], asked[begin:end])
             self.counts += _counted(odds[begin:end], given[begin:end], places[begin:end])
             self.n += end - begin
             if self.half_life is not None and self.n % self.half_life == 0:

@@ -107,7 +107,7 @@ UncalibratedOption = Annotated[
     bool,
     typer.Option(
         "--uncalibrated",
-        help="Judge by what the saved model itself states, without its calibrator.",
+        help="Judge by what the model itself states, without a calibrator.",
     ),
 ]
 WindowOption = Annotated[
@@ -169,8 +169,6 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     chosen = [name for name, value in given.items() if value is not None]
     if len(chosen) > 1:
         raise typer.BadParameter(f"{' and '.join(chosen)} exclude each other; give one of them")
-    if uncalibrated and model is None:
-        raise typer.BadParameter("--uncalibrated is for --model: no other method calibrates")
     _check_shares({"--hold-out": hold_out, "--fading": fading})
     _check_end(source, max_messages)
     from consumers.cli import evaluation
@@ -185,14 +183,15 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     saved = None
     if model is not None:
         saved = evaluation.saved_model(model, settings, calibrated=not uncalibrated)
-    method = evaluation.Method(delay, hold_out, folds, saved, max_messages, seed)
+    method = evaluation.Method(
+        delay, hold_out, folds, saved, max_messages, seed, calibrated=not uncalibrated
+    )
     judged = evaluation.judge(settings, method, show=sys.stderr.isatty())
     found: dict[str, Any] = {
         "source": source,
         "method": chosen[0].lstrip("-") if chosen else "prequential",
         "delay": delay, "hold_out": hold_out, "folds": folds,
         "model": None if model is None else str(model),
-        "calibrated": saved is not None and saved.state.calibration is not None,
         "messages": judged.messages, "unlabelled": judged.unlabelled,
         "deletions": judged.deletions, "rejected": dict(sorted(judged.rejected.items())),
         "ignored": dict(sorted(judged.ignored.items())),

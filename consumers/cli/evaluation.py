@@ -40,7 +40,7 @@ from consumers.messages import CLASSES_MAX, Column, KnownClasses, Messages, rows
 from consumers.process import keep_freed_memory, short_pauses
 from consumers.sinks.records import decided_by, prediction_record, reject_record
 from consumers.sources.base import Source
-from streamnb import AnswerRule, Codes, Folds, NaiveBayes, Snapshot, TextColumn
+from streamnb import AnswerRule, Calibrator, Codes, Folds, NaiveBayes, Snapshot, TextColumn
 from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
 from streamnb.labels import to_indices
@@ -61,6 +61,7 @@ class Method(msgspec.Struct, frozen=True):
     model: ModelReader | None = None  # judged as it is; nothing is learned
     messages_max: int | None = None
     seed: int = 0
+    calibrated: bool = True  # where the settings or the saved model are
 
 
 class Examples(NamedTuple):
@@ -262,6 +263,13 @@ class Evaluation:
         self._folds = None if method.folds is None else Folds(model, method.folds)
         self._by_fold: list[list[Examples]] = [[] for _ in range(method.folds or 0)]
         self._next_folds = np.empty(0, np.int64)
+        self._calibrator: Calibrator | None = None
+        is_learning = method.model is None and method.folds is None
+        if settings.model.calibration and method.calibrated and self.is_ours and is_learning:
+            self._calibrator = Calibrator()
+        is_calibrated = self.model.state.calibration is not None
+        self._judged.calibrated = is_calibrated or self._calibrator is not None
+        self._stated = np.empty((0, 0)), np.empty(0, np.int32)  # with labels: what is counted late
         self._takes: Callable[[Examples], None] = self._prequential
         if method.model is not None:
             self._takes = self._only_judge
@@ -295,7 +303,7 @@ class Evaluation:
             assert self._folds is not None
             rest = self._folds.without(fold)
             for each in held:
-                self._keep(each, rest.predict_log_proba_many(each.columns), rest.classes)
+                self._keep(each, self._placed(rest.predict_log_proba_many(each.columns), rest))
         if not self._parts:
             shown = ", ".join(f"{n:,} {why}" for why, n in sorted(found.rejected.items())) or "none"
             raise QuestionError(
@@ -308,10 +316,7 @@ class Evaluation:
         order = np.argsort(np.concatenate(at), kind="stable")
         found.classes = tuple(self._classes)
         found.labels = np.concatenate(labels)[order].astype(np.int64)
-        padded = [
-            np.pad(each, ((0, 0), (0, n_classes - each.shape[1])), constant_values=-np.inf)
-            for each in posteriors
-        ]
+        padded = [_padded(each, n_classes) for each in posteriors]
         found.log_posteriors = np.concatenate(padded)[order]
         if self.is_ours:
             whole = self.model if self._folds is None else self._folds.total()
@@ -347,8 +352,10 @@ class Evaluation:
 
     def _prequential(self, examples: Examples) -> None:
         """Judge each example, then learn it."""
-        found = self._learn(examples)
-        self._keep(examples, found, self.learner.classes)
+        stated = self._learn(examples)
+        if self._calibrator is not None:
+            stated = self._calibrator.prequential_many(stated, examples.labels)
+        self._keep(examples, stated)
 
     def _late(self, examples: Examples) -> None:
         """Judge each example; then learn the one that came `delay` examples before it.
@@ -368,7 +375,22 @@ class Evaluation:
             weights *= both.times.weights
         both = both._replace(times=ExampleTimes(both.times.times_s, weights))
         found = self._learn(_permuted(both, order)) if len(order) else np.empty((0, 0))
-        self._keep(examples, found[np.argsort(order)[:n]], self.learner.classes)
+        stated = found[np.argsort(order)[:n]]
+        self._keep(examples, self._calibrated_late(stated, examples.labels))
+
+    def _calibrated_late(self, stated: Floats, labels: NDArray[np.int32]) -> Floats:
+        """Return what is answered by what came true of all that is learned already."""
+        if self._calibrator is None:
+            return stated
+        before, known = self._stated
+        every = np.concatenate((_padded(before, stated.shape[1]), stated))
+        truth = np.concatenate((known, labels))
+        n_late = max(0, len(every) - self._method.delay)
+        n_none = len(stated) - n_late
+        first = self._calibrator.calibrate(stated[:n_none])
+        rest = self._calibrator.prequential_many(every[:n_late], truth[:n_late], stated[n_none:])
+        self._stated = every[n_late:], truth[n_late:]
+        return np.concatenate((first, rest))
 
     def _hold_out(self, examples: Examples) -> None:
         """Learn what cannot be among the last share any more; the rest waits."""
@@ -377,7 +399,9 @@ class Evaluation:
         # As floats, 1 − 0.9 of 10 is less than 1.
         n_due = int((1 - Fraction(str(self._method.hold_out))) * n_seen) - self._n_learned
         for each in self._due(n_due):
-            self._learn(each)
+            stated = self._learn(each)
+            if self._calibrator is not None:
+                self._calibrator.prequential_many(stated, each.labels)
             self._n_learned += len(each.labels)
 
     def _count_folds(self, examples: Examples) -> None:
@@ -397,23 +421,30 @@ class Evaluation:
                 held.append(some)
 
     def _only_judge(self, examples: Examples) -> None:
-        found = self.model.predict_log_proba_many(examples.columns)
-        self._keep(examples, found, self.model.classes)
+        found = self._placed(self.model.predict_log_proba_many(examples.columns), self.model)
+        if self._calibrator is not None:
+            found = self._calibrator.calibrate(found)
+        self._keep(examples, found)
 
     def _learn(self, examples: Examples) -> Floats:
         codes = Codes(examples.labels, tuple(self._classes))
         times = examples.times
-        return self.learner.prequential_many(
+        found = self.learner.prequential_many(
             examples.columns, codes, weights=times.weights, times_s=times.times_s
         )
+        return self._placed(found, self.learner)
 
-    def _keep(self, examples: Examples, found: Floats, classes: Sequence[Any]) -> None:
-        """Keep what was judged, in the order of the evaluation's classes."""
-        posteriors = np.full((len(found), len(self._classes)), -np.inf, np.float32)
-        places = [self._classes.index(str(label)) for label in classes[: found.shape[1]]]
+    def _placed(self, found: Floats, model: JudgedLearner | ModelReader) -> Floats:
+        """Return log-posteriors in the order of the evaluation's classes."""
+        posteriors = np.full((len(found), len(self._classes)), -np.inf)
+        places = [self._classes.index(str(label)) for label in model.classes[: found.shape[1]]]
+        posteriors[:, places] = found
+        return posteriors
+
+    def _keep(self, examples: Examples, found: Floats) -> None:
         # What is finite stays so in 32 bits, or it would be impossible, and in no log-loss.
-        posteriors[:, places] = np.where(found > -np.inf, np.maximum(found, _LEAST), found)
-        self._parts.append((examples.at, examples.labels, posteriors))
+        finite = np.where(found > -np.inf, np.maximum(found, _LEAST), found)
+        self._parts.append((examples.at, examples.labels, finite.astype(np.float32)))
 
     def _wait(self, examples: Examples) -> None:
         self._waiting.append(examples)
@@ -440,6 +471,12 @@ def _training_figures(model: ModelReader) -> Figure | None:
         return None
     n = float(model.n_examples)
     return {"examples": n, "log_likelihood": total, "joint_nll": -total / n if n else 0.0}
+
+
+def _padded(posteriors: NDArray[Any], n_classes: int) -> NDArray[Any]:
+    """Return log-posteriors with the classes that came later, which had no probability."""
+    n_more = n_classes - posteriors.shape[1]
+    return np.pad(posteriors, ((0, 0), (0, n_more)), constant_values=-np.inf)
 
 
 def _joined(pieces: Sequence[Examples]) -> Examples:

@@ -58,6 +58,7 @@ class JudgedExamples(msgspec.Struct):
     rejected: Counter[str] = field(default_factory=Counter)
     ignored: Counter[str] = field(default_factory=Counter)  # left out by `message`, by condition
     training: Figure | None = None  # of what the model has learned, from its counts
+    calibrated: bool = False  # whether the answers are, or what the model itself states
 
     def losses(self) -> tuple[Floats, NDArray[np.bool_]]:
         """Return each example's log-loss, and which had one: it is 0 where p of the truth was 0."""
@@ -127,6 +128,7 @@ def _figures(
         "examples": len(y),
         "impossible": int((~is_possible).sum()),
         "training": judged.training,
+        "calibrated": judged.calibrated,
         "classes": list(judged.classes),
         "bootstrap": {
             "replicates": REPLICATES, "blocks": blocks.n, "interval": (_HIGH - _LOW) / 100,

@@ -290,8 +290,13 @@ def training_facts(found: Mapping[str, Any]) -> list[str]:
 
 
 def models_facts(models: Mapping[str, Any]) -> list[str]:
-    """Return `training_facts` of each of several models that has them."""
-    return [f"{name}, {fact}" for name, found in models.items() for fact in training_facts(found)]
+    """Return whether each of several models is calibrated, and its `training_facts`."""
+    calibrated = ["its answers are calibrated"]
+    return [
+        f"{name}, {fact}"
+        for name, found in models.items()
+        for fact in calibrated * found["calibrated"] + training_facts(found)
+    ]
 
 
 def peer_facts(found: Mapping[str, Any]) -> list[str]:

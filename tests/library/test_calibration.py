@@ -158,6 +158,22 @@ def test_however_the_stream_is_cut_the_bits_are_the_same(
     assert state(whole) == state(pieces)
 
 
+@given(streams(), st.integers(0, 60))
+def test_of_late_labels_each_answer_knows_those_that_have_come(stream: Stream, late: int) -> None:
+    """One is counted as each further example is asked about: as if it were done one by one."""
+    given, truth = stream
+    at_once, one_by_one = nb.Calibrator(20), nb.Calibrator(20)
+    n = max(0, len(truth) - late)
+    found = at_once.prequential_many(given[:n], truth[:n], given[late:])
+    for i in range(n):
+        asked = slice(late + i, late + i + 1)
+        assert np.array_equal(found[i : i + 1], one_by_one.calibrate(given[asked]))
+        one_by_one.prequential_many(given[i : i + 1], truth[i : i + 1])
+    assert state(at_once) == state(one_by_one)
+    with pytest.raises(InputError, match="asked must have"):
+        at_once.prequential_many(given, truth, given[1:])
+
+
 @given(streams(), st.data())
 def test_no_answer_knows_its_own_label_or_a_later_one(stream: Stream, data: st.DataObject) -> None:
     """An answer depends on the labels before it alone."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import msgspec.structs
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -32,7 +33,7 @@ from consumers.config.model import NumbersSettings
 from consumers.config.settings import Settings, WordsSettings, load
 from consumers.errors import ConfigError, MismatchError, QuestionError, SinkError, SourceError
 from consumers.features import SavedConfidence, build_model
-from streamnb import NaiveBayes, Numbers, save
+from streamnb import Calibrator, NaiveBayes, Numbers, save
 from streamnb.features.words import WordsState
 
 N = 120
@@ -215,8 +216,51 @@ def test_a_saved_model_answers_by_the_calibrator_of_its_file(tmp_path: Path) -> 
     assert "(model, calibrated)" in shown
     done = CliRunner().invoke(commands.app, [*arguments, "--uncalibrated", "--json"])
     assert json.loads(done.stdout)["calibrated"] is False
-    refused = CliRunner().invoke(commands.app, [*arguments[:2], "--uncalibrated"])
-    assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "method", [Method(), Method(delay=1), Method(delay=9), Method(hold_out=0.4)]
+)
+def test_answers_are_calibrated_as_the_daemon_calibrates_them(
+    tmp_path: Path, method: Method
+) -> None:
+    """With `model.calibration` each by what came true of the messages that were learned before."""
+    examples = stream()
+    settings = settings_of(tmp_path, examples, calibration=True)
+    plain = judge(settings, msgspec.structs.replace(method, calibrated=False))
+    n_known = N - len(plain.labels)
+    model, calibrator = build_model(settings.model), Calibrator()
+    before = model.prequential_many(texts(examples[:n_known]), labels(examples[:n_known]))
+    truth = [settings.model.classes.index(label) for label in labels(examples)]
+    calibrator.prequential_many(before, truth[:n_known])
+    expected = []
+    for i, stated in enumerate(plain.log_posteriors):
+        late = i - 1 - method.delay
+        if late >= 0 and method.hold_out is None:
+            calibrator.prequential_many(
+                plain.log_posteriors[late : late + 1], truth[late : late + 1]
+            )
+        expected.append(calibrator.calibrate(stated[np.newaxis])[0])
+    found = judge(settings, method)
+    assert (found.calibrated, plain.calibrated) == (True, False)
+    assert np.abs(found.log_posteriors - plain.log_posteriors).max() > 0.1
+    np.testing.assert_allclose(found.log_posteriors, expected, atol=1e-5)
+    assert not judge(settings, Method(folds=3)).calibrated
+
+
+def test_a_comparison_calibrates_the_models_that_ask_for_it(tmp_path: Path) -> None:
+    """So that two configurations that differ by `model.calibration` differ."""
+    source = write(tmp_path / "stream.jsonl", stream())
+    for name in ("true", "false"):
+        (tmp_path / f"{name}.yaml").write_text(f"model: {{calibration: {name}}}", encoding="utf-8")
+    arguments = ["compare", source, f"{tmp_path}/true.yaml", f"{tmp_path}/false.yaml"]
+    done = CliRunner().invoke(commands.app, [*arguments, "--json"], catch_exceptions=False)
+    models = json.loads(done.stdout)["models"]
+    assert [models[name]["calibrated"] for name in ("true", "false")] == [True, False]
+    assert models["true"]["figures"]["log_loss"] != models["false"]["figures"]["log_loss"]
+    shown = CliRunner().invoke(commands.app, arguments, catch_exceptions=False).stdout
+    assert "true, its answers are calibrated" in shown
+    assert "false, its answers are calibrated" not in shown
 
 
 def test_what_cannot_be_judged_is_counted(tmp_path: Path) -> None:
