@@ -99,7 +99,7 @@ def prequential(
         fields, codes, given, times = encoded.read(state, columns, labels, weights, times_s)
         n = len(codes)
     counted = None if given is None else given > 0.0
-    new = classes_to_join(state, codes, counted if taken is None else _may_join(counted, taken))
+    new = classes_to_join(state, codes, counted if taken is None else may_join(given, taken))
     classes = [*state.classes, *(label for _, label in new)] if new else state.classes
     indices = to_indices(codes, classes)
     if given is not None and not given.all():
@@ -145,8 +145,11 @@ class _Way(NamedTuple):
     taken: NDArray[np.int8] | None
 
 
-def _may_join(counted: NDArray[np.bool_] | None, taken: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """Return which rows may bring a class, of those that count if some do not."""
+def may_join(weights: Floats | None, taken: NDArray[np.int8] | None) -> NDArray[np.bool_] | None:
+    """Return which rows may bring a class: those that count and are learned; None for all."""
+    counted = None if weights is None else weights > 0.0
+    if taken is None:
+        return counted
     learned: NDArray[np.bool_] = taken == LEARNED
     return learned if counted is None else learned & counted
 

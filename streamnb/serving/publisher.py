@@ -9,20 +9,22 @@ replay, whose runs must not differ, publishes by the number of examples.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, NoReturn, Protocol, cast
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamnb import predict
+from streamnb.decay import read_weights
 from streamnb.decisions import AnswerRule, Confidence
 from streamnb.errors import InputError, check_has, check_kind, check_whole
 from streamnb.features.protocol import Floats
-from streamnb.labels import Codes, Label, read_labels, to_indices
-from streamnb.learn import LEARNED, EncodedRows, prequential, takes_in_place
+from streamnb.labels import Codes, Label, new_labels, read_labels, to_indices
+from streamnb.learn import LEARNED, EncodedRows, may_join, prequential, takes_in_place
 from streamnb.model import NaiveBayes
 from streamnb.priors import check
 from streamnb.reader import ModelReader
@@ -332,13 +334,22 @@ class Learner:
         """
         confidence = self.confidence if judged else None
         if confidence is not None:  # read once: they may be an iterator
-            labels = read_labels(labels, None, self.model.classes)
+            classes = self.model.classes
+            labels = codes = read_labels(labels, None, classes)
+            weights = read_weights(weights, len(codes))
+            new = new_labels(codes, classes, may_join(weights, taken))
+            bounds = [0, *(row for row, _ in new), len(codes)]
         posteriors = self._prequential(part, columns, labels, weights, times_s, encoded, taken)
-        is_learned = slice(None) if taken is None else taken[: len(posteriors)] == LEARNED
+        n = len(posteriors)
+        is_learned = np.ones(n, np.bool_) if taken is None else taken[:n] == LEARNED
         self._changed |= taken is not None
         if confidence is not None:
-            truth = to_indices(cast("Codes", labels), self.model.classes)[: len(posteriors)]
-            posteriors[is_learned] = confidence.learn(posteriors[is_learned], truth[is_learned])
+            truth = to_indices(codes, self.model.classes)[:n]
+            # Of a class no answer knows before the row that brings it, however rows are cut.
+            for k, (begin, end) in enumerate(itertools.pairwise(bounds), len(classes)):
+                rows = np.flatnonzero(is_learned[begin:end]) + begin
+                known = np.where(truth[rows] < k, truth[rows], -1)
+                posteriors[rows, :k] = confidence.learn(posteriors[rows, :k], known)
         self.publish_if_due()
         return posteriors
 

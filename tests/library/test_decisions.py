@@ -208,6 +208,29 @@ def numbers(n: int) -> tuple[dict[str, list[float]], list[str]]:
     return {"x": (x * 100).tolist()}, ["ab"[each] for each in truth]
 
 
+@pytest.mark.parametrize("weights", [None, [1.0] * 14 + [0.0, 2.0] + [1.0] * 14])
+def test_no_answer_knows_a_class_before_it_joins(weights: list[float] | None) -> None:
+    """Also of a batch in whose middle it joins: answers and counts are those of one by one."""
+    columns, labels = numbers(30)
+    labels[14] = labels[15] = labels[22] = "new"
+    found = []
+    for size in (1, 30):
+        confidence = nb.Confidence(nb.Calibrator(), nb.ConformalSets(0.8))
+        learner = learner_of(confidence)
+        learner.model.new_classes = True
+        answers = np.full((30, 3), -np.inf)
+        for i in range(0, 30, size):
+            rows = slice(i, i + size)
+            own = None if weights is None else weights[rows]
+            some = learner.learn("log", {"x": columns["x"][rows]}, labels[rows], weights=own)
+            answers[rows, : some.shape[1]] = some
+        assert confidence.calibrator is not None
+        assert confidence.conformal is not None
+        states = confidence.calibrator.to_dict(), confidence.conformal.to_dict()
+        found.append((answers.tolist(), states))
+    assert found[0] == found[1]
+
+
 def test_a_snapshot_answers_by_the_rule_that_held_when_it_was_published() -> None:
     """Answers are those of the calibrator as it stood; the model's own are there beside them."""
     columns, labels = numbers(200)
