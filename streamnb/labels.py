@@ -55,7 +55,9 @@ class Codes:
         object.__setattr__(self, "classes", classes)
         codes: Any = self.codes
         k = len(classes)
-        is_array = isinstance(codes, np.ndarray) and not is_masked_array(codes)
+        is_array = type(codes) is np.ndarray or (
+            isinstance(codes, np.ndarray) and not is_masked_array(codes)
+        )
         if not is_array or codes.dtype != np.int32 or codes.ndim != 1:
             raise InputError(
                 "Codes.codes must be an array of int32 with one dimension. Got"
