@@ -379,4 +379,4 @@ def test_a_predictor_that_is_stopped_is_a_problem_with_a_way_out() -> None:
             )
             assert answer.status_code == 503
             assert answer.headers["retry-after"] == "1"
-            assert "stopped" in answer.json()["detail"]
+            assert "stopping" in answer.json()["detail"]
