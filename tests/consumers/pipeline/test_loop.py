@@ -234,6 +234,7 @@ def test_a_batch_waits_until_the_group_says_which_classes_join(
     reason = run.pipeline.run(Limits(until_end=True))
     assert reason == ("told to stop" if is_stopped else "end of source")
     assert asked == [3, 6, 6, 6] + ([] if is_stopped else [6, 9])
+    run.pipeline._await_checkpoint()  # a stop does not: the end does
     assert run.value("checkpoints_total") == 1.0
     run.end()
     stored, n = read(run.file), 3 if is_stopped else 9
