@@ -26,5 +26,8 @@ def stop(pid: int) -> None:
 
 def _stands(pid: int) -> bool:
     tasks = Path(f"/proc/{pid}/task").iterdir()
-    states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks]
+    try:
+        states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks]
+    except (FileNotFoundError, ProcessLookupError):  # a thread has ended meanwhile
+        return False
     return set(states) == {_STOPPED}

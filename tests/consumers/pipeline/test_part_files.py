@@ -327,17 +327,16 @@ def test_classes_are_asked_again_once_the_folder_is_back(tmp_path: Path) -> None
     assert group.status().trouble is None
 
 
-def test_the_folder_that_may_not_be_read_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_refused_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not the one that all of them are in."""
+    files = files_in(tmp_path)  # before: kernels may have to be found in a folder
 
     def refused(path: Path) -> list[Path]:
         raise PermissionError(errno.EACCES, "Permission denied", str(path / "0"))
 
     monkeypatch.setattr(Path, "iterdir", refused)
     with pytest.raises(GroupError, match=f"{re.escape(str(tmp_path / '0'))} cannot be used"):
-        files_in(tmp_path).partitions()
+        files.partitions()
 
 
 @pytest.mark.parametrize("with_links", [True, False])
