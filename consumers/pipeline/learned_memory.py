@@ -44,7 +44,7 @@ from consumers.messages import (
     part_name,
     partition_of,
 )
-from consumers.pipeline.erasure import ErasedIds, erase_records
+from consumers.pipeline.erasure import ErasedIds, OffsetsByLog, erase_records
 from consumers.pipeline.learned_records import (
     EARLY_DELETE,
     EARLY_UPDATE,
@@ -570,7 +570,7 @@ class LearnedMemory:
 
     # ---- erasure -------------------------------------------------------------------------------
 
-    def erase(self, deleted: Mapping[Partition, Mapping[str, int]]) -> None:
+    def erase(self, deleted: OffsetsByLog) -> None:
         """Overwrite the texts of deleted messages in all files; on the erasing thread.
 
         Of each log and id, records up to an offset go.

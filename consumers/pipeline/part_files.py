@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote, unquote
 
-import msgspec
 import numpy as np
 import structlog
 from msgspec import Meta, Struct, ValidationError, convert, field
@@ -87,7 +86,7 @@ class PartFile(NamedTuple):
         return f"{self.position:020d}{labels}-{self.writer}.nb"
 
 
-class SharedRecords(msgspec.Struct, frozen=True):
+class SharedRecords(Struct, frozen=True):
     """What is remembered of a part's messages: `values` are those of a checkpoint's entry.
 
     `sealed` has the files of sealed segments by number, `tail` the bytes of the open one. The
@@ -115,7 +114,7 @@ _NOTHING = SharedRecords(
 )
 
 
-class LoadedPart(msgspec.Struct, frozen=True):
+class LoadedPart(Struct, frozen=True):
     """A part as a file had it: its statistics as a model, its next offset, and when it was written.
 
     The time is that of the shared file system, in Unix seconds. `records` has what is remembered of
