@@ -20,8 +20,6 @@ from typing import Any, assert_never
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.special import bdtr
 
 from consumers.cli.evaluation import Evaluation, Method, read_messages
 from consumers.cli.figures import Blocks, JudgedExamples, importing_scikit_learn
@@ -86,8 +84,9 @@ def compare(
         found[:] = sorted(found + new, key=lambda each: -each.spread)[:n_shown]
 
     known = next(iter(evaluations.values())).known
-    # Other libraries may import from SciPy and pandas as they learn.
-    beside = nullcontext() if peers else importing_scikit_learn()
+    # Other libraries may import from SciPy and pandas as they learn, and so does a calibrator.
+    is_alone = not peers and not any(each.model.calibration for each in settings.values())
+    beside = importing_scikit_learn() if is_alone else nullcontext()
     with ThreadPoolExecutor(len(evaluations), thread_name_prefix="compare") as threads, beside:
         read_messages(
             base, "compare", take, method.messages_max,
@@ -207,6 +206,8 @@ def mcnemar(only_first: int, only_second: int) -> float:
     >>> mcnemar(1, 9)
     0.021484375
     """
+    from scipy.special import bdtr  # noqa: PLC0415 -- with scikit-learn, which a thread imports
+
     n = only_first + only_second
     return float(min(1.0, 2.0 * bdtr(min(only_first, only_second), n, 0.5)))
 
@@ -319,6 +320,7 @@ def _sklearn(n_classes: int) -> _Engine:
 
     However the examples are cut, it learns them in the same steps.
     """
+    from scipy import sparse  # noqa: PLC0415 -- a peer's
     from sklearn.feature_extraction import FeatureHasher  # noqa: PLC0415 -- a peer
     from sklearn.linear_model import SGDClassifier  # noqa: PLC0415 -- a peer
     from sklearn.preprocessing import normalize  # noqa: PLC0415 -- a peer

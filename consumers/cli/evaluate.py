@@ -9,6 +9,7 @@ Heavy imports are made inside the command, as in `commands`.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -171,6 +172,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
         raise typer.BadParameter(f"{' and '.join(chosen)} exclude each other; give one of them")
     _check_shares({"--hold-out": hold_out, "--fading": fading})
     _check_end(source, max_messages)
+    gc.disable()  # all that is imported stays; reading the source turns it on again
     from consumers.cli import evaluation
     from consumers.cli.figures import figures, require_scikit_learn
     from consumers.cli.output import evaluation_facts, print_evaluation, training_facts
@@ -231,6 +233,7 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
         )
     _check_shares({"--fading": fading})
     _check_end(source, max_messages)
+    gc.disable()  # as above
     from consumers.cli import compare as comparing
     from consumers.cli.evaluation import Method
     from consumers.cli.figures import figures, require_scikit_learn

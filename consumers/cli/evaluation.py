@@ -103,8 +103,9 @@ def judge(settings: Settings, method: Method, *, show: bool = False) -> JudgedEx
     """Read the labelled messages of the source, and have a model judge each by the method."""
     evaluation = Evaluation(settings, method, n_threads=2)
     known, limit = evaluation.known, method.messages_max
-    # A calibrator of a saved model imports from SciPy.
-    with importing_scikit_learn() if method.model is None else nullcontext():
+    # A calibrator imports from SciPy.
+    is_calibrated = method.model is not None or settings.model.calibration
+    with nullcontext() if is_calibrated else importing_scikit_learn():
         read_messages(
             settings, "evaluate", evaluation.take, limit,
             lambda source: build_decoder(settings, source, known), show=show,

@@ -102,16 +102,29 @@ def importing_scikit_learn() -> Iterator[None]:
 def figures(
     judged: JudgedExamples, *, seed: int = 0, window: int | None = None, fading: float | None = None
 ) -> dict[str, Any]:
-    """Return all figures as plain values, each with the interval of its bootstrap."""
+    """Return all figures as plain values, each with the interval of its bootstrap.
+
+    What takes longest is made by two further threads: sorting and arithmetic on large arrays
+    release the interpreter's lock.
+    """
     with warnings.catch_warnings():  # of classes that are missing: their figures say so
         warnings.simplefilter("ignore")
-        return _figures(judged, Blocks(len(judged.labels), seed), seed, window, fading)
+        blocks = Blocks(len(judged.labels), seed)
+        with ThreadPoolExecutor(2, thread_name_prefix="figures") as threads:
+            return _figures(judged, blocks, seed, window, fading, threads)
 
 
 def _figures(
-    judged: JudgedExamples, blocks: Blocks, seed: int, window: int | None, fading: float | None
+    judged: JudgedExamples,
+    blocks: Blocks,
+    seed: int,
+    window: int | None,
+    fading: float | None,
+    threads: ThreadPoolExecutor,
 ) -> dict[str, Any]:
     y, lp = judged.labels, judged.log_posteriors
+    of_probabilities = threads.submit(_of_probabilities, judged)
+    of_class = threads.map(lambda c: _curves(judged, blocks, c), range(len(judged.classes)))
     best = lp.argmax(axis=1)
     confidence = np.exp(lp.max(axis=1, initial=-np.inf).astype(np.float64))
     right = (best == y).astype(np.float64)
@@ -119,11 +132,13 @@ def _figures(
     n_classes = len(judged.classes)
     cells = blocks.sums(y * n_classes + best, n_classes**2).reshape(-1, n_classes, n_classes)
     by_name, by_class = _of_confusion(cells, judged.classes)
-    log_loss, brier = _of_probabilities(y, lp, is_possible)
+    coverage = _coverage(confidence, best == y, blocks)
+    squared_errors = _squared_errors(y, lp)
+    log_loss, brier = of_probabilities.result()
     by_name["log_loss"] = blocks.ratio(losses, is_possible, log_loss)
-    by_name["brier"] = blocks.ratio(_squared_errors(y, lp), np.ones(len(y)), brier)
+    by_name["brier"] = blocks.ratio(squared_errors, np.ones(len(y)), brier)
     by_name["ece"], reliability = _calibration(confidence, best == y, blocks)
-    curves = _add_areas(judged, blocks, by_name, by_class)
+    curves = _add_areas(dict(zip(judged.classes, of_class, strict=True)), by_name, by_class)
     return {
         "examples": len(y),
         "impossible": int((~is_possible).sum()),
@@ -138,7 +153,7 @@ def _figures(
         "by_class": by_class,
         "confusion": cells[0].astype(np.int64).tolist(),
         "reliability": reliability,
-        "coverage": _coverage(confidence, best == y, blocks),
+        "coverage": coverage,
         "curve": _curve(right, losses, is_possible, window, fading),
         "roc": {label: each[0] for label, each in curves.items()},
         "precision_recall": {label: each[1] for label, each in curves.items()},
@@ -279,22 +294,14 @@ class _ClassCurves(msgspec.Struct, frozen=True):
 
 
 def _add_areas(
-    judged: JudgedExamples,
-    blocks: Blocks,
+    found: dict[str, _ClassCurves | None],
     by_name: dict[str, Figure],
     by_class: dict[str, dict[str, Any]],
 ) -> dict[str, tuple[list[list[float]], list[list[float]]]]:
-    """Add the areas under the ROC and precision-recall curves, each class against the others.
-
-    Returns points of both curves. Two classes are looked at side by side: sorting, which is most of
-    it, releases the interpreter's lock.
-    """
+    """Add the areas under the curves, each class against the others; return the curves' points."""
     names = ("roc_auc", "pr_auc")
-    with ThreadPoolExecutor(2) as threads:
-        of_class = threads.map(lambda c: _curves(judged, blocks, c), range(len(judged.classes)))
-        found = dict(zip(judged.classes, of_class, strict=True))
     known = {label: each for label, each in found.items() if each is not None}
-    for label in judged.classes:
+    for label in found:
         if label not in known:
             by_class[label] |= dict.fromkeys(names, figure(np.full(1, np.nan)))
             continue
@@ -321,17 +328,18 @@ def _curves(judged: JudgedExamples, blocks: Blocks, c: int) -> _ClassCurves | No
     # scikit-learn takes no infinity.
     scores = np.maximum(judged.log_posteriors[order, c], np.finfo(np.float32).min)
     hits = truth[order].view(np.int8)  # whose values are found in a third of the time
-    false, true, _ = metrics.roc_curve(hits, scores, drop_intermediate=False)
-    precision, recall, _ = metrics.precision_recall_curve(hits, scores)
+    _, false, _, true, _ = metrics.confusion_matrix_at_thresholds(hits, scores)
     ends = np.append(np.flatnonzero(scores[1:] != scores[:-1]), len(scores) - 1)
     sizes = np.diff(ends, prepend=-1)
     group = np.empty(len(truth), np.int64)
     group[order] = np.repeat((ends + 1 - sizes) * _SCORE_GROUPS // len(truth), sizes)
     cells = blocks.sums(2 * group + truth, 2 * _SCORE_GROUPS)
+    # The curve begins where no answer is given.
+    roc = metrics.auc(*(np.insert(each / each[-1], 0, 0.0) for each in (false, true)))
     return _ClassCurves(
-        (metrics.auc(false, true), metrics.average_precision_score(hits, scores)),
+        (roc, metrics.average_precision_score(hits, scores)),
         _areas(np.cumsum(cells[:, 1::2], axis=1), np.cumsum(cells[:, ::2], axis=1)),
-        _points(false, true, precision[::-1], recall[::-1]),
+        _points(true, false),
     )
 
 
@@ -348,33 +356,33 @@ def _areas(true: Floats, false: Floats) -> Any:
     return roc, np.where(all_false > 0, area, np.nan)
 
 
-def _points(
-    false: Floats, true: Floats, precision: Floats, recall: Floats
-) -> tuple[list[list[float]], list[list[float]]]:
+def _points(true: Floats, false: Floats) -> tuple[list[list[float]], list[list[float]]]:
     """Return points of the ROC and precision-recall curves, evenly along both rates.
 
-    The first point of either is that of no answer, which a precision-recall curve has none of.
+    The first point is that of no answer: of a ROC curve, as a precision-recall curve has none.
     """
+    recall, false_rate = true / true[-1], false / false[-1]
     some = [
-        np.searchsorted(each, np.linspace(each[1], each[-1], _CURVE_POINTS + 1))
-        for each in (true, false)
+        np.searchsorted(each, np.linspace(each[0], each[-1], _CURVE_POINTS + 1))
+        for each in (recall, false_rate)
     ]
-    at = np.maximum(np.unique(np.concatenate([*some, [len(true) - 1]])), 1)
+    at = np.unique(np.concatenate([*some, [len(true) - 1]]))
+    precision = true[at] / (true[at] + false[at])
     roc, precision_recall = (
-        np.stack(both, axis=1)[np.unique(at)].tolist()
-        for both in ((false, true), (recall, precision))
+        np.stack(both, axis=1).tolist()
+        for both in ((false_rate[at], recall[at]), (recall[at], precision))
     )
     return [[0.0, 0.0], *roc], precision_recall
 
 
-def _of_probabilities(
-    y: Ints, log_posteriors: NDArray[np.float32], is_possible: NDArray[np.bool_]
-) -> tuple[float, float]:
+def _of_probabilities(judged: JudgedExamples) -> tuple[float, float]:
     """Return the log-loss of the possible examples, and the Brier score of all.
 
     scikit-learn makes some arrays of the size of what it is given: it is given pieces.
     """
     metrics = import_scikit_learn()
+    y, log_posteriors = judged.labels, judged.log_posteriors
+    is_possible = np.isfinite(log_posteriors[np.arange(len(y)), y])
     n, n_classes = log_posteriors.shape
     loss = squared = 0.0
     size = max(1, _PIECE_VALUES // n_classes)
