@@ -18,6 +18,7 @@ from consumers.messages import CheckpointEntry, KnownClasses, Messages
 from consumers.monitoring.prequential import DriftWatch, Prequential, predicted_classes
 from consumers.monitoring.status import Judged
 from streamnb import Answer, Confidence, ReliabilityBin
+from streamnb.labels import Label
 
 _NEWEST_KEPT = 40
 _NEWEST_A_BATCH = 6
@@ -181,11 +182,14 @@ class RunStatistics:
         posteriors: NDArray[np.float64],
         truth: NDArray[np.integer],
         confidence: Confidence | None,
+        classes: Sequence[Label],
     ) -> None:
         """Count examples whose label came later, by what the model first stated of them.
 
-        `confidence` is that of the model that answered before they were learned.
+        `confidence` is that of the model that answered before they were learned; `classes` are
+        those that it has now.
         """
+        self.classes.grow(classes)
         if confidence is not None:
             posteriors = confidence.learn(posteriors, truth)
         self._take_losses(posteriors, truth)

@@ -80,7 +80,7 @@ from consumers.pipeline.waiting_messages import (
     waiting_times,
 )
 from streamnb import Codes, Confidence, Learner
-from streamnb.labels import to_indices
+from streamnb.labels import Label, to_indices
 
 _CREATE = OPERATIONS.index(Operation.CREATE)
 _MORE = " more"  # the field behind the model's
@@ -93,7 +93,7 @@ _WHY = {
     "message_gone": "its message was deleted, or updated with a label of its own",
 }
 log = structlog.get_logger(__name__)
-Learned = Callable[[Floats, NDArray[np.integer[Any]], Confidence | None], None]
+Learned = Callable[[Floats, NDArray[np.integer[Any]], Confidence | None, Sequence[Label]], None]
 Note = Callable[[Partition, Sequence[int], Sequence[str]], None]
 
 
@@ -101,8 +101,8 @@ class LateLabels:
     """Joins labels with the messages of one stream, on the consuming thread.
 
     `stream` is the topic of the messages' partitions. `learned` is told of the examples that were
-    learned, by the log-posteriors that were first predicted, and of what calibrated answers before;
-    `n_until_look` after how many examples it wants to be told at the latest.
+    learned, by the log-posteriors that were first predicted, of what calibrated answers before, and
+    of the classes; `n_until_look` after how many examples it wants to be told at the latest.
     """
 
     name = "late_labels"
@@ -112,7 +112,7 @@ class LateLabels:
         settings: LateLabelsSettings,
         memory: LearnedMemory,
         stream: str,
-        learned: Learned = lambda _posteriors, _truth, _confidence: None,
+        learned: Learned = lambda _posteriors, _truth, _confidence, _classes: None,
         n_until_look: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.counts: Counter[str] = Counter()
@@ -490,7 +490,7 @@ class LateLabels:
             learner.learn(part, own, codes, weights=some, judged=False)
             classes = keep_classes(learner.model)
             stated = first_posteriors(first[begin:end], len(classes))
-            self._learned(stated, to_indices(codes, classes), confidence)
+            self._learned(stated, to_indices(codes, classes), confidence, classes)
             begin = end
 
     def _n_in_call(self, learner: Learner, n: int) -> int:

@@ -80,6 +80,16 @@ def test_two_files_are_joined(tmp_path: Path) -> None:
     assert {each["reason"] for each in rejects} == {"not_json", "unknown_label", "unmatched_label"}
 
 
+def test_a_label_that_comes_late_may_bring_a_class(tmp_path: Path) -> None:
+    """It joins the model, and the figures and the summary know it."""
+    messages = [said(i, i, text="rain") for i in range(9)]
+    labels = [said(i, 20, label="odd" if i > 5 else "positive") for i in range(9)]
+    summary = replay(tmp_path, messages, labels, model={"new_classes": True})
+    assert summary.classes == ("negative", "positive", "odd")
+    assert summary.class_counts == (0, 6, 3)
+    assert summary.learned_late == 9
+
+
 def total(summary: Summary) -> int:
     """Return the sum that `messages` of a summary is by its description."""
     in_time = summary.learned - summary.learned_late

@@ -101,7 +101,7 @@ def test_what_answers_are_worth_is_measured_where_it_is_learned(figures: Figures
     assert build_status("s", figures.statistics).stated is None
     confidence = figures.statistics.confidence = Confidence(Calibrator(), ConformalSets(0.9))
     stated, truth = posteriors(*[0.99] * 200), np.array([1, 0] * 100)
-    figures.statistics.learned_late(stated, truth, confidence)
+    figures.statistics.learned_late(stated, truth, confidence, CLASSES)
     assert confidence.calibrator is not None
     assert confidence.calibrator.n == 200
     assert figures.value("stated_calibration_error_ratio") == pytest.approx(0.49, abs=0.001)

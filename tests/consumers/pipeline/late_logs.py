@@ -67,7 +67,7 @@ class LateRun:
             settings,
             self.memory,
             LOG.topic,
-            lambda said, truth, _: self.judgements.append((said.tolist(), truth.tolist())),
+            lambda said, truth, *_: self.judgements.append((said.tolist(), truth.tolist())),
         )
         model, positions = self.checkpoint.restore(build_model(Settings().model))
         self.checkpoint.restore_entries([self.memory, self.late])
