@@ -13,8 +13,9 @@ last mix of a stream, and answer by it whatever is asked.
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -125,14 +126,18 @@ class Calibrator:
         Parameters
         ----------
         log_posteriors : array_like of shape (n, n_classes)
-            Normalised, in nats; -inf is allowed. A row of -inf alone becomes uniform.
+            Normalised, in nats; -inf is allowed. A row of -inf alone becomes uniform. nan is a
+            class that the model had not yet: it has no share of the answer, and stays nan.
 
         Raises
         ------
         InputError
-            If it is of another shape, or holds nan or a probability above 1.
+            If it is of another shape, or holds a probability above 1.
         """
-        return calibrated(self.curve, checked_log_posteriors(log_posteriors))
+        given = checked_log_posteriors(log_posteriors, gaps=True)
+        if np.isnan(given).any():
+            return self.prequential_many(given, np.full(len(given), -1))
+        return calibrated(self.curve, given)
 
     def prequential_many(
         self,
@@ -145,9 +150,10 @@ class Calibrator:
         Parameters
         ----------
         log_posteriors : array_like of shape (n, n_classes)
-            From before each example was learned, normalised, in nats.
+            From before each example was learned, normalised, in nats; nan as for `calibrate`.
         truth : sequence of int, of length n
-            The place of each one's true class.
+            The place of each one's true class. An example of a class that the model had not, nan or
+            -1, is answered and not counted.
         asked : array_like of shape (n, n_classes), optional
             What is calibrated instead, where labels come late: log-posteriors of the examples that
             are judged as those of `log_posteriors` are counted.
@@ -162,16 +168,17 @@ class Calibrator:
         InputError
             As for `calibrate`, or if a place is none of the classes; nothing was counted.
         """
-        given = checked_log_posteriors(log_posteriors)
-        places = checked_places(truth, given)
+        given = checked_log_posteriors(log_posteriors, gaps=True)
+        places = checked_places(truth, given, least=-1)
+        asked = given if asked is None else checked_log_posteriors(asked, gaps=True)
+        if len(asked) != len(given):
+            raise InputError(
+                f"asked must have {len(given)} rows, as log_posteriors. Got {len(asked)}."
+            )
+        if has_gaps(given, places) or (asked is not given and np.isnan(asked).any()):
+            return in_runs(self.prequential_many, self.calibrate, given, places, asked)
         odds = scaled_odds(given)
-        asked_odds, asked = odds, (given if asked is None else checked_log_posteriors(asked))
-        if asked is not given:
-            if len(asked) != len(given):
-                raise InputError(
-                    f"asked must have {len(given)} rows, as log_posteriors. Got {len(asked)}."
-                )
-            asked_odds = scaled_odds(asked)
+        asked_odds = odds if asked is given else scaled_odds(asked)
         out = np.empty_like(asked)
         begin = 0
         while begin < len(given):
@@ -426,8 +433,42 @@ def _curve_of(counts: Whole) -> Floats:
     return found
 
 
-def checked_log_posteriors(log_posteriors: ArrayLike) -> Floats:
-    """Return log-posteriors as an array, or refuse them."""
+def has_gaps(log_posteriors: Floats, truth: NDArray[np.intp]) -> bool:
+    """Tell whether there are classes that a model had not when it judged: nan, or a truth of -1."""
+    return bool(np.isnan(log_posteriors).any() or (truth < 0).any())
+
+
+def in_runs(
+    learn: Callable[[Floats, NDArray[np.intp], Floats], NDArray[Any]],
+    answer: Callable[[Floats], NDArray[Any]],
+    log_posteriors: Floats,
+    truth: NDArray[np.intp],
+    asked: Floats,
+) -> Floats:
+    """Return what is answered to `asked`, run by run of rows that have the same classes.
+
+    A run whose true classes the model had is one to `learn` from; `answer` is for the others.
+    """
+    has, shown = ~np.isnan(log_posteriors), ~np.isnan(asked)
+    counts = truth >= 0
+    counts[counts] = has[counts, truth[counts]]
+    alike = np.column_stack((has, shown, counts))
+    changes = np.flatnonzero((alike[1:] != alike[:-1]).any(axis=1)) + 1
+    out = np.full(asked.shape, np.nan)
+    for begin, end in itertools.pairwise((0, *changes.tolist(), len(out))):
+        own, theirs = has[begin], shown[begin]
+        some = np.ascontiguousarray(asked[begin:end, theirs])
+        if counts[begin]:
+            places = (np.cumsum(own) - 1)[truth[begin:end]]
+            stated = np.ascontiguousarray(log_posteriors[begin:end, own])
+            out[begin:end, theirs] = learn(stated, places, some)
+        else:
+            out[begin:end, theirs] = answer(some)
+    return out
+
+
+def checked_log_posteriors(log_posteriors: ArrayLike, *, gaps: bool = False) -> Floats:
+    """Return log-posteriors as an array, or refuse them; nan as well, unless `gaps` may be."""
     try:
         found = np.asarray(log_posteriors, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -437,10 +478,10 @@ def checked_log_posteriors(log_posteriors: ArrayLike) -> Floats:
             "log_posteriors must be numbers of shape (n, n_classes). Got shape"
             f" {found.shape} instead."
         )
-    if found.size and not found.max() <= 1e-6:  # nan is no smaller than anything
+    most = (np.fmax.reduce if gaps else np.max)(found, axis=None, initial=-np.inf)
+    if not most <= 1e-6:  # nan is no smaller than anything
         raise InputError(
-            "log_posteriors must be logarithms of probabilities, at most 0. Got"
-            f" {found.max()} instead."
+            f"log_posteriors must be logarithms of probabilities, at most 0. Got {most} instead."
         )
     return found
 
@@ -457,5 +498,6 @@ def checked_places(truth: Any, log_posteriors: Floats, least: int = 0) -> NDArra
         )
     if n and not least <= found.min() <= found.max() < k:
         wrong = found[(found < least) | (found >= k)][0]
-        raise InputError(f"truth must be places from {least} to {k - 1}. Got {wrong} instead.")
+        none = ", or -1" if least < 0 else ""
+        raise InputError(f"truth must be places from 0 to {k - 1}{none}. Got {wrong} instead.")
     return found.astype(np.intp)

@@ -6,7 +6,6 @@ answers by.
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,8 @@ from streamnb.calibration import (
     calibrated,
     checked_log_posteriors,
     checked_places,
+    has_gaps,
+    in_runs,
 )
 from streamnb.errors import InputError, check_kind
 from streamnb.priors import check
@@ -118,9 +119,11 @@ class ConformalSets:
         Parameters
         ----------
         log_posteriors : array_like of shape (n, n_classes)
-            From before each example was learned, normalised, in nats.
+            From before each example was learned, normalised, in nats. nan is a class that the model
+            had not yet: it is in no set.
         truth : sequence of int, of length n
-            The place of each one's true class.
+            The place of each one's true class. An example of a class that the model had not, nan or
+            -1, gets its set and teaches nothing.
 
         Returns
         -------
@@ -132,8 +135,15 @@ class ConformalSets:
         InputError
             As for `sets`, or if a place is none of the classes; nothing was learned.
         """
-        given = checked_log_posteriors(log_posteriors)
-        places = checked_places(truth, given)
+        given = checked_log_posteriors(log_posteriors, gaps=True)
+        places = checked_places(truth, given, least=-1)
+        if has_gaps(given, places):
+            held = in_runs(
+                lambda own, truth, _: self.prequential_many(own, truth), self.sets,
+                given, places, given,
+            )  # fmt: skip
+            found: Sets = held == 1.0
+            return found
         scores = 1.0 - np.exp(given)
         own = scores[np.arange(len(scores)), places]
         up, down = self.step * self.coverage, self.step * (1.0 - self.coverage)
@@ -143,7 +153,7 @@ class ConformalSets:
             q += up if score > q else -down
         self.threshold = q
         before = np.array(thresholds, dtype=np.float64)
-        found: Sets = scores <= before[:, np.newaxis]
+        found = scores <= before[:, np.newaxis]
         self.n += len(own)
         self.n_covered += int(np.count_nonzero(own <= before))
         self.n_in_sets += int(np.count_nonzero(found))
@@ -427,22 +437,11 @@ class Confidence:
     def learn(self, log_posteriors: Floats, truth: NDArray[np.integer[Any]]) -> Floats:
         """Learn from stated log-posteriors in order; return what each was answered before that.
 
-        A truth of -1 is a class that the model has not: such an example is answered, not counted.
+        nan is a class that the model had not yet when it judged, and stays. An example of such a
+        class, or of none of them, with a truth of -1, is answered and not counted.
         """
-        log_posteriors = checked_log_posteriors(log_posteriors)
+        log_posteriors = checked_log_posteriors(log_posteriors, gaps=True)
         truth = checked_places(truth, log_posteriors, least=-1)
-        known = truth >= 0
-        if not known.all():
-            bounds = [0, *(np.flatnonzero(np.diff(known)) + 1).tolist(), len(known)]
-            runs = [slice(*each) for each in itertools.pairwise(bounds)]
-            return np.concatenate(
-                [
-                    self.learn(log_posteriors[own], truth[own])
-                    if known[own.start]
-                    else self.rule().calibrated(log_posteriors[own])
-                    for own in runs
-                ]
-            )
         if self.calibrator is not None:
             log_posteriors = self.calibrator.prequential_many(log_posteriors, truth)
         if self.conformal is not None:

@@ -71,8 +71,13 @@ def prequential_one(
     times_s = None if time_s is None else [time_s]
     columns = to_columns(state, x)
     every = prequential(state, columns, [y], weights=weights, times_s=times_s, part=part)
-    first: Floats = every[0]
+    first: Floats = impossible(every)[0]
     return first
+
+
+def impossible(log_posteriors: Floats) -> Floats:
+    """Return what `prequential` does, with -inf for a class that had not joined."""
+    return np.where(np.isnan(log_posteriors), -np.inf, log_posteriors)
 
 
 def prequential(
@@ -90,6 +95,7 @@ def prequential(
 
     Rows that `taken` says are taken back in their place, if `takes_in_place`; classes stay. If some
     cannot be, the last rows are left: only those before have their log-posteriors in the result.
+    A class that joins has nan in the rows before and in the one that brings it: see `impossible`.
     """
     if encoded is None:  # no call more: of one example it would cost as much as the rest
         fields, n = read(state, columns)
@@ -99,7 +105,7 @@ def prequential(
         fields, codes, given, times = encoded.read(state, columns, labels, weights, times_s)
         n = len(codes)
     counted = None if given is None else given > 0.0
-    new = classes_to_join(state, codes, counted if taken is None else may_join(given, taken))
+    new = classes_to_join(state, codes, counted if taken is None else _may_join(counted, taken))
     classes = [*state.classes, *(label for _, label in new)] if new else state.classes
     indices = to_indices(codes, classes)
     if given is not None and not given.all():
@@ -109,7 +115,7 @@ def prequential(
     encode_rows = None if encoded is None else partial(encoded.encode, given=indices)
     way, updates = _Way(target, encode_rows, taken), schedule.updates
     updates = updates if taken is None else _signed(updates, taken)
-    out = np.full((n, len(classes)), -np.inf)
+    out = np.full((n, len(classes)), np.nan)
     coming = dict(new)
     # Between two of these rows no class joins and no landmark moves.
     starts = {0}
@@ -121,7 +127,7 @@ def prequential(
         before = _prepare_row(state, fields, begin, schedule, coming)
         reached = _learn_rows(state, fields, begin, end, updates, out, way)
         if before is not None:
-            out[begin] = -np.inf
+            out[begin] = np.nan
             out[begin, : len(before)] = before
         if reached < end:
             out, updates = out[:reached], updates.rows(0, reached)
@@ -145,11 +151,8 @@ class _Way(NamedTuple):
     taken: NDArray[np.int8] | None
 
 
-def may_join(weights: Floats | None, taken: NDArray[np.int8] | None) -> NDArray[np.bool_] | None:
-    """Return which rows may bring a class: those that count and are learned; None for all."""
-    counted = None if weights is None else weights > 0.0
-    if taken is None:
-        return counted
+def _may_join(counted: NDArray[np.bool_] | None, taken: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """Return which rows may bring a class, of those that count if some do not."""
     learned: NDArray[np.bool_] = taken == LEARNED
     return learned if counted is None else learned & counted
 

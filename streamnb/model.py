@@ -245,9 +245,11 @@ class NaiveBayes(ModelReader):
         InputError
             For a value, label or weight that cannot be used; the model is unchanged.
         """
-        return learn.prequential(
+        n_classes = len(self.state.classes)
+        found = learn.prequential(
             self.state, columns, labels, weights=weights, times_s=times_s, part=part
         )
+        return learn.impossible(found) if len(self.state.classes) > n_classes else found
 
     def unlearn_one(
         self,

@@ -44,6 +44,7 @@ from streamnb import AnswerRule, Calibrator, Codes, Folds, NaiveBayes, Snapshot,
 from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
 from streamnb.labels import to_indices
+from streamnb.learn import prequential
 from streamnb.reader import ModelReader
 
 if TYPE_CHECKING:
@@ -384,7 +385,7 @@ class Evaluation:
         if self._calibrator is None:
             return stated
         before, known = self._stated
-        every = np.concatenate((_padded(before, stated.shape[1]), stated))
+        every = np.concatenate((_padded(before, stated.shape[1], np.nan), stated))
         truth = np.concatenate((known, labels))
         n_late = max(0, len(every) - self._method.delay)
         n_none = len(stated) - n_late
@@ -422,29 +423,32 @@ class Evaluation:
                 held.append(some)
 
     def _only_judge(self, examples: Examples) -> None:
-        found = self._placed(self.model.predict_log_proba_many(examples.columns), self.model)
+        found = self.model.predict_log_proba_many(examples.columns)
         if self._calibrator is not None:
             found = self._calibrator.calibrate(found)
-        self._keep(examples, found)
+        self._keep(examples, self._placed(found, self.model))
 
     def _learn(self, examples: Examples) -> Floats:
-        codes = Codes(examples.labels, tuple(self._classes))
-        times = examples.times
-        found = self.learner.prequential_many(
-            examples.columns, codes, weights=times.weights, times_s=times.times_s
-        )
+        """Learn examples; return what was stated of each before, nan for classes yet to join."""
+        codes, columns = Codes(examples.labels, tuple(self._classes)), examples.columns
+        weights, times_s = examples.times.weights, examples.times.times_s
+        if isinstance(self.learner, NaiveBayes):
+            state = self.learner.state
+            found = prequential(state, columns, codes, weights=weights, times_s=times_s)
+        else:
+            found = self.learner.prequential_many(columns, codes, weights=weights, times_s=times_s)
         return self._placed(found, self.learner)
 
     def _placed(self, found: Floats, model: JudgedLearner | ModelReader) -> Floats:
-        """Return log-posteriors in the order of the evaluation's classes."""
-        posteriors = np.full((len(found), len(self._classes)), -np.inf)
+        """Return log-posteriors in the order of the evaluation's classes, nan for the others."""
+        posteriors = np.full((len(found), len(self._classes)), np.nan)
         places = [self._classes.index(str(label)) for label in model.classes[: found.shape[1]]]
         posteriors[:, places] = found
         return posteriors
 
     def _keep(self, examples: Examples, found: Floats) -> None:
         # What is finite stays so in 32 bits, or it would be impossible, and in no log-loss.
-        finite = np.where(found > -np.inf, np.maximum(found, _LEAST), found)
+        finite = np.where(found > -np.inf, np.maximum(found, _LEAST), -np.inf)
         self._parts.append((examples.at, examples.labels, finite.astype(np.float32)))
 
     def _wait(self, examples: Examples) -> None:
@@ -474,10 +478,10 @@ def _training_figures(model: ModelReader) -> Figure | None:
     return {"examples": n, "log_likelihood": total, "joint_nll": -total / n if n else 0.0}
 
 
-def _padded(posteriors: NDArray[Any], n_classes: int) -> NDArray[Any]:
+def _padded(posteriors: NDArray[Any], n_classes: int, value: float = -np.inf) -> NDArray[Any]:
     """Return log-posteriors with the classes that came later, which had no probability."""
     n_more = n_classes - posteriors.shape[1]
-    return np.pad(posteriors, ((0, 0), (0, n_more)), constant_values=-np.inf)
+    return np.pad(posteriors, ((0, 0), (0, n_more)), constant_values=value)
 
 
 def _joined(pieces: Sequence[Examples]) -> Examples:

@@ -19,6 +19,7 @@ from consumers.monitoring.prequential import DriftWatch, Prequential, predicted_
 from consumers.monitoring.status import Judged
 from streamnb import Answer, Confidence, ReliabilityBin
 from streamnb.labels import Label
+from streamnb.learn import impossible
 
 _NEWEST_KEPT = 40
 _NEWEST_A_BATCH = 6
@@ -192,6 +193,7 @@ class RunStatistics:
         self.classes.grow(classes)
         if confidence is not None:
             posteriors = confidence.learn(posteriors, truth)
+        posteriors = impossible(posteriors)
         self._take_losses(posteriors, truth)
         self.n_learned_late += len(truth)
         self._count_classes(self.learned_by_class, truth)

@@ -36,7 +36,7 @@ from consumers.pipeline.learned_records import FoundRecords
 from streamnb import Calibrator, Codes, Confidence, Learner, NaiveBayes, serialization
 from streamnb.errors import InputError
 from streamnb.labels import read_labels, to_indices
-from streamnb.learn import EncodedRows, prequential
+from streamnb.learn import EncodedRows, impossible, prequential
 from streamnb.merging import share_words
 from streamnb.storage import read
 
@@ -76,6 +76,7 @@ class Candidate:
 
     def judge(self, posteriors: Floats, truth: NDArray[np.int32]) -> tuple[Floats, NDArray[Any]]:
         """Take in examples in order; return their log-losses, and which were predicted right."""
+        posteriors = impossible(posteriors)
         return self.figures.update(posteriors, truth), predicted_classes(posteriors) == truth
 
     def count(self, losses: Floats, right: NDArray[Any]) -> None:
@@ -164,9 +165,10 @@ class Challengers:
     ) -> str | None:
         """Judge examples, which the serving model `stated`, and teach them to the others.
 
-        Return the challenger that is to serve from here on, if there is one. Examples that are not
-        `judged`, as they were before and their label came late, are stated uncalibrated. `encoded`
-        has what the serving model encoded of them.
+        Return the challenger that is to serve from here on, if there is one. A class that joined
+        later is nan in what is `stated`. Examples that are not `judged`, as they were before and
+        their label came late, are stated uncalibrated. `encoded` has what the serving model encoded
+        of them.
         """
         truth = to_indices(labels, keep_classes(self.models[self.serving].model))
         found: dict[str, tuple[Floats, NDArray[Any]]] = {}
@@ -461,17 +463,17 @@ class ChallengedLearner(Learner):
         """No: each model takes back what it has learned itself."""
         return False
 
-    def learn(
+    def _learn(
         self,
         part: str,
         columns: Any,
         labels: Any,
+        weights: Any,
+        times_s: Any,
+        encoded: EncodedRows | None,
+        taken: Any,
         *,
-        weights: Any = None,
-        times_s: Any = None,
-        judged: bool = True,
-        encoded: EncodedRows | None = None,
-        taken: Any = None,  # noqa: ARG002 -- never given, as nothing is taken in its place
+        judged: bool,
     ) -> Floats:
         """Judge, then learn examples; see `Learner.learn`.
 
@@ -480,8 +482,8 @@ class ChallengedLearner(Learner):
         codes = read_labels(labels, None, self.model.classes)
         encoded = encoded or EncodedRows()
         self.challengers.share_words()
-        found = super().learn(
-            part, columns, codes, weights=weights, times_s=times_s, judged=judged, encoded=encoded
+        found = super()._learn(
+            part, columns, codes, weights, times_s, encoded, taken, judged=judged
         )
         better = self.challengers.learn(
             part, columns, codes, weights, times_s, found, encoded, judged=judged

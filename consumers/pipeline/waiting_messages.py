@@ -178,8 +178,8 @@ def early_label(record: LearnedRecord) -> tuple[int, str, bytes]:
 
 
 def first_posteriors(records: Sequence[LearnedRecord], n_classes: int) -> Floats:
-    """Return what was first predicted of messages; -inf for classes that joined since."""
-    found = np.full((len(records), n_classes), -np.inf)
+    """Return what was first predicted of messages; nan for classes that joined since."""
+    found = np.full((len(records), n_classes), np.nan)
     for row, each in zip(found, records, strict=True):
         judged = np.frombuffer(rest_of(each), np.float64)
         row[: len(judged)] = judged

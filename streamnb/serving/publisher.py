@@ -9,7 +9,6 @@ replay, whose runs must not differ, publishes by the number of examples.
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb import predict
-from streamnb.decay import read_weights
 from streamnb.decisions import AnswerRule, Confidence
 from streamnb.errors import InputError, check_has, check_kind, check_whole
 from streamnb.features.protocol import Floats
-from streamnb.labels import Codes, Label, new_labels, read_labels, to_indices
-from streamnb.learn import LEARNED, EncodedRows, may_join, prequential, takes_in_place
+from streamnb.labels import Codes, Label, read_labels, to_indices
+from streamnb.learn import LEARNED, EncodedRows, impossible, prequential, takes_in_place
 from streamnb.model import NaiveBayes
 from streamnb.priors import check
 from streamnb.reader import ModelReader
@@ -315,7 +313,6 @@ class Learner:
             Whether the `confidence` learns from them: not if they were judged at another time.
         encoded : EncodedRows, optional
             Keeps what was encoded, for models that learn the same examples after this one.
-
         taken : ndarray of shape (n,), int8, optional
             Which examples are taken back in their place instead, if `takes_in_place`: see
             `learn.LEARNED`, `EARLIER` and `OWN`.
@@ -332,24 +329,36 @@ class Learner:
         InputError
             For a value or label that cannot be used; the model is unchanged.
         """
+        n_classes = len(self.model.classes)
+        found = self._learn(part, columns, labels, weights, times_s, encoded, taken, judged=judged)
+        return impossible(found) if len(self.model.classes) > n_classes else found
+
+    def _learn(
+        self,
+        part: str,
+        columns: Any,
+        labels: Any,
+        weights: Any,
+        times_s: Any,
+        encoded: EncodedRows | None,
+        taken: NDArray[np.int8] | None,
+        *,
+        judged: bool,
+    ) -> Floats:
+        """Learn and publish as `learn` does; classes yet to join are nan in what it returns.
+
+        A subclass may teach more models.
+        """
         confidence = self.confidence if judged else None
         if confidence is not None:  # read once: they may be an iterator
-            classes = self.model.classes
-            labels = codes = read_labels(labels, None, classes)
-            weights = read_weights(weights, len(codes))
-            new = new_labels(codes, classes, may_join(weights, taken))
-            bounds = [0, *(row for row, _ in new), len(codes)]
+            labels = codes = read_labels(labels, None, self.model.classes)
         posteriors = self._prequential(part, columns, labels, weights, times_s, encoded, taken)
         n = len(posteriors)
-        is_learned = np.ones(n, np.bool_) if taken is None else taken[:n] == LEARNED
         self._changed |= taken is not None
         if confidence is not None:
+            is_learned = slice(None) if taken is None else taken[:n] == LEARNED
             truth = to_indices(codes, self.model.classes)[:n]
-            # Of a class no answer knows before the row that brings it, however rows are cut.
-            for k, (begin, end) in enumerate(itertools.pairwise(bounds), len(classes)):
-                rows = np.flatnonzero(is_learned[begin:end]) + begin
-                known = np.where(truth[rows] < k, truth[rows], -1)
-                posteriors[rows, :k] = confidence.learn(posteriors[rows, :k], known)
+            posteriors[is_learned] = confidence.learn(posteriors[is_learned], truth[is_learned])
         self.publish_if_due()
         return posteriors
 
@@ -363,7 +372,10 @@ class Learner:
         encoded: EncodedRows | None,
         taken: NDArray[np.int8] | None,
     ) -> Floats:
-        """Learn examples; return what is stated of each before. A subclass may have more models."""
+        """Learn examples; return what is stated of each before, nan for classes yet to join.
+
+        A subclass may have more models.
+        """
         return prequential(
             self.model.state, columns, labels, weights=weights, times_s=times_s, part=part,
             encoded=encoded, taken=taken,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from consumers.cli.model_report import answering, predict, read_model
 from consumers.config.settings import Settings
@@ -24,7 +25,7 @@ from streamnb import (
 )
 from streamnb.storage import read
 from tests.endtoend.expected_counts import examples
-from tests.endtoend.test_late_labels import label, message
+from tests.endtoend.test_late_labels import label, message, said
 from tests.endtoend.test_late_labels import replay as replay_late
 from tests.endtoend.test_reproducible import KEY, N, replay, same_however_cut, stream
 
@@ -43,21 +44,62 @@ def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
     same_however_cut(tmp_path, stream(tmp_path), model=MODEL)
 
 
-def test_a_class_that_joins_changes_no_byte_wherever_the_log_is_cut(tmp_path: Path) -> None:
-    """Losses of those before it, and so the calibration, do not know the class yet."""
+JOINING: dict[str, Any] = {
+    "hash_key": KEY, "new_classes": True, "calibration": True, "coverage": 0.8
+}  # fmt: skip
+BESIDE = {"words": {"features": {"text": {"ngrams": [1, 1], "hybrid": False}}}}
+
+
+@pytest.mark.parametrize("challengers", [{}, BESIDE], ids=["alone", "challenged"])
+def test_a_class_that_joins_changes_no_byte_wherever_the_log_is_cut(
+    tmp_path: Path, challengers: dict[str, Any]
+) -> None:
+    """Losses of those before it, and so calibrations and figures, do not know the class yet."""
     source, found = tmp_path / "in.jsonl", []
     lines = [
-        {"id": f"m{i}", "text": text} | ({"label": f"{truth}{i // 400}"} if i % 3 else {})
+        {"id": f"m{i}", "text": text} | ({"label": f"{truth}{i // 400 or ''}"} if i % 3 else {})
         for i, (text, truth) in enumerate(examples(1_000))
     ]
     source.write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
-    model = {"hash_key": KEY, "new_classes": True, "calibration": True, "coverage": 0.8}
+    own: dict[str, Any] = {"model": JOINING, "challengers": challengers}
     for name, batch_bytes in (("whole", 1 << 22), ("small", 1_024)):
-        replay(tmp_path / name, source, file={"batch_bytes": batch_bytes}, model=model)
+        replay(tmp_path / name, source, file={"batch_bytes": batch_bytes}, **own)
         folder = tmp_path / name
         found.append(((folder / "model.nb").read_bytes(), (folder / "out.jsonl").read_bytes()))
     assert found[0][1] == found[1][1]
     assert found[0][0] == found[1][0]
+
+
+@pytest.mark.parametrize("challengers", [{}, BESIDE], ids=["alone", "challenged"])
+def test_a_class_that_joins_late_changes_no_figure_wherever_labels_are_cut(
+    tmp_path: Path, challengers: dict[str, Any]
+) -> None:
+    """What was said of a message before its label came did not know the class, in any cut."""
+    n = 600
+    told = [f"{truth}{i // 200 or ''}" for i, (_, truth) in enumerate(examples(n))]
+    texts = [{"text": text} for text, _ in examples(n)]
+    messages = [said(i, 0, **texts[i], label=told[i]) for i in range(100)]
+    messages += [said(i, 0, **texts[i]) for i in range(100, n)]
+    labels = [said(i, 300, label=told[i]) for i in range(100, n)]
+    learning = {"publish": "examples", "publish_examples": 100}
+    own: dict[str, Any] = {"model": JOINING, "challengers": challengers, "learning": learning}
+    found = []
+    for name, batch_bytes in (("whole", 1 << 22), ("small", 1_024)):
+        (tmp_path / name).mkdir()
+        for some in ([], labels):
+            replay_late(tmp_path / name, messages, some, file={"batch_bytes": batch_bytes}, **own)
+        stored = read(tmp_path / name / "state" / "model.nb")
+        names = ("prequential", "confidence", "challengers")
+        entries = stored.header["notes"]["entries"]
+        arrays = {
+            key: array.tobytes()
+            for key, array in stored.extras.items()
+            if key.startswith(("prequential/", "challengers/"))
+        }
+        found.append(([entries.get(each) for each in names], arrays))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] == found[1][1]
+    assert found[0][0][0]["n"] == n
 
 
 def test_by_time_too_a_restart_goes_on_with_what_was_counted(tmp_path: Path) -> None:

@@ -333,15 +333,31 @@ def test_it_is_saved_in_the_file_of_its_model(tmp_path: Path) -> None:
     assert state(kept) == state(calibrator)
 
 
+def test_a_class_that_was_not_there_is_in_no_answer_and_no_count() -> None:
+    """nan, in any column, is left out: what is left is as if the model had never had it."""
+    two, three = normalised([[0.0, 3.0], [1.0, 0.5]]), normalised([[0.0, 1.0, 3.0]])
+    plain, other = nb.Calibrator(), nb.Calibrator()
+    expected = plain.prequential_many(two, [1, 0])
+    gaps = np.insert(two, 1, math.nan, axis=1)
+    found = other.prequential_many(np.concatenate((gaps, gaps)), [2, 0, 1, -1])
+    assert found[:2, [0, 2]].tobytes() == expected.tobytes()
+    assert found[2:, [0, 2]].tobytes() == other.calibrate(two).tobytes()
+    assert np.isnan(found[:, 1]).all()
+    assert state(other) == state(plain)
+    late = other.prequential_many(three, [0], asked=gaps[:1])
+    assert late[:, [0, 2]].tobytes() == plain.prequential_many(three, [0], two[:1]).tobytes()
+    assert state(other) == state(plain)
+
+
 @pytest.mark.parametrize(
     ("log_posteriors", "truth", "said"),
     [
         ([[0.0, 1.0]], [0], "at most 0"),
-        ([[math.nan, 0.0]], [0], "at most 0"),
+        ([[math.nan, 1.0]], [0], "at most 0"),
         ([0.0], [0], "shape"),
         ("no", [0], "shape"),
         ([[0.0, -math.inf]], [2], "from 0 to 1"),
-        ([[0.0, -math.inf]], [-1], "from 0 to 1"),
+        ([[0.0, -math.inf]], [-2], "from 0 to 1"),
         ([[0.0, -math.inf]], [0.5], "whole numbers"),
         ([[0.0, -math.inf]], [0, 1], "1 whole numbers"),
     ],

@@ -23,11 +23,7 @@ from typer.testing import CliRunner
 from consumers.cli import commands, conventions, evaluation
 from consumers.cli import figures as figures_module
 from consumers.cli.evaluation import Method, judge
-from consumers.cli.figures import (
-    JudgedExamples,
-    figures,
-    require_scikit_learn,
-)
+from consumers.cli.figures import JudgedExamples, figures, require_scikit_learn
 from consumers.cli.report import check_report
 from consumers.config.model import NumbersSettings
 from consumers.config.settings import Settings, WordsSettings, load
@@ -69,9 +65,7 @@ def settings_of(folder: Path, messages: list[Any], **model: Any) -> Settings:
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut the stream into pieces of seven messages, so that what waits goes beyond one."""
     monkeypatch.setattr(conventions, "PIECE_MESSAGES", 7)
-    monkeypatch.setattr(
-        figures_module, "REPLICATES", 20
-    )  # enough where their spread is not the point
+    monkeypatch.setattr(figures_module, "REPLICATES", 20)  # as their spread is not the point
 
 
 def words(*, hybrid: bool) -> dict[str, WordsSettings]:
@@ -288,15 +282,27 @@ def test_what_cannot_be_judged_is_counted(tmp_path: Path) -> None:
 def test_classes_that_join_have_no_probability_before(tmp_path: Path) -> None:
     """A message that brings its class is impossible to its model, and is not in the log-loss."""
     examples = stream(60, ("negative", "positive", "neutral", "odd"))
-    mapped = [each | {"label": each["label"]} for each in examples]
     for method in (Method(), Method(delay=3), Method(hold_out=0.3), Method(folds=3)):
-        judged = judge(settings_of(tmp_path, mapped, new_classes=True), method)
+        judged = judge(settings_of(tmp_path, examples, new_classes=True), method)
         found = figures(judged)
         assert set(found["classes"]) == {"negative", "positive", "neutral", "odd"}
         assert np.isfinite(found["figures"]["log_loss"]["value"])
         assert np.isclose(np.exp(judged.log_posteriors).sum(axis=1), 1.0).all()
         if method == Method():
             assert found["impossible"] == 2
+
+
+@pytest.mark.parametrize("method", [Method(), Method(delay=3), Method(hold_out=0.3)])
+def test_a_calibrated_answer_knows_no_class_that_joins_later(
+    tmp_path: Path, method: Method, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is the same bytes, however the stream is cut into pieces."""
+    examples, found = stream(100, ("negative", "positive", "new")) + stream(9, ("odd",)), set()
+    settings = settings_of(tmp_path, examples, new_classes=True, calibration=True)
+    for n in (1, 7, 1_000):
+        monkeypatch.setattr(conventions, "PIECE_MESSAGES", n)
+        found.add(judge(settings, method).log_posteriors.tobytes())
+    assert len(found) == 1
 
 
 def test_a_far_number_is_unlikely_and_not_impossible(tmp_path: Path) -> None:

@@ -100,17 +100,17 @@ def test_the_area_has_its_own_interval() -> None:
 
 
 def test_a_class_that_joins_had_no_share_before() -> None:
-    """Of examples from before there were three classes nothing was kept; one kind has no curve."""
+    """Its curve has the examples from before, too; one kind of example has no curve."""
     prequential = Prequential(100)
     prequential.update(*stream(1, 50, 2))
     prequential.update(*stream(2, 20, 3))
     prequential.update(*stream(3, 10, 4))
     found = prequential.judged().curve(0)
     assert found is not None
-    assert found.n + found.n_others == 30
+    assert found.n + found.n_others == 80
     joined = prequential.judged().curve(3)
     assert joined is not None
-    assert joined.n + joined.n_others == 30
+    assert joined.n + joined.n_others == 80
     assert Prequential(5).judged().curve(0) is None
     assert score_curve(np.array([1.0, 2.0]), np.array([True, True])) is None
     large = Prequential(2 * CURVE_EXAMPLES)
@@ -121,6 +121,23 @@ def test_a_class_that_joins_had_no_share_before() -> None:
     many = Prequential(50)
     many.update(*stream(1, 50, SCORED_MAX + 1))
     assert many.judged().curve(0) is None
+
+
+@pytest.mark.parametrize("window", [7, 100])
+def test_a_class_that_joins_leaves_the_same_window_wherever_batches_are_cut(window: int) -> None:
+    """Also where it joins amid a batch: the log-posteriors of two classes follow from answers."""
+    (one, labels), (two, more) = stream(1, 20, 2), stream(2, 9, 3)
+    whole, cut = Prequential(window), Prequential(window)
+    padded = np.pad(one, ((0, 0), (0, 1)), constant_values=-np.inf)
+    whole.update(np.concatenate((padded, two)), np.concatenate((labels, more)))
+    cut.update(one[:11], labels[:11])
+    cut.update(np.concatenate((padded[11:], two[:4])), np.concatenate((labels[11:], more[:4])))
+    cut.update(two[4:], more[4:])
+    found = [each.pack() for each in (whole, cut)]
+    assert found[0].values == found[1].values
+    assert found[0].arrays.keys() == found[1].arrays.keys()
+    for name, array in found[0].arrays.items():
+        assert array.tobytes() == found[1].arrays[name].tobytes(), name
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
