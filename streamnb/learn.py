@@ -80,7 +80,7 @@ def impossible(log_posteriors: Floats) -> Floats:
     return np.where(np.isnan(log_posteriors), -np.inf, log_posteriors)
 
 
-def prequential(
+def prequential(  # noqa: PLR0913 -- a function between would be one more for each call
     state: ModelState,
     columns: Any,
     labels: Sequence[Label] | Codes,
@@ -90,12 +90,14 @@ def prequential(
     part: str | None = None,
     encoded: EncodedRows | None = None,
     taken: NDArray[np.int8] | None = None,
+    joint: list[Floats] | None = None,
 ) -> Floats:
     """Learn examples in order; see `NaiveBayes.prequential_many`.
 
     Rows that `taken` says are taken back in their place, if `takes_in_place`; classes stay. If some
     cannot be, the last rows are left: only those before have their log-posteriors in the result.
     A class that joins has nan in the rows before and in the one that brings it: see `impossible`.
+    `joint` gets log p(x, c) of the rows, of a state without a hybrid: what the counts say before.
     """
     if encoded is None:  # no call more: of one example it would cost as much as the rest
         fields, n = read(state, columns)
@@ -113,9 +115,10 @@ def prequential(
     schedule = state.clock.schedule(indices, given, times)
     target = None if part is None and not state.parts else part_to_learn(state, part)
     encode_rows = None if encoded is None else partial(encoded.encode, given=indices)
-    way, updates = _Way(target, encode_rows, taken), schedule.updates
+    updates = schedule.updates
     updates = updates if taken is None else _signed(updates, taken)
     out = np.full((n, len(classes)), np.nan)
+    way = _Way(target, encode_rows, taken, None if joint is None else np.full_like(out, np.nan))
     coming = dict(new)
     # Between two of these rows no class joins and no landmark moves.
     starts = {0}
@@ -127,8 +130,7 @@ def prequential(
         before = _prepare_row(state, fields, begin, schedule, coming)
         reached = _learn_rows(state, fields, begin, end, updates, out, way)
         if before is not None:
-            out[begin] = np.nan
-            out[begin, : len(before)] = before
+            way.overwrite(begin, out, before)
         if reached < end:
             out, updates = out[:reached], updates.rows(0, reached)
             break
@@ -137,18 +139,29 @@ def prequential(
     state.n_examples += count_learned(updates)
     if state.parts:
         state.sum_parts()
+    if joint is not None and way.joint is not None:
+        joint.append(way.joint)
     return out
 
 
 class _Way(NamedTuple):
     """How rows are learned: in which part too, encoded by what, and which are taken back instead.
 
-    What encodes in the place of `predict.encode` is never asked to read ahead.
+    What encodes in the place of `predict.encode` is never asked to read ahead. `joint` keeps log
+    p(x, c) of each row, if that is wanted.
     """
 
     part: PartState | None
     encode_rows: Callable[..., list[Any]] | None
     taken: NDArray[np.int8] | None
+    joint: Floats | None
+
+    def overwrite(self, row: int, out: Floats, before: tuple[Floats, Floats]) -> None:
+        """Write what was said of a row before a class joined or a landmark moved there."""
+        for rows, own in zip((out, self.joint), before, strict=True):
+            if rows is not None:
+                rows[row] = np.nan
+                rows[row, : len(own)] = own
 
 
 def _may_join(counted: NDArray[np.bool_] | None, taken: NDArray[np.int8]) -> NDArray[np.bool_]:
@@ -185,32 +198,34 @@ def _prepare_row(
     row: int,
     schedule: DecaySchedule,
     coming: Mapping[int, Label],
-) -> Floats | None:
+) -> tuple[Floats, Floats] | None:
     """Move the landmark and add the class that a row brings, if it does either.
 
-    Then return the row's log-posteriors from before: after a long silence little of what was known
-    may outlive the move, and a new class is not among those that the row is predicted by.
+    Then return the row's log-posteriors and log p(x, c) from before: after a long silence little of
+    what was known may outlive the move, and a new class is not among those that the row is
+    predicted by.
     """
     is_moving = bool(schedule.moves) and schedule.moves[0].row <= row
     if not is_moving and row not in coming:
         return None
     scale = schedule.moves[0].scale if is_moving else float(schedule.updates.scales[row])
-    before = _log_posteriors_of_row(state, fields, row, scale) if state.classes else np.empty(0)
+    before = _judge_row(state, fields, row, scale) if state.classes else (np.empty(0),) * 2
     _move_landmark(state, schedule, row)
     if row in coming:
         state.add_class(coming[row])
     return before
 
 
-def _log_posteriors_of_row(
+def _judge_row(
     state: ModelState, fields: Mapping[str, Any], row: int, scale: float
-) -> Floats:
+) -> tuple[Floats, Floats]:
     joint = np.empty((1, len(state.classes)))
     updates = unlabelled_rows(1, scale)
     batches = encode(state, fields, row, row + 1, updates.labels, learn=False)
-    posterior.normalise(joint, run(state, batches, updates, joint, learn=False))
-    first: Floats = joint[0]
-    return first
+    prior = run(state, batches, updates, joint, learn=False)
+    stated = joint.copy()
+    posterior.normalise(stated, prior)
+    return stated[0], joint[0]
 
 
 def _move_landmark(state: ModelState, schedule: DecaySchedule, row: int) -> None:
@@ -232,15 +247,15 @@ def _learn_rows(
 
     Return the row it came to: one before `end` if what is behind it cannot be taken back.
     """
-    part, encode_rows, taken = way
+    part, encode_rows, taken, joint = way
     n_classes = len(state.classes)
     if state.n_threads > 1 and encode_rows is None and taken is None:
         size = BATCH_ROWS // state.n_threads**2  # small pieces keep both threads busy
         # Closed whatever happens: no thread may still be reading when the next call learns.
         with contextlib.closing(_read_ahead(state, fields, begin, end, size, updates)) as pieces:
             for first, last, batches in pieces:
-                joint = learn_batches(state, batches, updates.rows(first, last), part)
-                out[first:last, :n_classes] = joint
+                own, kept = updates.rows(first, last), None if joint is None else joint[first:last]
+                out[first:last, :n_classes] = learn_batches(state, batches, own, part, kept)
         return end
     for first in range(begin, end, BATCH_ROWS):
         last = min(first + BATCH_ROWS, end)
@@ -254,7 +269,8 @@ def _learn_rows(
             batches = encode(state, fields, first, last, labels, learn=True)
         if own_taken is not None and not _holds(state, batches, own, own_taken, part):
             return first
-        out[first:last, :n_classes] = learn_batches(state, batches, own, part)
+        kept = None if joint is None else joint[first:last]
+        out[first:last, :n_classes] = learn_batches(state, batches, own, part, kept)
         if own_taken is not None:
             for group, batch in zip(state.groups.values(), batches, strict=True):
                 group.n_skipped += _n_left_out(batch)
@@ -388,11 +404,20 @@ def _read_ahead(
 
 
 def learn_batches(
-    state: ModelState, batches: Sequence[Any], updates: RowUpdates, part: PartState | None
+    state: ModelState,
+    batches: Sequence[Any],
+    updates: RowUpdates,
+    part: PartState | None,
+    kept: Floats | None = None,
 ) -> Floats:
-    """Learn encoded rows, in their part too; return their log-posteriors from before."""
+    """Learn encoded rows, in their part too; return their log-posteriors from before.
+
+    `kept` takes their log p(x, c).
+    """
     joint = np.empty((len(updates.labels), len(state.classes)))
     prior = run(state, batches, updates, joint, learn=True, part=part)
+    if kept is not None:
+        kept[:, : joint.shape[1]] = joint
     posterior.normalise(joint, prior)
     return joint
 

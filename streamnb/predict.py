@@ -56,6 +56,16 @@ def log_posteriors(state: ModelState, columns: Any) -> Floats:
     return joint if state.calibration is None else calibrated(state.calibration, joint)
 
 
+def with_joint(state: ModelState, columns: Any) -> tuple[Floats, Floats]:
+    """Return log p(c | x), and log p(x, c) of the counts, for which a hybrid is read twice."""
+    joint, prior = joint_and_prior(state, columns)
+    stated = joint.copy()
+    posterior.normalise(stated, prior)
+    if state.calibration is not None:
+        stated = calibrated(state.calibration, stated)
+    return stated, joint_and_prior(state.raw(), columns)[0] if state.is_hybrid else joint
+
+
 def judge(state: ModelState, columns: Any) -> tuple[Floats, NDArray[np.bool_]]:
     """Return log-posteriors, and for each row whether the class prior alone answered."""
     joint, prior = joint_and_prior(state, columns)

@@ -111,6 +111,10 @@ UncalibratedOption = Annotated[
         help="Judge by what the model itself states, without a calibrator.",
     ),
 ]
+JointOption = Annotated[
+    bool,
+    typer.Option("--joint", help="Learn a hybrid's counts by themselves too, for their joint NLL."),
+]
 WindowOption = Annotated[
     int | None,
     typer.Option(
@@ -157,6 +161,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     folds: FoldsOption = None,
     model: SavedModelOption = None,
     uncalibrated: UncalibratedOption = False,
+    joint: JointOption = False,
     window: WindowOption = None,
     fading: FadingOption = None,
     seed: SeedOption = 0,
@@ -186,7 +191,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     if model is not None:
         saved = evaluation.saved_model(model, settings, calibrated=not uncalibrated)
     method = evaluation.Method(
-        delay, hold_out, folds, saved, max_messages, seed, calibrated=not uncalibrated
+        delay, hold_out, folds, saved, max_messages, seed, not uncalibrated, joint
     )
     judged = evaluation.judge(settings, method, show=sys.stderr.isatty())
     found: dict[str, Any] = {

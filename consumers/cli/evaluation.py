@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -40,7 +41,7 @@ from consumers.messages import CLASSES_MAX, Column, KnownClasses, Messages, rows
 from consumers.process import keep_freed_memory, short_pauses
 from consumers.sinks.records import decided_by, prediction_record, reject_record
 from consumers.sources.base import Source
-from streamnb import AnswerRule, Calibrator, Codes, Folds, NaiveBayes, Snapshot, TextColumn
+from streamnb import AnswerRule, Calibrator, Codes, Folds, NaiveBayes, Snapshot, TextColumn, predict
 from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
 from streamnb.labels import to_indices
@@ -63,6 +64,7 @@ class Method(msgspec.Struct, frozen=True):
     messages_max: int | None = None
     seed: int = 0
     calibrated: bool = True  # where the settings or the saved model are
+    joint: bool = False  # log p(x, y) of a hybrid's counts too, which are learned beside it
 
 
 class Examples(NamedTuple):
@@ -204,6 +206,15 @@ def read_messages(
                 take(messages)
 
 
+class _Part(NamedTuple):
+    """What was judged of a batch: numbers in the stream, classes, log-posteriors, log p(x, y)."""
+
+    at: Ints
+    labels: NDArray[np.int32]
+    posteriors: NDArray[np.float32]
+    joint: Floats | None
+
+
 class JudgedLearner(Protocol):
     """Judges and learns, as `NaiveBayes` does; it may be of another library."""
 
@@ -259,7 +270,10 @@ class Evaluation:
         self._decay = None if half_life_s is None else DecayTimes(half_life_s)
         self._random = np.random.default_rng(method.seed)
         self._judged = JudgedExamples()
-        self._parts: list[tuple[Ints, NDArray[np.int32], NDArray[np.float32]]] = []
+        self._parts: list[_Part] = []
+        self._counts: NaiveBayes | None = None  # of a hybrid, by themselves
+        if model.state.is_hybrid and method.joint:
+            self._counts = NaiveBayes.of(build_model(settings.model).state.raw())
         self._waiting: deque[Examples] = deque()
         self._n_waiting = self._n_seen = self._n_learned = 0
         self._folds = None if method.folds is None else Folds(model, method.folds)
@@ -293,8 +307,7 @@ class Evaluation:
 
     def last(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return labels and log-posteriors of the batch before; of methods that judge at once."""
-        _, labels, posteriors = self._parts[-1]
-        return labels, posteriors
+        return self._parts[-1].labels, self._parts[-1].posteriors
 
     def result(self) -> JudgedExamples:
         """Judge what waits, and return all that was judged, in the stream's order."""
@@ -305,7 +318,7 @@ class Evaluation:
             assert self._folds is not None
             rest = self._folds.without(fold)
             for each in held:
-                self._keep(each, self._placed(rest.predict_log_proba_many(each.columns), rest))
+                self._keep(each, *self._judge(each, rest))
         if not self._parts:
             shown = ", ".join(f"{n:,} {why}" for why, n in sorted(found.rejected.items())) or "none"
             raise QuestionError(
@@ -313,13 +326,15 @@ class Evaluation:
                 f" read, {found.unlabelled:,} without a label and {shown} rejected. See labels.*"
                 " and model.classes of the configuration"
             )
-        at, labels, posteriors = zip(*self._parts, strict=True)
+        at, labels, posteriors, joint = zip(*self._parts, strict=True)
         n_classes = len(self._classes)
         order = np.argsort(np.concatenate(at), kind="stable")
         found.classes = tuple(self._classes)
         found.labels = np.concatenate(labels)[order].astype(np.int64)
         padded = [_padded(each, n_classes) for each in posteriors]
         found.log_posteriors = np.concatenate(padded)[order]
+        if joint[0] is not None:
+            found.joint = np.concatenate(joint)[order]
         if self.is_ours:
             whole = self.model if self._folds is None else self._folds.total()
             found.training = _training_figures(whole)
@@ -354,10 +369,10 @@ class Evaluation:
 
     def _prequential(self, examples: Examples) -> None:
         """Judge each example, then learn it."""
-        stated = self._learn(examples)
+        stated, joint = self._learn(examples)
         if self._calibrator is not None:
             stated = self._calibrator.prequential_many(stated, examples.labels)
-        self._keep(examples, stated)
+        self._keep(examples, stated, joint)
 
     def _late(self, examples: Examples) -> None:
         """Judge each example; then learn the one that came `delay` examples before it.
@@ -376,9 +391,10 @@ class Evaluation:
         if both.times.weights is not None:
             weights *= both.times.weights
         both = both._replace(times=ExampleTimes(both.times.times_s, weights))
-        found = self._learn(_permuted(both, order)) if len(order) else np.empty((0, 0))
-        stated = found[np.argsort(order)[:n]]
-        self._keep(examples, self._calibrated_late(stated, examples.labels))
+        found, joint = self._learn(_permuted(both, order))
+        own = np.argsort(order)[:n]
+        stated = self._calibrated_late(found[own], examples.labels)
+        self._keep(examples, stated, None if joint is None else joint[own])
 
     def _calibrated_late(self, stated: Floats, labels: NDArray[np.int32]) -> Floats:
         """Return what is answered by what came true of all that is learned already."""
@@ -401,7 +417,7 @@ class Evaluation:
         # As floats, 1 − 0.9 of 10 is less than 1.
         n_due = int((1 - Fraction(str(self._method.hold_out))) * n_seen) - self._n_learned
         for each in self._due(n_due):
-            stated = self._learn(each)
+            stated, _ = self._learn(each)
             if self._calibrator is not None:
                 self._calibrator.prequential_many(stated, each.labels)
             self._n_learned += len(each.labels)
@@ -423,21 +439,44 @@ class Evaluation:
                 held.append(some)
 
     def _only_judge(self, examples: Examples) -> None:
-        found = self.model.predict_log_proba_many(examples.columns)
+        found, joint = self._judge(examples, self.model)
         if self._calibrator is not None:
             found = self._calibrator.calibrate(found)
-        self._keep(examples, self._placed(found, self.model))
+        self._keep(examples, found, joint)
 
-    def _learn(self, examples: Examples) -> Floats:
-        """Learn examples; return what was stated of each before, nan for classes yet to join."""
+    def _judge(self, examples: Examples, model: ModelReader) -> tuple[Floats, Floats | None]:
+        """Return what a model states of examples, and log p(x, y) of each if it is to be known."""
+        if model.state.is_hybrid and not self._method.joint:
+            return self._placed(model.predict_log_proba_many(examples.columns), model), None
+        found, joint = predict.with_joint(model.state, examples.columns)
+        return self._placed(found, model), self._own(joint, examples, model)
+
+    def _learn(self, examples: Examples) -> tuple[Floats, Floats | None]:
+        """Learn examples; return what was stated of each before, and log p(x, y) if it is known.
+
+        Classes yet to join are nan.
+        """
         codes, columns = Codes(examples.labels, tuple(self._classes)), examples.columns
         weights, times_s = examples.times.weights, examples.times.times_s
-        if isinstance(self.learner, NaiveBayes):
-            state = self.learner.state
-            found = prequential(state, columns, codes, weights=weights, times_s=times_s)
+        learner, counts = self.learner, self._counts
+        joint: list[Floats] = []
+        if not isinstance(learner, NaiveBayes):
+            found = learner.prequential_many(columns, codes, weights=weights, times_s=times_s)
+            return self._placed(found, learner), None
+        rows = partial(prequential, columns=columns, labels=codes, weights=weights, times_s=times_s)
+        if learner.state.is_hybrid:
+            found = rows(learner.state)
+            if counts is not None:
+                rows(counts.state, joint=joint)
         else:
-            found = self.learner.prequential_many(columns, codes, weights=weights, times_s=times_s)
-        return self._placed(found, self.learner)
+            counts, found = learner, rows(learner.state, joint=joint)
+        own = None if counts is None else self._own(joint[0], examples, counts)
+        return self._placed(found, learner), own
+
+    def _own(self, joint: Floats, examples: Examples, model: ModelReader) -> Floats:
+        """Return log p(x, y) of log p(x, c); -inf for a class that the model had not."""
+        own = self._placed(joint, model)[np.arange(len(joint)), examples.labels]
+        return np.where(np.isnan(own), -np.inf, own)
 
     def _placed(self, found: Floats, model: JudgedLearner | ModelReader) -> Floats:
         """Return log-posteriors in the order of the evaluation's classes, nan for the others."""
@@ -446,10 +485,10 @@ class Evaluation:
         posteriors[:, places] = found
         return posteriors
 
-    def _keep(self, examples: Examples, found: Floats) -> None:
+    def _keep(self, examples: Examples, found: Floats, joint: Floats | None) -> None:
         # What is finite stays so in 32 bits, or it would be impossible, and in no log-loss.
         finite = np.where(found > -np.inf, np.maximum(found, _LEAST), -np.inf)
-        self._parts.append((examples.at, examples.labels, finite.astype(np.float32)))
+        self._parts.append(_Part(examples.at, examples.labels, finite.astype(np.float32), joint))
 
     def _wait(self, examples: Examples) -> None:
         self._waiting.append(examples)

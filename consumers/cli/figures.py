@@ -52,6 +52,7 @@ class JudgedExamples(msgspec.Struct):
     log_posteriors: NDArray[np.float32] = field(
         default_factory=lambda: np.empty((0, 0), np.float32)
     )  # (n, n_classes), in nats
+    joint: Floats | None = None  # (n,): log p(x, y), in nats; None if unknown
     messages: int = 0
     unlabelled: int = 0
     deletions: int = 0
@@ -136,6 +137,7 @@ def _figures(
     squared_errors = _squared_errors(y, lp)
     log_loss, brier = of_probabilities.result()
     by_name["log_loss"] = blocks.ratio(losses, is_possible, log_loss)
+    by_name["joint_nll"] = _joint_nll(judged.joint, blocks)
     by_name["brier"] = blocks.ratio(squared_errors, np.ones(len(y)), brier)
     by_name["ece"], reliability = _calibration(confidence, best == y, blocks)
     curves = _add_areas(dict(zip(judged.classes, of_class, strict=True)), by_name, by_class)
@@ -397,6 +399,14 @@ def _of_probabilities(judged: JudgedExamples) -> tuple[float, float]:
             loss += metrics.log_loss(truth[possible], p[possible], labels=places, normalize=False)
     n_possible = int(is_possible.sum())
     return loss / n_possible if n_possible else np.nan, squared / n
+
+
+def _joint_nll(joint: Floats | None, blocks: Blocks) -> Figure:
+    """Return the mean of -log p(x, y) over the examples that were possible."""
+    if joint is None:
+        return figure(np.full(1, np.nan))
+    is_possible = np.isfinite(joint)
+    return blocks.ratio(np.where(is_possible, -joint, 0.0), is_possible)
 
 
 def _squared_errors(y: Ints, log_posteriors: NDArray[np.float32]) -> Floats:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import msgspec.structs
 import numpy as np
 import pytest
 import river.metrics
 from sklearn import metrics
 
 from consumers.cli import figures as figures_module
+from consumers.cli.evaluation import Method, judge
 from consumers.cli.figures import (
     Blocks,
     JudgedExamples,
     figures,
     replicates_of_confusion,
 )
+from consumers.features import build_model
+from streamnb import Codes, HalfLife, Multinomial, NaiveBayes, Words
+from streamnb.learn import prequential
+from tests.consumers.cli.test_evaluate import WORDS, N, labels, settings_of, stream, texts, words
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +38,8 @@ def made_up(n: int, n_classes: int, seed: int = 3) -> JudgedExamples:
     scores = generator.normal(size=(n, n_classes)) + 1.2 * np.eye(n_classes)[y]
     posteriors = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
     names = tuple(f"class {c}" for c in range(n_classes))
-    return JudgedExamples(names, y, posteriors.astype(np.float32), messages=n)
+    joint = posteriors[np.arange(n), y] - generator.gamma(9.0, size=n)
+    return JudgedExamples(names, y, posteriors.astype(np.float32), joint, messages=n)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -52,6 +60,7 @@ def test_figures_are_those_of_scikit_learn(n_classes: int) -> None:
         "recall_weighted": metrics.recall_score(y, best, average="weighted"),
         "f1_macro": metrics.f1_score(y, best, average="macro"),
         "log_loss": metrics.log_loss(y, p),
+        "joint_nll": -np.mean(np.asarray(judged.joint), dtype=np.float64),
         "brier": metrics.brier_score_loss(y, p if n_classes > 2 else p[:, 1]),
         "roc_auc_macro": np.mean(
             [metrics.roc_auc_score(y == c, p[:, c]) for c in range(n_classes)]
@@ -287,3 +296,54 @@ def test_a_single_example_and_a_single_class_have_figures() -> None:
     alone = figures(JudgedExamples(("a",), np.zeros(3, np.int64), np.zeros((3, 1), np.float32)))
     for name, value in (("accuracy", 1.0), ("log_loss", 0.0), ("brier", 0.0)):
         assert alone["figures"][name]["value"] == pytest.approx(value, abs=1e-12)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_a_joint_nll_is_of_models_that_had_not_learned_the_example(
+    tmp_path: Path, hybrid: bool
+) -> None:
+    """It is the library's joint of the counts, by each method; of a hybrid only if asked for."""
+    examples, half = stream(), N // 2
+    settings = settings_of(tmp_path, examples, features=words(hybrid=hybrid))
+    plain = settings.model.model_copy(update={"features": words(hybrid=False)})
+    y = [settings.model.classes.index(label) for label in labels(examples)]
+
+    def joint(n_learned: int, i: int) -> float:
+        """Return log p(x, y) of example `i` by a model of so many."""
+        model = build_model(plain)
+        model.learn_many(texts(examples[:n_learned]), labels(examples[:n_learned]))
+        return float(model.joint_log_likelihood_many(texts([examples[i]]))[0, y[i]])
+
+    for method, n_learned in (
+        (Method(), range(N)),
+        (Method(delay=5), [max(0, i - 5) for i in range(N)]),
+        (Method(hold_out=0.5), [half] * half),
+    ):
+        found = judge(settings, msgspec.structs.replace(method, joint=hybrid))
+        expected = [joint(n, N - len(n_learned) + i) for i, n in enumerate(n_learned)]
+        assert np.array_equal(np.asarray(found.joint), expected)
+        told = figures(found)["figures"]["joint_nll"]
+        assert told["value"] == pytest.approx(-np.mean(expected))
+        assert told["low"] < told["value"] < told["high"]
+        assert (judge(settings, method).joint is None) == hybrid
+    folds = judge(settings, Method(folds=3, joint=hybrid))
+    assert np.isfinite(np.asarray(folds.joint)).all()
+
+
+def test_a_joint_is_that_of_the_posteriors() -> None:
+    """Normalised they are the same, where a class joins and where what was known is forgotten."""
+    rng = np.random.default_rng(5)
+    times_s = np.cumsum(rng.random(40) * np.where(np.arange(40) == 25, 1e5, 9.0))
+    codes = Codes(
+        np.minimum(rng.integers(3, size=40), np.arange(40) // 9).astype(np.int32), (*"abc",)
+    )
+    columns = {"text": [" ".join(rng.choice(WORDS, 3)) for _ in range(40)]}
+    decay, features = HalfLife(seconds=20.0), {"text": Words(Multinomial())}
+    models = [NaiveBayes(features=features, decay=decay) for _ in range(2)]
+    kept: list[Any] = []
+    stated = prequential(models[0].state, columns, codes, times_s=times_s, joint=kept)
+    expected = models[1].prequential_many(columns, codes, times_s=times_s)
+    assert np.array_equal(np.where(np.isnan(stated), -np.inf, stated), expected)
+    known = np.where(np.isnan(kept[0]), -np.inf, kept[0])
+    normalised = known[1:] - np.logaddexp.reduce(known[1:], axis=1, keepdims=True)
+    np.testing.assert_allclose(normalised, expected[1:], rtol=1e-9, atol=1e-12)
