@@ -23,6 +23,7 @@ from msgspec import field
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from consumers.config.model import MODEL
 from consumers.corrections import CorrectionApplier
 from consumers.decode.fields import names_of
 from consumers.decode.labels import keep_classes, within_limit
@@ -114,8 +115,9 @@ class Pipeline(msgspec.Struct):
             self.labels.join.show(self.recent.note_labels, self._after_predictions)
         if self.statistics.drift is not None:
             self.statistics.drift.model = lambda: self.learner.model
-            if self.challengers is not None:
-                self.statistics.drift.react = self.challengers.compare_soon
+            if (others := self.challengers) is not None:  # of one, whichever serves
+                self.statistics.drift.model = lambda: others.models[MODEL].model
+                self.statistics.drift.react = others.compare_soon
 
     def run(self, limits: Limits) -> str:
         """Learn until it ends; return why: "told to stop", "end of source" or "max messages"."""

@@ -192,6 +192,19 @@ def test_an_alarm_of_drift_has_them_compared_soon(tmp_path: Path) -> None:
         replay(tmp_path / "no", source, model=FORGETFUL, **own)
 
 
+def test_words_that_moved_are_of_one_model(tmp_path: Path) -> None:
+    """A promotion between an alarm and its words does not take away from another model's counts."""
+    source, found = turned(tmp_path, 1_300, 2_600), []
+    beside: dict[str, Any] = {"challengers": {"hour": HOUR}, "promotion": PROMOTION}
+    for name, reaction, own in (("alone", "none", {}), ("beside", "compare", beside)):
+        drift = {"enabled": True, "reaction": reaction, "words_after": 1_000}
+        replay(tmp_path / name, source, model=FORGETFUL, drift=drift, **NOT_TAKEN_BACK, **own)
+        found.append(stored_at(tmp_path / name).header["notes"]["entries"]["drift"]["words"])
+    assert entry(tmp_path / "beside")["serving"] == "hour"
+    assert found[0] == found[1]
+    assert {each["word"] for each in found[0]} >= {"sun", "tea", "lake", "rain", "work", "bad"}
+
+
 def test_those_that_read_alike_share_their_words() -> None:
     """One vocabulary does for half-lives side by side, after a promotion and a restart too."""
     plain = {"features": {"text": WordsSettings(hybrid=False)}}
