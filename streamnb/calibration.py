@@ -29,7 +29,8 @@ _EDGES = np.arange(-_REACH, _REACH + _STEP / 2, _STEP)
 _MIDDLES = np.append(_EDGES, _REACH + _STEP) - _STEP / 2
 _ODDS_MAX = 1_000.0  # in nats; a class that is ruled out has infinite ones
 # Before anything is counted a bin's stated probability is believed, but no surer than 98 %.
-_PRIOR = 1.0 / (1.0 + np.exp(-np.clip(np.sinh(_MIDDLES), -4.0, 4.0)))
+_PRIOR_ODDS = np.clip(np.sinh(_MIDDLES), -4.0, 4.0)
+_PRIOR = 1.0 / (1.0 + np.exp(-_PRIOR_ODDS))
 _PRIOR_EXAMPLES = 2.0
 _TILT = 1e-3  # keeps the order of classes whose bins came true equally often
 _UNIT = 1 << 30  # of a count: an example is halved up to 20 times without rounding
@@ -426,8 +427,10 @@ def _curve_of(counts: Whole) -> Floats:
     weights = n + _PRIOR_EXAMPLES
     share = (came_true + _PRIOR_EXAMPLES * _PRIOR[known]) / weights
     rising = isotonic_regression(share, weights=weights).x
-    # An empty bin says nothing: there the curve goes straight from neighbour to neighbour.
+    # An empty bin says nothing: there the curve goes straight from neighbour to neighbour. Beyond
+    # the last one it goes on as it began: answers that no label has come for are not all alike.
     drawn = np.interp(_MIDDLES, _MIDDLES[known], np.log(rising / (1.0 - rising)))
+    drawn += _PRIOR_ODDS - np.clip(_PRIOR_ODDS, _PRIOR_ODDS[known[0]], _PRIOR_ODDS[known[-1]])
     found: Floats = drawn + _TILT * _MIDDLES
     found.setflags(write=False)
     return found

@@ -105,12 +105,13 @@ class PlainCalibrator:
             while len(pools) > 1 and pools[-2][0] / pools[-2][1] > pools[-1][0] / pools[-1][1]:
                 last = pools.pop()
                 pools[-1] = [a + b for a, b in zip(pools[-1], last, strict=True)]
-        return [
-            (middles[i], math.log(share / (1.0 - share)))
-            for true, n, members in pools
-            for share in [true / n]
-            for i in members
-        ]
+        drawn = {i: math.log(true / (n - true)) for true, n, members in pools for i in members}
+        believed = [min(max(math.sinh(x), -4.0), 4.0) for x in middles]
+        below = [drawn[known[0]] + believed[i] - believed[known[0]] for i in range(known[0])]
+        above = [drawn[known[-1]] + b - believed[known[-1]] for b in believed[known[-1] + 1 :]]
+        ends = (middles[: known[0]], middles[known[-1] + 1 :])
+        inside = [(middles[i], drawn[i]) for i in known]
+        return [*zip(ends[0], below, strict=True), *inside, *zip(ends[1], above, strict=True)]
 
     def judge(self, posteriors: list[float], truth: int) -> list[float]:
         """Return what one example is answered, then count it."""
@@ -331,6 +332,18 @@ def test_it_is_saved_in_the_file_of_its_model(tmp_path: Path) -> None:
     nb.save(model, tmp_path / "model.nb", notes={"calibrator": calibrator.to_dict()})
     kept = nb.Calibrator.from_dict(read(tmp_path / "model.nb").header["notes"]["calibrator"])
     assert state(kept) == state(calibrator)
+
+
+def test_what_no_label_has_come_for_is_believed() -> None:
+    """Labels that come late are of answers of a model that knew nothing: later ones may be sure."""
+    calibrator, unsure = nb.Calibrator(), normalised([[0.0, 0.0]] * 1_000)
+    calibrator.prequential_many(unsure, [0, 1] * 500)
+    answered = np.exp(calibrator.calibrate(normalised([[0.0, 1.0], [0.0, 3.0], [0.0, 9.0]])))
+    np.testing.assert_allclose(answered[:, 1], [0.73, 0.95, 0.98], atol=0.02)
+    surer = np.array([1] * 700 + [0] * 300)  # of 88 % sure, 70 % are right
+    calibrator.prequential_many(normalised([[0.0, 2.0]] * 1_000), surer)
+    answered = np.exp(calibrator.calibrate(normalised([[0.0, 0.0], [0.0, 2.0], [0.0, 3.0]])))
+    np.testing.assert_allclose(answered[:, 1], [0.5, 0.7, 0.85], atol=0.04)
 
 
 def test_a_class_that_was_not_there_is_in_no_answer_and_no_count() -> None:
