@@ -231,9 +231,8 @@ def test_answers_are_calibrated_as_the_daemon_calibrates_them(
     for i, stated in enumerate(plain.log_posteriors):
         late = i - 1 - method.delay
         if late >= 0 and method.hold_out is None:
-            calibrator.prequential_many(
-                plain.log_posteriors[late : late + 1], truth[late : late + 1]
-            )
+            own = slice(late, late + 1)
+            calibrator.prequential_many(plain.log_posteriors[own], truth[own])
         expected.append(calibrator.calibrate(stated[np.newaxis])[0])
     # A calibrator imports from SciPy: no other thread may be doing so meanwhile.
     monkeypatch.setattr(evaluation, "importing_scikit_learn", None)
@@ -434,11 +433,8 @@ def test_the_report_is_the_same_again_and_shows_what_the_json_has(tmp_path: Path
     assert "<b>" not in text
     assert "&lt;b&gt;bad&lt;/b&gt; &amp; $x^2$" in text
     found = json.loads(done.stdout)
-    for each in (
-        *found["figures"].values(),
-        *found["coverage"],
-        *found["by_class"]["odd"].values(),
-    ):
+    of_class = found["by_class"]["odd"].values()
+    for each in (*found["figures"].values(), *found["coverage"], *of_class):
         if isinstance(each, int) or each["value"] is None:  # a count, or a hybrid's joint
             continue
         assert f"{each['value']:.4f}<small>{each['low']:.4f} – {each['high']:.4f}" in text
