@@ -225,8 +225,8 @@ def print_evaluation(console: Console, found: Mapping[str, Any]) -> None:
     _show(console, table)
     if found["impossible"]:
         console.print(
-            f"{number(found['impossible'])} examples are of a class that their model gave no "
-            "probability; they are not in the log-loss"
+            "of a class that their model gave no probability, and so not in the log-loss: "
+            f"{number(found['impossible'])}"
         )
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import river.metrics
 from sklearn import metrics
+from typer.testing import CliRunner
 
+from consumers.cli import commands
 from consumers.cli import figures as figures_module
 from consumers.cli.evaluation import Method, judge
 from consumers.cli.figures import (
@@ -22,7 +24,16 @@ from consumers.cli.figures import (
 from consumers.features import build_model
 from streamnb import Codes, HalfLife, Multinomial, NaiveBayes, Words
 from streamnb.learn import prequential
-from tests.consumers.cli.test_evaluate import WORDS, N, labels, settings_of, stream, texts, words
+from tests.consumers.cli.test_evaluate import (
+    WORDS,
+    N,
+    labels,
+    settings_of,
+    stream,
+    texts,
+    words,
+    write,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -347,3 +358,12 @@ def test_a_joint_is_that_of_the_posteriors() -> None:
     known = np.where(np.isnan(kept[0]), -np.inf, kept[0])
     normalised = known[1:] - np.logaddexp.reduce(known[1:], axis=1, keepdims=True)
     np.testing.assert_allclose(normalised, expected[1:], rtol=1e-9, atol=1e-12)
+
+
+def test_an_example_that_was_impossible_is_shown_as_one(tmp_path: Path) -> None:
+    """The first of a class that joins is in no log-loss, and the terminal says so."""
+    source = write(tmp_path / "in.jsonl", [*stream(9), {"id": "n", "text": "sun", "label": "new"}])
+    (tmp_path / "config.yaml").write_text("model: {new_classes: true}", encoding="utf-8")
+    asked = ["evaluate", source, "-c", str(tmp_path / "config.yaml")]
+    shown = CliRunner().invoke(commands.app, asked, catch_exceptions=False).stdout
+    assert "and so not in the log-loss: 1" in " ".join(shown.split())
