@@ -342,18 +342,31 @@ _RECORDED = {".jsonl", ".csv", ".gz", ".xz", ".zst"}
 def recorded_file(texts: Sequence[str]) -> str | None:
     """Return the source in the recorded file that stands alone in the place of texts, if any.
 
-    An address of such a file is one, be the file there or not; a mere name of none is a text.
+    An address of such a file is one, be the file there or not; a mere name of none is refused.
     """
     if len(texts) != 1:
         return None
-    path = Path(texts[0].removeprefix("file:").removeprefix("recording:"))
+    text = texts[0]
+    path = Path(text.removeprefix("file:").removeprefix("recording:"))
+    is_address = text.startswith(("file:", "recording:"))
     try:
-        if path.suffix not in _RECORDED:
-            return None
-        if not path.is_file():
-            return texts[0] if texts[0].startswith(("file:", "recording:")) else None
+        is_file = path.is_file()
     except OSError:  # a text may be longer than any file's name
         return None
+    if path.suffix not in _RECORDED:
+        # A link is a text of its own, and ":-/" has no name at its end.
+        is_path = is_file or ("/" in text and "://" not in text and text[-1].isalnum())
+        if is_path and not any(map(str.isspace, text)):
+            way = f"to judge the messages of a file: --source file:{text}"
+            typer.echo(f"note: {text!r} is judged as a text; {way}", err=True)
+        return None
+    if not is_file:
+        if is_address or any(map(str.isspace, text)):
+            return text if is_address else None
+        as_text = f"--json-message '{json.dumps({'text': text})}'"
+        raise typer.BadParameter(
+            f"there is no file {text!r}; check its path, or judge it as a text: {as_text}"
+        )
     from consumers.sources.recording import is_recording  # noqa: PLC0415 -- heavy, as in `commands`
 
     return f"{'recording' if is_recording(path) else 'file'}:{path}"

@@ -256,7 +256,8 @@ def test_predict_is_asked_by_fields_and_messages(command: Command, tmp_path: Pat
 def test_predict_judges_a_recorded_file(command: Command, tmp_path: Path, how: str) -> None:
     """Each message has its line, labelled or not; what is unusable its reason; nothing is learned.
 
-    A text that names no file stays a text; an address of none is a source that is not there.
+    A name of no file is refused, with the way to judge it as a text; an address of none is a source
+    that is not there. Where a text could be meant as a path, a note says what was done.
     """
     model = model_file(tmp_path)
     before = model.read_bytes()
@@ -284,8 +285,17 @@ def test_predict_judges_a_recorded_file(command: Command, tmp_path: Path, how: s
         assert each["probabilities"] == pytest.approx(plain.predict_proba_one(each))
     assert model.read_bytes() == before
     assert command("predict", "--model", str(model), str(path), "--set", "a=b").code == 2
-    text = command("predict", "--model", str(model), "--json", str(tmp_path / "no.jsonl"))
-    assert json.loads(text.out)["text"].endswith("no.jsonl")
+    mistyped = command("predict", "--model", str(model), "no.jsonl")
+    assert (mistyped.code, mistyped.out) == (2, "")
+    said = " ".join(mistyped.err.replace("│", " ").split())
+    assert "there is no file 'no.jsonl'; check its path, or judge it as a text" in said
+    by_way_out = command("predict", "--model", str(model), "--json-message", '{"text": "no.jsonl"}')
+    assert by_way_out.code == 0
+    for text, is_noted in {"data/no": True, ":-/": False, "see no.jsonl": False}.items():
+        judged = command("predict", "--model", str(model), "--json", text)
+        assert json.loads(judged.out)["text"] == text
+        assert judged.err.startswith(f"note: {text!r} is judged as a text") == is_noted
+        assert is_noted or judged.err == ""
     missing = command("predict", "--model", str(model), f"file:{tmp_path / 'no.jsonl'}")
     assert (missing.code, missing.out) == (69, "")
 
