@@ -519,6 +519,9 @@ def _recent(
         is_moved=is_moved,
         times_made_up=stream_identity(settings)["source"] == "generator",
         history=settings.history,
+        class_names={
+            label: shown.name for label, shown in settings.page.classes.items() if shown.name
+        },
     )
 
 

@@ -384,6 +384,28 @@ def parse(text: str, fields: Sequence[str] = ()) -> Query:
     return Query(shown, tuple(terms), tuple(conditions), prefix_last=typed)
 
 
+def with_classes(query: Query, classes: Sequence[str], shown: Mapping[str, str]) -> Query:
+    """Return a query whose labels are classes; they may be named as they are `shown`, by class.
+
+    `QueryError`: one is no class.
+    """
+
+    def label(name: str) -> str:
+        if name in classes:
+            return name
+        for each in classes:
+            if name.casefold() in {each.casefold(), shown.get(each, "").casefold()}:
+                return each
+        known = [f"{each} ({shown[each]})" if each in shown else each for each in classes]
+        raise QueryError(f"There is no class {_short(name)}; there are {', '.join(known)}.")
+
+    found = tuple(
+        msgspec.structs.replace(each, value=label(each.value)) if each.name == "label" else each
+        for each in query.conditions
+    )
+    return msgspec.structs.replace(query, conditions=found)
+
+
 def _atoms(text: str, is_plain: bool, at_end: bool) -> list[Atom]:
     """Return what a piece of a query looks for, none if it has no letter and no sign."""
     starred = is_plain and text.endswith("*")

@@ -12,7 +12,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from consumers.search.query_syntax import (
     expression,
     parse,
     pieces,
+    with_classes,
 )
 from consumers.search.rows import (
     Change,
@@ -94,8 +95,10 @@ class RecentStore:
         *,
         times_made_up: bool = False,
         history: HistorySettings | None = None,
+        class_names: Mapping[str, str] | None = None,
     ) -> None:
         self.classes = classes
+        self._class_names = class_names or {}
         self.fields = tuple(fields)
         self._unsure_below = unsure_below
         self._wall_clock = wall_clock
@@ -298,12 +301,7 @@ class RecentStore:
     def parse(self, text: str) -> Query:
         """Read a query, whose conditions may name the model's fields and classes."""
         query = parse(text, [name for name in self.fields if name != "text"])
-        for each in query.conditions:
-            if each.name == "label" and each.value not in self.classes:
-                raise QueryError(
-                    f"There is no class {each.value!r}; there are {', '.join(self.classes)}."
-                )
-        return query
+        return with_classes(query, self.classes, self._class_names)
 
     def keys(self, query: Query, lang: str | None, n_max: int) -> Keys:
         """Return the keys of the newest messages that match, ascending, `n_max` at most."""

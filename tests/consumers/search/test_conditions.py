@@ -20,7 +20,7 @@ from consumers.search import QueryError, RecentStore, chunks, matching, parse
 from consumers.search import rows as rows_module
 from consumers.search.chunks import RowFilter
 from consumers.search.live_query import ArrivedRows
-from consumers.search.query_syntax import FieldCondition, Query
+from consumers.search.query_syntax import FieldCondition, Query, with_classes
 from consumers.search.rows import jsonl_form
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.search.stores import CLASSES, LOG, SETTINGS, UNSURE_BELOW, Clock, settle
@@ -39,6 +39,19 @@ MODEL = Settings.model_validate(
 )
 FIELDS = tuple(kinds_of(MODEL.model))
 NAMED = [name for name in FIELDS if name != "text"]
+
+
+def test_a_class_may_be_named_as_the_page_shows_it() -> None:
+    """In any case of letters; what names no class is refused, with all that do."""
+    shown = {"reject": "Rejected"}
+
+    def labels(text: str) -> list[str]:
+        query = with_classes(parse(text), ["approve", "reject"], shown)
+        return [each.value for each in query.conditions]
+
+    assert labels("label:rejected -label:Approve lang:en") == ["reject", "approve", "en"]
+    with pytest.raises(QueryError, match=r"no class 'rejeced'; there are approve, reject \(Rej"):
+        labels("label:rejeced")
 
 
 @contextlib.contextmanager
