@@ -441,7 +441,7 @@ def _figures(settings: Settings, summary: schemas.ApiSummary) -> str:
     """Return the shares by class, or, of too few messages, the counts alone, and the note below."""
     most = max(1, *summary.counts.values())
     rows = []
-    for label, name, colour in looks_of(settings, summary.classes):
+    for label, name, colour, _ in looks_of(settings, summary.classes):
         n, share = summary.counts[label], _share(summary, label)
         words = share_in_words(share) if summary.enough else ""
         bar = share if summary.enough else Share(n / most, n / most, n / most)

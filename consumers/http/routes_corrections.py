@@ -226,7 +226,7 @@ def drawn_queue(
 ) -> str:
     """Return the messages to label, of which the page shows the first, and what can be done."""
     looks = looks_of(settings, list(classes))
-    names = {label: name for label, name, _ in looks}
+    names = {label: name for label, name, *_ in looks}
     items = []
     for each in wanted:
         by_share = sorted(each.probabilities.items(), key=lambda pair: -pair[1])
@@ -242,7 +242,7 @@ def drawn_queue(
     else:
         chosen = "".join(
             _key(str(i) if i < 10 else "", name, f'data-label="{escape(label)}" class="strong"')
-            for i, (label, name, _) in enumerate(looks, start=1)
+            for i, (label, name, *_) in enumerate(looks, start=1)
         )
         others = _key("S", "Skip", 'data-act="skip" class="quiet"')
         others += _key("U Backspace", "Undo", 'data-act="undo" class="quiet"')

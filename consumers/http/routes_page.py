@@ -196,23 +196,24 @@ def _calibration(status: Status) -> str:
 
 
 def _confusion(status: Status, looks: Sequence[ClassLook]) -> str:
-    """Return the head and the rows of the confusion matrix, in the order in which it is counted."""
+    """Return the head and the rows of the confusion matrix, in the page's order."""
     classes, counts = status.quality.confusion.classes, status.quality.confusion.counts
     if not any(map(any, counts)):
         return "<caption>No labelled messages yet.</caption>"
-    shown = {look.label: look for look in looks}
+    at = {label: i for i, label in enumerate(classes)}
+    shown = [look for look in looks if look.label in at]
     rows = []
-    for i, (label, row) in enumerate(zip(classes, counts, strict=True)):
+    for look in shown:
+        row = counts[at[look.label]]
         total = sum(row) or 1
         cells = "".join(
-            f'<td class="number cell t{round(10 * n / total)} c-{shown[other].colour}'
-            f'{" right" * (i == j)}">{n / total:.1%}<small>{n:,}</small></td>'
-            for j, (other, n) in enumerate(zip(classes, row, strict=True))
+            f'<td class="number cell t{round(10 * n / total)} c-{other.colour}'
+            f'{" right" * (other is look)}">{n / total:.1%}<small>{n:,}</small></td>'
+            for other, n in ((other, row[at[other.label]]) for other in shown)
         )
-        rows.append(f"<tr><th scope=row>true {named(classes, shown[label])}</th>{cells}</tr>")
+        rows.append(f"<tr><th scope=row>true {named(classes, look)}</th>{cells}</tr>")
     heads = "".join(
-        f"<th scope=col class=number>predicted {named(classes, shown[label])}</th>"
-        for label in classes
+        f"<th scope=col class=number>predicted {named(classes, look)}</th>" for look in shown
     )
     return f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(rows)}</tbody>"
 
@@ -250,8 +251,8 @@ def _moving(words: Sequence[Trend], sign: str) -> str:
 def drawn_curves(settings: Settings, classes: Sequence[str], judged: Judgements) -> str:
     """Return ROC and precision-recall curves of each class against all others."""
     found = [
-        (name, _stroke(colour, i), curve)
-        for i, (label, name, colour) in enumerate(looks_of(settings, list(classes)))
+        (name, _stroke(colour, dash), curve)
+        for label, name, colour, dash in looks_of(settings, list(classes))
         if (curve := judged.curve(classes.index(label))) is not None
     ]
     if not found:
@@ -278,7 +279,7 @@ def drawn_curves(settings: Settings, classes: Sequence[str], judged: Judgements)
         )
         for name, stroke, curve in found
     ]
-    heads = "Class", "AUC", "Average precision", "Its messages", "Others"
+    heads = "Class", "AUC", "Average precision", "Messages", "Others"
     names = [name for name, *_ in found]
     at_shares = [
         (f"{at:.0%}", *[f"{_recall_at(curve, at):.1%}" for *_, curve in found]) for at in _SHARES
@@ -292,22 +293,22 @@ def drawn_curves(settings: Settings, classes: Sequence[str], judged: Judgements)
     return (
         "<h2>ROC, precision and recall</h2>"
         f"<p class=note>Each class against all others, by its probability, over the latest {n:,} "
-        "labelled messages, each predicted before it was learned. AUC: how often a message of the "
-        "class is more probable than one of the others, with its 95% interval.</p>"
+        "labelled messages, each predicted before it was learned. AUC: the area below the ROC "
+        "curve, with its 95% interval.</p>"
         '<div class="plots"><div><h3>ROC</h3>'
         + _plot(
             f"ROC curves. Area below: {told}.",
-            ("of the others, chosen too", "of the class, chosen"), ticks, diagonal + roc,
+            ("false positive rate", "true positive rate"), ticks, diagonal + roc,
         )
         + "</div><div><h3>Precision and recall</h3>"
         + _plot(
             "Precision by recall; the table below has the figures.",
-            ("recall: of the class, chosen", "precision: of the chosen, right"), ticks, precision,
+            ("recall", "precision"), ticks, precision,
         )
         + "</div></div>"
         + _table("Curves by class", heads, rows)
         + '<details class="fold"><summary>Table</summary>'
-        + _table("ROC: of the class, chosen", ("Others chosen too", *names), at_shares, shown=True)
+        + _table("ROC: true positive rate", ("False positive rate", *names), at_shares, shown=True)
         + _table("Precision by recall", ("Recall", *names), at_recalls, shown=True)
         + "</details>"
     )  # fmt: skip
@@ -477,7 +478,7 @@ def drawn_models(report: OwnModelsReport | None) -> str:
 def drawn_fields(settings: Settings, answer: schemas.FieldsAnswer) -> str:
     """Return a figure for each field; empty if the model reads nothing but words."""
     looks = looks_of(settings, answer.classes)
-    heads = "".join(f"<th scope=col>{name}</th>" for _, name, _ in looks)
+    heads = "".join(f"<th scope=col>{name}</th>" for _, name, *_ in looks)
     figures = []
     for category in answer.categories:
         rows = [(one.value, one.counts) for one in category.values]
@@ -508,14 +509,14 @@ def _field(
 def _share_table(
     field: schemas.CategoryField | schemas.FlagField,
     rows: Sequence[tuple[str, Mapping[str, float | None]]],
-    looks: Sequence[tuple[str, str, str]],
+    looks: Sequence[ClassLook],
     heads: str,
 ) -> str:
     """Return a row for each value, and in it for each class a bar and its share."""
     lines = []
     for value, shares in rows:
         cells = []
-        for label, _, colour in looks:
+        for label, _, colour, _ in looks:
             share = shares[label]
             bar = (
                 "" if share is None else f"{share:.1%}{bar_of(Share(share, share, share), colour)}"
@@ -543,11 +544,11 @@ def _number(value: float, n_digits: int = 4) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _curves(field: schemas.NumberField, looks: Sequence[tuple[str, str, str]]) -> str:
+def _curves(field: schemas.NumberField, looks: Sequence[ClassLook]) -> str:
     """Return a normal curve for each class over one axis, and a table of what they are drawn by."""
     known = [
-        (label, name, colour, mean, deviation)
-        for label, name, colour in looks
+        (label, name, colour, dash, mean, deviation)
+        for label, name, colour, dash in looks
         if (mean := field.means[label]) is not None
         and (deviation := field.deviations[label]) is not None
         and math.isfinite(mean)
@@ -564,12 +565,9 @@ def _curves(field: schemas.NumberField, looks: Sequence[tuple[str, str, str]]) -
         return "<p class=note>The numbers are too large to be drawn.</p>"
     sharpest = min((deviation for *_, deviation in known if deviation > 0), default=0.0)
     # A dash beside the colour, so that colour is never the only sign.
-    strokes = {
-        label: f'stroke="var(--{colour})" stroke-dasharray="{_DASHES[i % len(_DASHES)]}"'
-        for i, (label, _, colour, *_) in enumerate(known)
-    }
+    strokes = {label: _stroke(colour, dash) for label, _, colour, dash, *_ in known}
     paths = []
-    for label, _, _, mean, deviation in known:
+    for label, *_, mean, deviation in known:
         if deviation > 0:
             steps = (2 * i / _CURVE_POINTS - 1 for i in range(_CURVE_POINTS + 1))
             points = [
@@ -589,7 +587,7 @@ def _curves(field: schemas.NumberField, looks: Sequence[tuple[str, str, str]]) -
         f'<path d="M0 4H22" {strokes[label]}/></svg></i>{name}</th>'
         f"<td class=number>{_number(mean)} ± {_number(deviation, 3)}</td>"
         f"<td class=number>{field.counts[label]:,.0f}</td></tr>"
-        for label, name, _, mean, deviation in known
+        for label, name, *_, mean, deviation in known
     )
     return (
         '<svg class="curves" viewBox="0 0 100 40" preserveAspectRatio="none" aria-hidden="true">'

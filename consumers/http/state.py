@@ -265,11 +265,15 @@ COLOURS = {
 
 
 class ClassLook(NamedTuple):
-    """How a class is shown: `name` is HTML, `colour` a variable of the page's style."""
+    """How a class is shown: `name` is HTML, `colour` a variable of the page's style.
+
+    `dash` is the place of its line's dashes among those of the page's script.
+    """
 
     label: str
     name: str
     colour: str
+    dash: int
 
 
 def looks_of(settings: Settings, classes: Sequence[str]) -> list[ClassLook]:
@@ -279,7 +283,8 @@ def looks_of(settings: Settings, classes: Sequence[str]) -> list[ClassLook]:
     for label in [*listed, *(label for label in classes if label not in listed)]:
         shown = settings.page.classes.get(label)
         colour = COLOURS.get((shown and shown.colour) or "") or _colour(classes, label)
-        found.append(ClassLook(label, escape((shown and shown.name) or label), colour))
+        dash = _KNOWN_DASHES.get(label.lower(), list(classes).index(label) % N_DASHES)
+        found.append(ClassLook(label, escape((shown and shown.name) or label), colour, dash))
     return found
 
 
@@ -294,6 +299,8 @@ _MARKS = (
     "circle", "square", "cross", "bar", "hexagon", "left", "right", "diamond", "up", "down"
 )  # fmt: skip
 _KNOWN_MARKS = {"negative": "down", "neutral": "diamond", "positive": "up"}
+_KNOWN_DASHES = {"negative": 1, "neutral": 2, "positive": 0}
+N_DASHES = 4
 
 
 def named(classes: Sequence[str], look: ClassLook) -> str:

@@ -234,7 +234,9 @@ def top_features(state: ModelState, n: int) -> dict[Label, list[tuple[str, float
     for c, (label, features) in enumerate(ranked.items()):
         found[label] = [
             (
-                f"{each.feature}≈{means[each[:2]][c]:.4g}" if each[:2] in means else each.feature,
+                f"{each.feature}≈{float(f'{means[each[:2]][c]:.4g}'):.15g}"
+                if each[:2] in means
+                else each.feature,
                 each.score,
             )
             for each in features

@@ -72,6 +72,23 @@ def test_curves_of_each_class(n_classes: int) -> None:
     assert "<i>" not in drawn.replace("<i><svg", "")
 
 
+def test_classes_stand_in_the_order_of_the_page(status: Status) -> None:
+    """In the matrix as in the table of classes; a line has the dashes of the other charts."""
+    classes = ("negative", "positive")
+    shown = settings(page={"classes": {"positive": {"name": "glad"}, "negative": {}}})
+    quality = QualityReport(confusion=Confusion(classes, ((8, 2), (1, 9))))
+    drawn = drawn_quality(shown, replace(status, quality=quality))
+    confusion = drawn[: drawn.index("<h2>Classes")]
+    assert re.findall(r"<small>(\d+)</small>", confusion) == ["9", "1", "2", "8"]
+    assert confusion.index("glad") < confusion.index("negative</span>")
+    prequential = Prequential(500)
+    prequential.update(*stream(1, 500, 2))
+    curves = drawn_curves(shown, classes, prequential.judged())
+    strokes = re.findall(r'var\(--(\w+)\)" stroke-dasharray="([^"]*)"', curves)
+    assert strokes[:2] == [("positive", "none"), ("negative", "8 3")]
+    assert "true positive rate" in curves
+
+
 def test_no_curves_without_examples_or_of_many_classes() -> None:
     """The page says which it is."""
     drawn = drawn_curves(settings(), ["negative", "positive"], Prequential(5).judged())
