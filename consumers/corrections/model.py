@@ -340,7 +340,7 @@ class LogReader:
         if (trouble := self.trouble) is not None:
             return trouble
         if not self.caught_up.is_set():
-            return f"the corrections of before are still being read from {name}"
+            return f"earlier corrections are still being read from {name}"
         return None
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from consumers.config.settings import Settings, message_names, question
+from consumers.features import judged_kinds
 from consumers.http import schemas
 from consumers.http.openapi import ApiOperation, ApiRoute
 from consumers.http.requests import (
@@ -281,6 +282,7 @@ def _page(app_state: AppState) -> schemas.PageAnswer:
         corrections=corrections_of(app_state),
         sample=None if recent is None else sample_of(recent.state()),
         has_history=recent is not None and recent.has_history,
+        fields=dict(judged_kinds(settings)),
     )
 
 

@@ -462,7 +462,10 @@ class PageNames(Struct):
 
 
 class PageAnswer(Struct):
-    """What the page must know at its start; without history /v1/history answers 404."""
+    """What the page must know at its start; without history /v1/history answers 404.
+
+    `fields`: those that the model reads, with what each holds: words, categories, flags or numbers.
+    """
 
     version: str
     names: PageNames
@@ -474,6 +477,7 @@ class PageAnswer(Struct):
     corrections: Corrections
     sample: Sample | None
     has_history: bool
+    fields: dict[str, str]
 
 
 class HealthAnswer(Struct):

@@ -5,6 +5,7 @@ Each test writes tweets with words of its own into the book that all of them sha
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable
 from typing import Any
@@ -59,6 +60,21 @@ def test_queries_side_by_side(animals: Book, open_page: Callable[..., Opened]) -
     assert not {"bilby", "dugong"} & {*words(page, 0), *words(page, 1)}
     expect(page.get_by_test_id("compare-chart").locator("canvas")).to_be_visible()
     assert query_of(page) == {"q": ["bilby"], "vs": ["dugong"]}
+
+
+def test_the_last_step(animals: Book, open_page: Callable[..., Opened]) -> None:
+    """It is told and drawn as unfinished until it is over."""
+    animals.write_past("a quokka leaps")
+    animals.until_found("quokka", 90)
+    sides = animals.json("/v1/compare?q=quokka&q=dugong")["compared"]
+    newest_ms = max(side["series"]["points"][-1]["time_ms"] for side in sides)
+    newest = dt.datetime.fromtimestamp(newest_ms / 1000, dt.UTC)
+    for days, said in ((0, r", unfinished: "), (1, r"\d( [AP]M)?: ")):
+        page, _ = open_page("about:blank")
+        page.clock.set_fixed_time(newest + dt.timedelta(days=days))
+        page.goto(f"{animals.address}/?q=quokka&vs=dugong")
+        expect(page.get_by_test_id("compare-when")).to_have_text(re.compile(said))
+        expect(page.get_by_test_id("compare-unfinished")).to_be_visible(visible=days == 0)
 
 
 def test_back_forward_and_permalink(animals: Book, open_page: Callable[..., Opened]) -> None:

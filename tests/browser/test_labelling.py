@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.axe import violations
 from tests.browser.conftest import Opened
@@ -44,7 +44,29 @@ def test_a_token_is_asked_for(guarded: Book, open_page: Callable[..., Opened]) -
             assert violations(page) == []
             page.get_by_test_id("token-send").click()
         expect(row.get_by_test_id("teach-state")).to_have_attribute("data-state", state)
+        if state == "failed":
+            expect(row.get_by_test_id("teach-state")).to_contain_text("The token was refused")
     expect(page.locator("[data-testid=message][data-corrected=positive]")).to_have_count(2)
+
+
+def test_corrections_that_are_taken_later(guarded: Book, open_page: Callable[..., Opened]) -> None:
+    """A page that is opened while earlier corrections are read offers them when they are taken."""
+    page, _ = open_page("about:blank")
+    reason = "earlier corrections are still being read"
+    early = {"enabled": False, "needs_token": True, "reason": reason}
+    answers = [{**guarded.json("/v1/page"), "corrections": early}]
+
+    def answer(route: Route) -> None:
+        if answers:
+            route.fulfill(json=answers.pop())
+        else:
+            route.continue_()
+
+    page.route("**/v1/page", answer)
+    page.goto(guarded.address)
+    expect(page.get_by_text(reason)).to_be_visible()
+    expect(page.get_by_test_id("teach-select").first).to_be_visible()
+    expect(page.get_by_text(reason)).to_be_hidden()
 
 
 def test_three_classes(guarded: Book, open_page: Callable[..., Opened]) -> None:

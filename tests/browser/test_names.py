@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,12 +38,18 @@ COLOURS = """([label, shade]) => {
 def loans(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of a daemon that learns the loans of the example, with its names."""
     assert browser.is_connected()
-    path = ROOT / "docs" / "examples" / "loan.yaml"
+    with example("loan", tmp_path_factory.mktemp("loans")) as address:
+        yield address
+
+
+@contextmanager
+def example(name: str, folder: Path, **more: object) -> Iterator[str]:
+    """Run an example of the documents; yield its address once it has seen some messages."""
+    path = ROOT / "docs" / "examples" / f"{name}.yaml"
     sections: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     del sections["checkpoint"]
     sections["generator"]["rate_per_s"] = 100.0
-    config = write_config(tmp_path_factory.mktemp("loans") / "config.yaml", **sections)
-    with Daemon(config) as daemon:
+    with Daemon(write_config(folder / "config.yaml", **sections, **more)) as daemon:
         daemon.until_metric("streamnb_messages_total", 300)
         yield daemon.address
         assert daemon.stop() == 0
@@ -65,6 +73,8 @@ def test_a_stream_of_loans(loans: str, open_page: Callable[..., Opened]) -> None
         assert bar == wanted
     page.get_by_test_id("message-why").first.click()
     expect(page.get_by_test_id("judged-now")).to_contain_text(re.compile("rejected|approved"))
+    field = page.get_by_test_id("word-effect").get_by_text(re.compile("^(score|income) "))
+    expect(field.first).to_be_visible()
     assert page.title() == "Loans"
     assert OF_TWEETS.findall(said(page)) == []
     page.get_by_test_id("tab-model").click()
@@ -76,3 +86,29 @@ def test_a_stream_of_loans(loans: str, open_page: Callable[..., Opened]) -> None
     expect(page.get_by_test_id("try-label")).to_contain_text(re.compile("rejected|approved"))
     assert OF_TWEETS.findall(said(page)) == []
     expect(page.locator("#foot")).to_contain_text("Classes: rejected, approved.")
+    page.goto(f"{loans}/?q=label:rejected")
+    expect(page.get_by_test_id("count-row").last).to_contain_text(re.compile(r"approved\s+0"))
+
+
+def test_a_stream_of_sensors(
+    browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
+) -> None:
+    """Nothing is said of words, languages, people or lag: there are none. A sample says so."""
+    assert browser.is_connected()
+    with example("sensors", tmp_path, recent={"rate_max_per_s": 20.0}) as address:
+        page, _ = open_page(address)
+        expect(page.get_by_test_id("message-user").first).to_have_text(re.compile("^pump "))
+        expect(page.get_by_test_id("search-lang")).to_be_hidden()
+        expect(page.get_by_test_id("sample-note")).to_have_text(
+            re.compile(r"^A sample: [\d.]+% of the stream since the start; in the last minute ")
+        )
+        expect(page.get_by_test_id("series-when")).to_contain_text("sampled readings")
+        page.get_by_test_id("tab-model").click()
+        expect(page.get_by_test_id("telling").first).to_be_visible()
+        assert re.findall("word|Lag|“not”", page.locator("#view-model").inner_text()) == []
+        page.get_by_test_id("tab-try").click()
+        expect(page.get_by_test_id("try-text")).to_be_hidden()
+        box = page.get_by_test_id("try-json")
+        box.fill((box.get_attribute("placeholder") or "").replace("1.5", "61"))
+        expect(page.get_by_test_id("try-label")).to_contain_text(re.compile("normal|bearing|leak"))
+        page.goto("about:blank")  # it would complain of a daemon that is gone

@@ -63,6 +63,33 @@ def test_what_is_shown_can_be_downloaded(quetzals: Book, open_page: Callable[...
         with page.expect_download() as under_way:
             page.get_by_test_id(name).click()
         assert under_way.value.path().read_bytes().count(b"\n") == n_lines
+    page.get_by_test_id("series-range").select_option("15m")
+    expect(page.get_by_test_id("exports")).to_contain_text("the time of the chart")
+    link = page.get_by_test_id("export-csv").get_attribute("href") or ""
+    assert {"q", "from", "to"} < parse_qs(urlsplit(link).query).keys()
+    page.goto(f"{quetzals.address}/?q=quetzal&range=1000-2000")
+    with page.expect_download() as under_way:
+        page.get_by_test_id("export-csv").click()
+    assert under_way.value.path().read_bytes().count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("wether:wet", "There is no field wether; there are lang, label, confidence."),
+        ("confidence>0.9 xyzzyx", "A condition has a colon: confidence:>0.9."),
+        ("xyzzyx", None),
+    ],
+)
+def test_what_is_no_condition_is_told(
+    quetzals: Book, open_page: Callable[..., Opened], query: str, said: str | None
+) -> None:
+    """Where nothing is found for what looks like a condition, the page says what is one."""
+    page, _ = open_page(quetzals.address)
+    ask(page, query)
+    empty = page.get_by_test_id("messages-empty")
+    expect(empty).to_contain_text("New ones appear here")
+    expect(empty).to_have_text(re.compile(f"{re.escape(said or 'as they come.')}$"))
 
 
 def test_a_chart_can_be_saved(book: Book, open_page: Callable[..., Opened]) -> None:

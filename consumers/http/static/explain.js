@@ -56,7 +56,8 @@ function sentence(label, other, features) {
 
 /** Return what gives each word of a text the colour of the class that it speaks for, by strength. */
 export function colouring({ label, other, features }) {
-  const scores = new Map();
+  // Of a field, "score=high", the text has "score high".
+  const scores = new Map(features.filter((one) => !isWords(one)).map(({ feature, score }) => [feature.replace("=", " "), score]));
   for (const { feature, score } of features.filter(isWords)) {
     const parts = feature.split(" ").filter((one) => !/^[\^$…]$/.test(one));
     for (const one of parts.map((said) => said.replace(/^¬/, ""))) {

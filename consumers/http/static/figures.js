@@ -99,9 +99,10 @@ function countNote({ n, n_max: most, newest_only: isCut, n_unsure: unsure }) {
 
 function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
   if (share >= 0.995) return null;
-  // Share and rates are of different times; they are shown together only where they agree.
-  const rates = stored / offered < 0.995 ? `, ${count(stored)} of ${count(offered)} ${names.messages} per second` : "";
-  return `Sample: ${percent(share, +(share < 0.095))} of the stream is kept${rates}.`;
+  const kept = (part) => percent(part, +(part < 0.095));
+  // These are of different times, and each says of which.
+  const rates = stored / offered < 0.995 ? `; in the last minute ${kept(stored / offered)}, ${count(stored)} of ${count(offered)} ${names.messages} per second` : "";
+  return `A sample: ${kept(share)} of the stream since the start${rates}.`;
 }
 
 export function makeFigures(onRoute, hasHistory) {

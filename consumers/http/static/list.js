@@ -39,8 +39,9 @@ export async function send(state, path, options) {
     if (secret === "") return tell(state, null, "");
     return await ask(path, { ...options, token: secret });
   } catch (error) {
-    if (error.status === 401 || error.status === 403) sessionStorage.removeItem(TOKEN);
-    return tell(state, "failed", error.message);
+    const isRefused = error.status === 401 || error.status === 403;
+    if (isRefused) sessionStorage.removeItem(TOKEN);
+    return tell(state, "failed", isRefused && corrections.needs_token ? "The token was refused; send again for another one." : error.message);
   }
 }
 
@@ -199,7 +200,7 @@ function makeRow(message, onToggle, onGone) {
   };
 
   Object.assign(node.dataset, { key: message.key, id: message.id });
-  text(part(node, "user"), message.user ? `@${message.user}` : "");
+  text(part(node, "user"), /^\S+$/.test(message.user ?? "") ? `@${message.user}` : (message.user ?? ""));
   time.dateTime = new Date(message.time_ms).toISOString();
   time.title = fullTime(message.time_ms);
   if (language(message.lang) !== message.lang) words.lang = message.lang; // one that there is
@@ -324,6 +325,11 @@ export function makeList(onGone) {
       waiting = waiting.map(edit).filter(Boolean);
       draw();
       tell();
+    },
+    /** Make all rows anew, as others can be corrected now. */
+    rebuild() {
+      keyed(list, [], keyOf);
+      draw();
     },
     refresh: () => [...list.children].forEach((row) => row.refresh?.()),
     tick: (nowMs) => [...list.children].forEach((row) => row.tick?.(nowMs)),

@@ -12,6 +12,7 @@ import { comparisonOf, spanOf } from "./series.js";
 import { makeTryIt } from "./try_it.js";
 
 const TICK_MS = 1_000;
+const PAUSE_MAX_MS = 60_000;
 
 let search = null;
 let showModel = null;
@@ -87,11 +88,21 @@ function onSaved() {
   show(true); // what stands in the box stays
 }
 
-function build({ version, names: given, source, classes, languages, corrections, sample, has_history: hasHistory }) {
-  setNames(given);
-  setClasses(classes);
+/** Show whether corrections are taken; where they are not yet, as at a start, ask again. */
+function showCorrections(corrections, pauseMs = TICK_MS) {
   setCorrections(corrections);
   say($("corrections-off"), corrections.enabled ? null : corrections.reason);
+  if (corrections.enabled) return search?.rebuild();
+  setTimeout(async () => {
+    const page = await ask("/v1/page").catch(() => null);
+    showCorrections(page?.corrections ?? corrections, Math.min(2 * pauseMs, PAUSE_MAX_MS));
+  }, pauseMs);
+}
+
+function build({ version, names: given, source, classes, languages, corrections, sample, has_history: hasHistory, fields }) {
+  setNames(given);
+  setClasses(classes);
+  showCorrections(corrections);
   const onQuery = (query, isTyping) => {
     watch(query);
     write({ ...read(), ...query }, isTyping);
@@ -101,16 +112,17 @@ function build({ version, names: given, source, classes, languages, corrections,
     write({ ...read(), ...part });
     show(true); // what stands in the box stays
   };
-  search = makeSearch(onQuery, onSaved, onRoute, hasHistory);
+  search = makeSearch(onQuery, onSaved, onRoute, hasHistory, fields);
   search.languages(languages);
   showModel = makeModel();
-  showTryIt = makeTryIt((words) => write({ view: "try", text: words }, true));
+  showTryIt = makeTryIt(fields, (words) => write({ view: "try", text: words }, true));
   const showFoot = () =>
     text($("foot"), `streamnb ${version}, learning from ${source}. Classes: ${inOrder(classNames()).map(nameOf).join(", ")}.`);
   showFoot();
   onClasses(showFoot);
   hasRecent = sample !== null;
   document.body.dataset.recent = hasRecent;
+  document.body.dataset.words = Object.values(fields).includes("words");
 }
 
 function goToSearch(event) {

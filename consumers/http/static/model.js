@@ -85,6 +85,8 @@ function draw(model) {
   }
   const history = model.history.map((point, i, all) => ({ ...point, isAlarm: point.n_alarms > (all[i - 1]?.n_alarms ?? point.n_alarms) }));
   for (const node of view.querySelectorAll("[data-line]")) drawLine(node, history, format[node.dataset.as]);
+  // A source such as a file has no lag.
+  for (const node of view.querySelectorAll("[data-lag]")) node.hidden = history.every(({ lag }) => lag === null) && model.lag === null;
   $("drift").hidden = !model.drift?.n_alarms;
   text($("drift-words"), model.drift?.words.map(({ word: said, label }) => `${said} (${nameOf(label)})`).join(", ") || "–");
   setClasses(model.classes.map(({ label }) => label));

@@ -6,7 +6,7 @@ import { announce, attr, $, coalesced, debounced, el, on, say, text } from "./do
 import { inWords, makeFigures, sharesOf, showSaveButton, toggleSaved } from "./figures.js";
 import { count, language } from "./format.js";
 import { makeList } from "./list.js";
-import { makeComparison } from "./series.js";
+import { makeComparison, spanOf } from "./series.js";
 
 const TYPING_MS = 250;
 const PAGE = 50;
@@ -19,7 +19,7 @@ function asYouType(typed) {
 }
 
 /** Return the view; `onQuery` hears what is asked, `onRoute(part)` what else of the route. */
-export function makeSearch(onQuery, onSaved, onRoute, hasHistory) {
+export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
   const box = $("q");
   const lang = $("lang");
   const figures = makeFigures(onRoute, hasHistory);
@@ -31,6 +31,7 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory) {
   });
   onClasses(list.refresh);
   let query = {};
+  let range = "";
   let before = null; // the key below which what is older than a page of older ones stands
   let summary = null;
   let isFresh = true; // no message has come for this query yet
@@ -89,9 +90,18 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory) {
     announce(`${count(summary.n)} for ${query.q || "everything"}: ${shares}.`);
   }
 
+  /** Return what a query that looks like a condition, and is none, should say. */
+  function hint() {
+    const [, name, op, value] = /(?:^|\s)-?([\p{L}\p{N}_.]+)(:|[<>]=?|=)([^\s"]*)/u.exec(query.q) ?? [];
+    const known = [...new Set(["lang", "label", "confidence", ...Object.keys(fields).filter((one) => one !== "text")])];
+    if (!name || (known.includes(name) && op === ":")) return "";
+    if (known.includes(name)) return ` A condition has a colon: ${name}:${op === "=" ? "" : op}${value}.`;
+    return op === ":" ? ` There is no field ${name}; there are ${known.join(", ")}.` : "";
+  }
+
   function showEmpty() {
     const about = query.q && ` with ${query.q}`;
-    say($("messages-empty"), list.size() ? null : `No ${names.messages}${about} yet. New ones appear here as they come.`);
+    say($("messages-empty"), list.size() ? null : `No ${names.messages}${about} yet. New ones appear here as they come.${hint()}`);
   }
 
   function showMessages(messages) {
@@ -101,6 +111,14 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory) {
     showEmpty();
   }
 
+  /** Let the files hold what the chart shows: of a chosen time its messages alone. */
+  function showExports(nowMs) {
+    const { from, to } = range ? spanOf(range, nowMs) : {};
+    const bounds = { from: from && String(Math.floor(from)), to: to && String(Math.ceil(to)) };
+    for (const format of ["csv", "jsonl"]) attr($(`export-${format}`), "href", `/v1/export${queryOf({ ...asked(query), ...bounds, format })}`);
+    text($("export-what"), range ? "Download the time of the chart:" : "Download:");
+  }
+
   function change(data) {
     list.change(data);
     showEmpty();
@@ -108,7 +126,11 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory) {
 
   return {
     change,
-    tick: list.tick,
+    rebuild: list.rebuild,
+    tick(nowMs) {
+      list.tick(nowMs);
+      showExports(nowMs);
+    },
     languages: (codes) => lang.append(...codes.map((code) => el("option", { value: code }, language(code)))),
     show(route, isTyping) {
       const next = { q: route.q, lang: route.lang };
@@ -122,13 +144,16 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory) {
       showSaveButton(next);
       figures.show(next, route.range);
       comparison.show(route);
-      if (query.q === next.q && query.lang === next.lang) return;
-      query = next;
+      lang.hidden = !next.lang && lang.length < 2; // a stream may have no languages
+      range = route.range;
+      const isSame = query.q === next.q && query.lang === next.lang;
+      if (!isSame) query = next;
+      showExports(Date.now());
+      if (isSame) return;
       isFresh = true;
       isSaid = false;
       text($("search-query"), next.q || "everything");
       text($("messages-heading"), next.q ? `${capital(names.messages)} with ${next.q}` : `All ${names.messages}`);
-      for (const format of ["csv", "jsonl"]) attr($(`export-${format}`), "href", `/v1/export${queryOf({ ...asked(next), format })}`);
       say($("search-problem"), null);
       isBusy(true);
       $("columns").hidden = false;

@@ -12,6 +12,7 @@ const SPANS_MS = { "15m": 900_000, "6h": 21_600_000, "7d": 604_800_000 };
 const SPAN_MS_MIN = 10_000; // of a chart that was zoomed
 const ZOOM = 3;
 const STEPS_MAX = 60;
+const LOW_PX = 180; // a chart below has fewer words
 const MINUTES = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720];
 const STEPS_S = [...MINUTES.map((n) => 60 * n), ...[1, 2, 7, 14, 30, 90, 365, 3650].map((n) => 86_400 * n)];
 // How often a chosen time is asked for again: as often as its picture changes.
@@ -64,7 +65,17 @@ async function readSpan(query, stored, isCounted, range) {
   const all = isCounted ? await countsOf({ from, to }) : null;
   if (!all?.n || firstOf(all.series) + 1000 * all.series.step_s > firstOf(own)) return { ...fromStore, note: reach };
   const series = coarser(all.series, to - (from ?? firstOf(all.series)));
-  return { series, from, to, note: `All ${names.messages} are counted, by when they came.` };
+  return { series, from, to, isCounted: true, note: `All ${names.messages} are counted, by when they came.` };
+}
+
+/** Lay a veil over the last step of a chart, if it is unfinished. */
+function coverLast(veil, chart, isOpen) {
+  const [xs] = chart.data;
+  veil.hidden = !isOpen || xs.length < 2;
+  if (veil.hidden) return;
+  const left = chart.valToPos(xs.at(-2), "x");
+  veil.style.left = `${left}px`;
+  veil.style.width = `${chart.valToPos(xs.at(-1), "x") - left}px`;
 }
 
 /** Return steps side by side, those without messages as null, and where the last one ends. */
@@ -125,21 +136,14 @@ export function makeSeries(onRoute, hasHistory) {
     const beginMs = at === null ? points.at(-1).time_ms : points[0].time_ms + at * stepMs;
     const point = at === null ? points.at(-1) : pointAt(at);
     const n = point ? total(point) : 0;
-    const head = `${when(beginMs)}: ${count(n)} ${n === 1 ? names.message : names.messages} in ${span(stepMs / 1000)}`;
+    const sampled = shown.isSampled ? "sampled " : "";
+    const step = node.clientHeight < LOW_PX ? "" : ` in ${span(stepMs / 1000)}`; // else the axis tells it
+    const head = `${when(beginMs)}: ${count(n)} ${sampled}${n === 1 ? names.message : names.messages}${step}`;
     text($("series-when"), head);
     keyed($("series-values"), labels, String, makeReading).forEach((row, i) => text(row.figure, point ? sharesOf(point, labels[i]) : "–"));
     const values = labels.map((label) => `${nameOf(label)} ${point ? sharesOf(point, label) : "–"}`);
     attr(node, "aria-valuenow", Math.round((beginMs - points[0].time_ms) / stepMs));
     attr(node, "aria-valuetext", `${head}. ${values.join(", ")}.`);
-  }
-
-  function showVeil(chart) {
-    const [xs] = chart.data;
-    veil.hidden = !shown?.isOpen;
-    if (veil.hidden) return;
-    const left = chart.valToPos(xs.at(-2), "x");
-    veil.style.left = `${left}px`;
-    veil.style.width = `${chart.valToPos(xs.at(-1), "x") - left}px`;
   }
 
   /** Return a chart for these classes: of each its share, and the ends of the interval. */
@@ -155,7 +159,7 @@ export function makeSeries(onRoute, hasHistory) {
       width: 0,
       fill: () => ink("var(--muted)", 0.55),
     };
-    const isLow = () => node.clientHeight < 180;
+    const isLow = () => node.clientHeight < LOW_PX;
     const most = (chart) => Math.max(...chart.data[1]);
     drawn = makeChart(node, {
       isStepped: true,
@@ -176,7 +180,7 @@ export function makeSeries(onRoute, hasHistory) {
         {
           scale: "n",
           side: 1,
-          size: 36,
+          size: 44, // of "999.9k"
           label: () => `${isLow() ? "" : `${names.messages} `}per ${span(shown.stepMs / 1000)}`,
           labelSize: 18,
           grid: { show: false },
@@ -189,7 +193,7 @@ export function makeSeries(onRoute, hasHistory) {
         if (shown) read();
       },
       onSpan: (from, to) => onRange(from === undefined ? "" : zoomed(from, to)),
-      onDraw: showVeil,
+      onDraw: (chart) => coverLast(veil, chart, shown?.isOpen),
     });
     drawn.chart.over.append(veil);
   }
@@ -215,7 +219,8 @@ export function makeSeries(onRoute, hasHistory) {
     const endMs = points.at(-1).time_ms + stepMs;
     const from = Math.min(range ? (chosen.from ?? Infinity) : Infinity, points[0].time_ms);
     const to = Math.max(range ? chosen.to : 0, endMs);
-    shown = { points, stepMs, labels, from, to, isOpen: !range || endMs > Date.now() };
+    const isSampled = !(range && chosen.isCounted) && summary.sample.share < 0.995;
+    shown = { points, stepMs, labels, from, to, isSampled, isOpen: !range || endMs > Date.now() };
     if (drawnLabels !== labels.join("\n")) build(labels);
     drawnLabels = labels.join("\n");
     drawn.update(columnsOf(points, stepMs, labels));
@@ -326,6 +331,8 @@ export function makeComparison(onRoute) {
   let drawn = null;
   let columns = [[]];
   let askedMs = 0;
+  let isOpen = false; // whether the last step is unfinished
+  const veil = el("div.unfinished@compare-unfinished");
 
   const shareOf = (point) => within(point.counts[choice.value] ?? 0, total(point));
   const nameAt = (i) =>
@@ -340,7 +347,9 @@ export function makeComparison(onRoute) {
       scales: { y: { range: [0, 1] } },
       axes: [{ scale: "y", size: 42, values: (chart, ticks) => ticks.map((tick) => percent(tick)) }],
       onPoint: read,
+      onDraw: (chart) => coverLast(veil, chart, isOpen),
     });
+    drawn.chart.over.append(veil);
   }
 
   /** Tell the shares at the crosshair, or at the end. */
@@ -351,7 +360,8 @@ export function makeComparison(onRoute) {
       const [share, high, low] = columns.slice(3 * i + 1).map((column) => column[at]);
       return share === null ? [] : `${nameAt(i)} ${withError({ share, low, high })}`;
     });
-    const words = `${moment(columns[0][at])}: ${told.join(", ")}`;
+    const end = isOpen && at === columns[0].length - 1 ? ", unfinished" : "";
+    const words = `${moment(columns[0][at])}${end}: ${told.join(", ")}`;
     text($("compare-when"), words);
     attr(node, "aria-valuenow", at);
     attr(node, "aria-valuetext", words);
@@ -391,6 +401,8 @@ export function makeComparison(onRoute) {
     drawn.n = sides.length;
     const xs = [...new Set(sides.flatMap(({ series }) => series.points.map((point) => point.time_ms)))].sort((a, b) => a - b);
     columns = [xs];
+    const stepMs = 1000 * Math.max(...sides.map(({ series }) => series.step_s));
+    isOpen = xs.at(-1) + stepMs > (route.change ? Number(route.change.split("-")[2]) : Date.now());
     for (const { series } of sides) {
       const at = new Map(series.points.map((point) => [point.time_ms, shareOf(point)]));
       for (const name of ["share", "high", "low"]) columns.push(xs.map((timeMs) => at.get(timeMs)?.[name] ?? null));

@@ -18,13 +18,32 @@ function messageOf(said) {
 /** Return whether a feature says anything, or was seen at least. */
 const isLearned = ({ score, counts }) => score !== 0 || Object.values(counts).some(Boolean);
 
-/** Return the view; `onText(words)` hears what stands in the box. */
-export function makeTryIt(onText) {
+const EXAMPLES = { numbers: 1.5, flags: true };
+
+/** Return a message with all fields; a dot in a name leads inside. */
+function exampleOf(fields) {
+  const message = {};
+  for (const [name, kind] of Object.entries(fields)) {
+    const path = name.split(".");
+    const last = path.pop();
+    path.reduce((at, one) => (at[one] ??= {}), message)[last] = EXAMPLES[kind] ?? "…";
+  }
+  return message;
+}
+
+/** Return the view; `fields` are those of the model, and `onText(words)` hears what stands in the box. */
+export function makeTryIt(fields, onText) {
   const sentence = $("try-text");
   const json = $("try-json");
   const isJson = $("try-mode-json");
   const bars = makeBars("try-row", "try-share");
   $("try-bars").append(bars);
+  const texts = Object.keys(fields).filter((name) => fields[name] === "words");
+  // As the daemon decides which field a sentence is of.
+  const readsSentence = texts.length === 1 || texts.includes("text");
+  $("try-modes").hidden = !readsSentence;
+  isJson.checked = !readsSentence;
+  json.placeholder = JSON.stringify(exampleOf(fields), null, 1);
   let asked = 0;
   let shown = 0;
   let told = ""; // in the address
