@@ -47,6 +47,7 @@ th, td { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0; }
 td:first-child { white-space: nowrap; }
 .method { display: inline-block; min-width: 4.5rem; font-weight: 700; }
 .doc { white-space: pre-line; }
+ul { list-style: none; padding: 0; }
 """
 
 
@@ -194,17 +195,24 @@ def page_of(schema: dict[str, Any]) -> str:
         for path, methods in schema["paths"].items()
         for method, operation in methods.items()
     ]
+    contents = "".join(
+        f'<li><a href="#{operation["operationId"]}"><span class=method>{method.upper()}</span> '
+        f"<code>{escape(path)}</code></a> {escape(operation.get('summary', ''))}</li>"
+        for path, methods in schema["paths"].items()
+        for method, operation in methods.items()
+    )
     types = [_type(name, each) for name, each in sorted(schema["components"]["schemas"].items())]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(info['title'])}: the HTTP API</title>"
+        '<link rel="icon" href="/page/icon.svg" type="image/svg+xml">'
         '<link rel="stylesheet" href="/docs/style.css"></head><body><main>'
         f"<h1>{escape(info['title'])} {escape(info['version'])}: the HTTP API</h1>"
         f"<p>{escape(info['description'])}</p>"
         '<p>For programs: <a href="/openapi.json">openapi.json</a>. '
         '<a href="/">Back to the page</a>.</p>'
-        f"<h2>Routes</h2>{''.join(operations)}<h2>Types</h2>{''.join(types)}"
+        f"<h2>Routes</h2><nav><ul>{contents}</ul></nav>{''.join(operations)}<h2>Types</h2>{''.join(types)}"
         "</main></body></html>"
     )
 
@@ -222,7 +230,8 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
     ]
     name = f"{method.upper()} {path}"
     return (
-        f"<section><h3><span class=method>{method.upper()}</span> <code>{escape(path)}</code></h3>"
+        f'<section id="{operation["operationId"]}"><h3><span class=method>{method.upper()}</span> '
+        f"<code>{escape(path)}</code></h3>"
         f"<p>{escape(operation.get('summary', ''))}</p>{_table(name, rows)}"
         f"{_example(path, method, operation)}</section>"
     )
@@ -268,7 +277,7 @@ def _type(name: str, schema: dict[str, Any]) -> str:
 
 def _table(name: str, rows: list[tuple[str, str, str]]) -> str:
     body = "".join(
-        f"<tr><td><code>{escape(first)}</code></td><td>{second}</td><td>{escape(third)}</td></tr>"
+        f"<tr><td><code>{escape(first)}</code></td><td>{second}</td><td>{_code(third)}</td></tr>"
         for first, second, third in rows
     )
     return f'<table aria-label="{escape(name)}"><tbody>{body}</tbody></table>' if rows else ""

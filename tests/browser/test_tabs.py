@@ -83,6 +83,19 @@ def test_the_model(book: Book, open_page: Callable[..., Opened]) -> None:
     expect(page.get_by_test_id("model-problem")).to_be_hidden()
 
 
+def test_ticks_are_told_apart(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Where two would read the same they have another digit."""
+    page, _ = open_page(book.address, locale="en-GB")
+    written = """async ([name, ...ticks]) => {
+      const { apart } = await import("/page/model.js");
+      const format = await import("/page/format.js");
+      return apart(ticks, format[name]);
+    }"""
+    assert page.evaluate(written, ["fine", 0.0015, 0.002]) == ["0.15%", "0.20%"]
+    assert page.evaluate(written, ["fine", 0.001, 0.002]) == ["0.1%", "0.2%"]
+    assert page.evaluate(written, ["decimal", 0.0242, 0.0244]) == ["0.0242", "0.0244"]
+
+
 def test_words_left_out_by_configuration(
     book: Book, open_page: Callable[..., Opened], tmp_path: Path
 ) -> None:

@@ -12,6 +12,13 @@ const charts = new Map();
 
 const endsOf = ({ accuracy, n }) => within(accuracy * n, n);
 
+/** Write ticks, with another digit where two would read the same. */
+export function apart(ticks, write) {
+  const said = ticks.map((tick) => write(tick));
+  const finer = write === fine ? (tick) => format.percent(tick, 2) : (tick) => format.decimal(tick, 4);
+  return new Set(said).size < said.length ? ticks.map(finer) : said;
+}
+
 function makeLine(place, name, format) {
   const [node, note] = [part(place, "plot"), part(place, "note")];
   node.hidden = false;
@@ -32,7 +39,7 @@ function makeLine(place, name, format) {
     series: linesOf(part(place, "name").textContent, "var(--ink)", { width: 1.6 }),
     bands: [bandOf(2, "var(--ink)")],
     scales: {},
-    axes: [{ scale: "y", size: 50, space: 28, values: (chart, ticks) => ticks.map((tick) => format(tick)) }],
+    axes: [{ scale: "y", size: 50, space: 28, values: (chart, ticks) => apart(ticks, format) }],
     onPoint: (at) => points.length && read(at),
     onDraw({ ctx, bbox, valToPos }) {
       ctx.fillStyle = ink("var(--negative)");
@@ -67,7 +74,8 @@ const word = (said) => el("span.word", { dir: "auto" }, said);
 function tellingWords(label, words) {
   const most = Math.max(...words.map(({ score }) => Math.abs(score))) || 1;
   const rows = words.slice(0, WORDS_MAX).map(({ feature, score }) =>
-    el("li", word(feature), el("span.track", bar(label, Math.abs(score) / most)), el("span.number", signed(score, 3))),
+    // A long name breaks before its value.
+    el("li", word(feature.split(/(?<=[≈=])/).flatMap((piece, i) => (i ? [el("wbr"), piece] : [piece]))), el("span.track", bar(label, Math.abs(score) / most)), el("span.number", signed(score, 3))),
   );
   return el("div@telling", { "data-class": label }, el("h3", named(label)), el("ol.words", rows));
 }

@@ -137,7 +137,7 @@ export function makeSeries(onRoute, hasHistory) {
     const point = at === null ? points.at(-1) : pointAt(at);
     const n = point ? total(point) : 0;
     const sampled = shown.isSampled ? "sampled " : "";
-    const step = node.clientHeight < LOW_PX ? "" : ` in ${span(stepMs / 1000)}`; // else the axis tells it
+    const step = sampled || node.clientHeight < LOW_PX ? "" : ` in ${span(stepMs / 1000)}`; // the axis tells it, too
     const head = `${when(beginMs)}: ${count(n)} ${sampled}${n === 1 ? names.message : names.messages}${step}`;
     text($("series-when"), head);
     keyed($("series-values"), labels, String, makeReading).forEach((row, i) => text(row.figure, point ? sharesOf(point, labels[i]) : "–"));

@@ -175,8 +175,11 @@ def test_the_docs_fetch_nothing_from_elsewhere(client: httpx.Client) -> None:
     assert all(link.startswith(("/", "#")) and not link.startswith("//") for link in links)
     anchors = {link[1:] for link in links if link.startswith("#")}
     assert anchors <= set(re.findall(r'id="([^"]+)"', page))
-    for path in client.get("/openapi.json").json()["paths"]:
+    for path, methods in client.get("/openapi.json").json()["paths"].items():
         assert f"<code>{path}</code>" in page
+        assert all(f'href="#{each["operationId"]}"' in page for each in methods.values())
+    routes = page[: page.index("<h2>Types")]
+    assert "`" not in re.sub("<pre>.*?</pre>", "", routes, flags=re.DOTALL)
     assert client.get("/docs/style.css").headers["content-type"].startswith("text/css")
 
 
