@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from typer.main import get_command
 from benchmarks.__main__ import CASES
 from consumers.cli.commands import app
 from consumers.config.settings import load
+from tests.broker.broker import Broker
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDES = sorted(
@@ -160,3 +164,30 @@ def test_tutorial_works(
     for block in others:
         exec(compile(block, "docs/tutorial.md", "exec"), {})
     assert "('negative', 'positive') 40000 26" in capsys.readouterr().out
+
+
+@pytest.mark.deep
+def test_the_kafka_steps_of_the_tutorial_work(broker: Broker, tmp_path: Path) -> None:
+    """As they are written, but for broker and ports: kills lose nothing and double nothing."""
+    make_file = blocks("docs/tutorial.md", "python")[0]
+    subprocess.run([sys.executable, "-c", make_file], cwd=tmp_path, check=True)
+
+    def here(text: str) -> str:
+        return text.replace("127.0.0.1:9092/tweets", f"{broker.address}/tutorial")
+
+    (settings,) = (each for each in blocks("docs/tutorial.md", "yaml") if "kafka://" in each)
+    (tmp_path / "kafka.yaml").write_text(here(settings) + "http:\n  port: 0\n", encoding="utf-8")
+    broker.create_topic("tutorial", 2)
+    steps = [
+        each for each in blocks("docs/tutorial.md", "sh") if re.search("kafka.yaml|^wait", each)
+    ]
+    assert len(steps) == 3
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", here("\n".join(steps))], cwd=tmp_path, env={**os.environ, "PATH": path},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2_000:]
+    assert re.search(r"^learned +40,000$", done.stdout, flags=re.MULTILINE)
+    assert "130,000 messages" in done.stdout
+    assert done.stdout.rstrip().endswith("the checkpoint counts what its log says"), done.stdout
