@@ -33,10 +33,8 @@ export function ink(colour, opacity = 1) {
   return inks.get(colour).replace(")", `, ${opacity})`);
 }
 
-/** Return the band between two columns side by side, the upper ends and the lower ones. */
 export const bandOf = (column, colour) => ({ series: [column, column + 1], fill: () => ink(colour, 0.2) });
 
-/** Return what a line is drawn by: its column, and the ends of its interval. */
 export function linesOf(label, colour, own) {
   const line = { width: 2, scale: "y", points: { show: false }, ...own };
   const end = { ...line, width: 0 };
@@ -48,7 +46,6 @@ function repaint() {
   for (const chart of charts) chart.redraw(false);
 }
 
-/** Return a chart as a picture: what it shows, the names of its lines, the lines. */
 function pictureOf({ ctx: { canvas }, series, root }) {
   const unit = devicePixelRatio;
   const paper = el("canvas", { width: canvas.width, height: canvas.height + 28 * unit });
@@ -72,7 +69,6 @@ const quoted = (said) => `"${said.replace(FORMULA, "'$&").replaceAll('"', '""')}
 
 const csvOf = ({ rows }) => [...rows].map(({ cells }) => [...cells].map(({ textContent: said }) => quoted(said)).join()).join("\r\n");
 
-/** Save the chart or table beside a button. */
 on(document, "click", ({ target }) => {
   const { save } = target.dataset;
   const place = save && target.closest(".line-chart, .figure");
@@ -83,7 +79,6 @@ on(document, "click", ({ target }) => {
 new MutationObserver(repaint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 on(matchMedia("(forced-colors: active)"), "change", repaint);
 
-/** Write the ticks of a time axis: a day stands where it begins, if there are several. */
 function timeTicks(chart, ticks, axis, space, stepMs) {
   if (stepMs >= DAY_MS) return ticks.map(dayAndMonth);
   const write = stepMs < 60_000 ? clock : hourAndMinute;
@@ -173,7 +168,6 @@ export function makeChart(node, { series, bands, scales, axes, isStepped, onPoin
     chart.setCursor({ left: chart.valToPos(middle, "x"), top: 0 });
   };
 
-  /** Move the crosshair by keys; without data there is none. */
   function key(event) {
     const last = chart.data[0].length - (isStepped ? 2 : 1);
     const next = { ArrowLeft: (at ?? last + 1) - 1, ArrowRight: (at ?? -1) + 1, Home: 0, End: last }[event.key];

@@ -30,13 +30,11 @@ function learned({ counts, likelihoods }, label) {
 
 const isWords = ({ counts }) => Object.keys(counts).length > 0; // no category, flag or number
 
-/** Return a feature in plain words: without the signs for a text's ends, negation, links and names. */
 function plainly(feature) {
   const words = feature.replace(/^\^ | \$$/g, "").replace("<link>", "link").replace("<user>", "@name");
   return words.replace(/^¬/, "not ").replaceAll("¬", "");
 }
 
-/** Return the pieces of a sentence on what speaks most for the label, and for the other. */
 function sentence(label, other, features) {
   const scores = new Map();
   for (const one of features) {
@@ -86,7 +84,6 @@ export function explanationTable({ label, other, intercept, features }, isOpen =
   const most = Math.max(...forces.map(Math.abs)) || 1;
   const hasGroups = new Set(features.map(({ group }) => group)).size > 1;
 
-  /** A row with a bar from the middle: right for the label, left for the other. */
   function row(spec, name, score, feature = {}) {
     const length = Math.min(1, Math.abs(score) / most) / 2;
     const push = score < 0 ? bar(other, length, 0.5 - length) : bar(label, length, 0.5);

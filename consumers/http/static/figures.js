@@ -10,7 +10,6 @@ const OUTER = 46;
 const INNER = 31;
 const WHISKER = 49.2;
 
-/** Return rows of bars, one a class; the rest are hooks for tests. */
 export function makeBars(row, figure, raw = "raw") {
   function makeBar(label) {
     const own = { "data-class": label };
@@ -61,7 +60,6 @@ export function makeRing() {
   const errors = svg("path.ring-whisker");
   const node = svg("svg.ring", { viewBox: "0 0 100 100", role: "img" }, pieces, errors);
 
-  /** Draw shares, `{share, low, high}` by class; `words` say the same. */
   node.update = (labels, shares, words) => {
     attr(node, "aria-label", words);
     let from = 0;
@@ -77,7 +75,6 @@ export function makeRing() {
   return node;
 }
 
-/** Return `{share, low, high}` by class: corrected, or else `{share}` as judged. */
 export const sharesOf = ({ corrected, raw, classes }) =>
   Object.fromEntries(classes.map((label) => [label, corrected?.[label] ?? { share: raw[label] }]));
 
@@ -151,7 +148,6 @@ export function makeFigures(onRoute, hasHistory) {
   return { draw, show: series.show };
 }
 
-// ---- Saved searches, kept in this browser alone ----
 
 const KEY = "streamnb.saved";
 const SAVED_MAX = 8;

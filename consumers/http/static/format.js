@@ -18,7 +18,7 @@ export const count = (n) => write(n, { maximumFractionDigits: 0 });
 export const short = (n) => write(n, { notation: "compact", maximumFractionDigits: 1 });
 export const decimal = (x, digits = 3) => write(x, exactly(digits));
 export const percent = (x, digits = 0) => write(x, { style: "percent", ...exactly(digits) });
-export const fine = (x) => percent(x, 1);
+export const fine = (x, digits = 3) => percent(x, digits - 2);
 export const likelihood = (x) => write(x, { maximumSignificantDigits: 2 });
 
 export const signed = (x, digits = 2) => (Number.isFinite(x) ? (x < 0 ? "−" : "+") + decimal(Math.abs(x), digits) : NONE);

@@ -13,7 +13,6 @@ let corrections = null;
 export const setCorrections = (value) => (corrections = value);
 const correctionsOn = () => corrections.enabled;
 
-/** Return the token, which is asked for once; empty where the reader does not say. */
 async function token() {
   const known = sessionStorage.getItem(TOKEN);
   if (known) return known;
@@ -54,7 +53,6 @@ function makeTeaching(row, message) {
 
   function show() {
     const labels = classNames();
-    // Of these two classes thumbs say it all.
     const isThumbs = labels.toSorted().join() === "negative,positive";
     // The first option is none; classes only join, behind the others.
     const news = isThumbs ? [] : labels.slice(select.length - 1);
@@ -112,7 +110,6 @@ function makeDeleting(id, onGone) {
 const TINT_MAX = 24; // per cent: text stays readable on it
 const plain = (words) => [words];
 
-/** Return how strong a tint is: none where all classes are as probable. */
 function tint(p) {
   const least = 1 / classNames().length;
   return TINT_MAX * Math.max(0, (p - least) / (1 - least));
@@ -131,7 +128,6 @@ function detail({ id, label, explanation, interval, now, truth }, onGone) {
   return [el("ul.facts", facts), why, correctionsOn() && makeDeleting(id, onGone)].filter(Boolean);
 }
 
-/** Return a message's element, with `update(message)` and `tick(nowMs)`. */
 function makeRow(message, onToggle, onGone) {
   const node = copy("row");
   const why = part(node, "why");
@@ -142,7 +138,6 @@ function makeRow(message, onToggle, onGone) {
 
   let colour = plain; // of the words, while the reasons are open
 
-  /** Write the text; every second piece is a word of the query. */
   function writeText() {
     words.replaceChildren(...current.marked.flatMap((piece, i) => (i % 2 ? [el("b", colour(piece))] : colour(piece))));
   }
@@ -209,10 +204,8 @@ function makeRow(message, onToggle, onGone) {
   return node;
 }
 
-// ---- the list ----
 
 const ROWS_MAX = 50;
-// More at a time could not be read: the newest stand for the rest.
 const ROWS_AT_A_TIME_MAX = 8;
 const ROW_PX_MIN = 76;
 
@@ -311,7 +304,6 @@ export function makeList(onGone) {
       const oldestKey = shown.at(-1)?.key ?? -1;
       shown = [...shown, ...messages.filter(({ key }) => key < oldestKey)].slice(0, ROWS_MAX);
       const newer = messages.filter(({ key }) => key > newestKey);
-      // In an empty list nothing can move.
       if (!isStill() || shown.length === 0) {
         return take(newer.slice(0, Math.max(ROWS_AT_A_TIME_MAX, ROWS_MAX - shown.length)));
       }
@@ -326,7 +318,6 @@ export function makeList(onGone) {
       draw();
       tell();
     },
-    /** Make all rows anew, as others can be corrected now. */
     rebuild() {
       keyed(list, [], keyOf);
       draw();

@@ -8,7 +8,7 @@ import { count } from "./format.js";
 import { makeModel } from "./model.js";
 import { setCorrections } from "./list.js";
 import { makeSearch } from "./search.js";
-import { comparisonOf, spanOf } from "./series.js";
+import { comparisonOf, timesOf } from "./series.js";
 import { makeTryIt } from "./try_it.js";
 
 const TICK_MS = 1_000;
@@ -29,7 +29,6 @@ function showConnection() {
   $("offline").hidden = state !== "offline";
 }
 
-/** Show whether the daemon is there, and where it refuses to answer, why. */
 function onState(next, error) {
   const isNews = next !== state || error !== undefined;
   if (isNews) text($("offline-why"), error?.status ? `The daemon refused the request: ${error.message}` : silence);
@@ -39,7 +38,6 @@ function onState(next, error) {
   showConnection();
 }
 
-/** Hand on what came: the first query is the search, saved ones follow. */
 function onEvent(kind, data) {
   if (kind === "summary") {
     // Else this page was made for a daemon of other classes.
@@ -56,7 +54,6 @@ function onEvent(kind, data) {
 
 const stream = makeStream(onEvent, onState);
 
-/** Ask for what a route shows, first of all: the answer takes time. */
 function watch({ q, lang }) {
   if (hasRecent) stream.watch([{ q, lang }, ...savedSearches()]);
 }
@@ -88,7 +85,6 @@ function onSaved() {
   show(true); // what stands in the box stays
 }
 
-/** Show whether corrections are taken; where they are not yet, as at a start, ask again. */
 function showCorrections(corrections, pauseMs = TICK_MS) {
   setCorrections(corrections);
   say($("corrections-off"), corrections.enabled ? null : corrections.reason);
@@ -142,14 +138,12 @@ function commands({ view, q, lang, range, vs, change, text: said }) {
   const command = (path) => `curl '${location.origin}${path}'`;
   if (view === "model") return command("/v1/model");
   if (view === "try") return `${command("/v1/predict")} --json '${JSON.stringify({ text: said, explain: true }).replace(UNSAFE, (one) => `\\u00${one.charCodeAt().toString(16)}`)}'`;
-  const { from, to } = range ? spanOf(range, Date.now()) : {};
-  const times = { from: from && String(from), to: to && String(to) };
+  const times = timesOf(range, Date.now());
   const paths = [`/v1/summary${queryOf({ ...asked({ q, lang }), ...times })}`, `/v1/search${queryOf(asked({ q, lang }))}`];
   if (change || vs.length) paths.push(comparisonOf({ q, lang, vs, change }));
   return paths.map(command).join("\n");
 }
 
-/** Show the commands, and copy them where the browser lets us. */
 function copyCommands() {
   const place = $("curl-commands");
   say(place, commands(read()));

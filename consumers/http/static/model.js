@@ -12,12 +12,7 @@ const charts = new Map();
 
 const endsOf = ({ accuracy, n }) => within(accuracy * n, n);
 
-/** Write ticks, with another digit where two would read the same. */
-export function apart(ticks, write) {
-  const said = ticks.map((tick) => write(tick));
-  const finer = write === fine ? (tick) => format.percent(tick, 2) : (tick) => format.decimal(tick, 4);
-  return new Set(said).size < said.length ? ticks.map(finer) : said;
-}
+export const apart = (ticks, write) => ticks.map((tick) => write(tick, Math.max(3, Math.ceil(-Math.log10(ticks[1] - ticks[0])))));
 
 function makeLine(place, name, format) {
   const [node, note] = [part(place, "plot"), part(place, "note")];
@@ -74,7 +69,6 @@ const word = (said) => el("span.word", { dir: "auto" }, said);
 function tellingWords(label, words) {
   const most = Math.max(...words.map(({ score }) => Math.abs(score))) || 1;
   const rows = words.slice(0, WORDS_MAX).map(({ feature, score }) =>
-    // A long name breaks before its value.
     el("li", word(feature.split(/(?<=[≈=])/).flatMap((piece, i) => (i ? [el("wbr"), piece] : [piece]))), el("span.track", bar(label, Math.abs(score) / most)), el("span.number", signed(score, 3))),
   );
   return el("div@telling", { "data-class": label }, el("h3", named(label)), el("ol.words", rows));
@@ -93,7 +87,6 @@ function draw(model) {
   }
   const history = model.history.map((point, i, all) => ({ ...point, isAlarm: point.n_alarms > (all[i - 1]?.n_alarms ?? point.n_alarms) }));
   for (const node of view.querySelectorAll("[data-line]")) drawLine(node, history, format[node.dataset.as]);
-  // A source such as a file has no lag.
   for (const node of view.querySelectorAll("[data-lag]")) node.hidden = history.every(({ lag }) => lag === null) && model.lag === null;
   $("drift").hidden = !model.drift?.n_alarms;
   text($("drift-words"), model.drift?.words.map(({ word: said, label }) => `${said} (${nameOf(label)})`).join(", ") || "–");
@@ -104,7 +97,6 @@ function draw(model) {
   say($("model-problem"), model.trouble);
 }
 
-/** Put in place what the daemon draws. */
 async function load(node) {
   const said = await fetch(`/page/${node.dataset.part}`);
   const html = await said.text();

@@ -6,7 +6,7 @@ import { announce, attr, $, coalesced, debounced, el, on, say, text } from "./do
 import { inWords, makeFigures, sharesOf, showSaveButton, toggleSaved } from "./figures.js";
 import { count, language } from "./format.js";
 import { makeList } from "./list.js";
-import { makeComparison, spanOf } from "./series.js";
+import { makeComparison, timesOf } from "./series.js";
 
 const TYPING_MS = 250;
 const PAGE = 50;
@@ -30,6 +30,7 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
     $("follow").focus();
   });
   onClasses(list.refresh);
+  const conditions = ["lang", "label", "confidence", ...Object.keys(fields).filter((one) => one !== "text")].map((one) => `${one}:`).join(", ");
   let query = {};
   let range = "";
   let before = null; // the key below which what is older than a page of older ones stands
@@ -90,18 +91,10 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
     announce(`${count(summary.n)} for ${query.q || "everything"}: ${shares}.`);
   }
 
-  /** Return what a query that looks like a condition, and is none, should say. */
-  function hint() {
-    const [, name, op, value] = /(?:^|\s)-?([\p{L}\p{N}_.]+)(:|[<>]=?|=)([^\s"]*)/u.exec(query.q) ?? [];
-    const known = [...new Set(["lang", "label", "confidence", ...Object.keys(fields).filter((one) => one !== "text")])];
-    if (!name || (known.includes(name) && op === ":")) return "";
-    if (known.includes(name)) return ` A condition has a colon: ${name}:${op === "=" ? "" : op}${value}.`;
-    return op === ":" ? ` There is no field ${name}; there are ${known.join(", ")}.` : "";
-  }
-
   function showEmpty() {
     const about = query.q && ` with ${query.q}`;
-    say($("messages-empty"), list.size() ? null : `No ${names.messages}${about} yet. New ones appear here as they come.${hint()}`);
+    const hint = /[:<>=]/.test(query.q) ? ` Conditions begin with ${conditions}.` : "";
+    say($("messages-empty"), list.size() ? null : `No ${names.messages}${about} yet. New ones appear here as they come.${hint}`);
   }
 
   function showMessages(messages) {
@@ -111,10 +104,8 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
     showEmpty();
   }
 
-  /** Let the files hold what the chart shows: of a chosen time its messages alone. */
   function showExports(nowMs) {
-    const { from, to } = range ? spanOf(range, nowMs) : {};
-    const bounds = { from: from && String(Math.floor(from)), to: to && String(Math.ceil(to)) };
+    const bounds = timesOf(range, nowMs);
     for (const format of ["csv", "jsonl"]) attr($(`export-${format}`), "href", `/v1/export${queryOf({ ...asked(query), ...bounds, format })}`);
     text($("export-what"), range ? "Download the time of the chart:" : "Download:");
   }
@@ -164,7 +155,6 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
       $("columns").hidden = false; // a problem may have hidden them
       draw();
       comparison.refresh();
-      // Once for each query: after that the figures change in silence.
       if (!isSaid) sayResult();
       isSaid = true;
       if (data.n === 0) showMessages([]); // without messages there may be no event of them

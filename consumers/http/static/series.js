@@ -25,7 +25,6 @@ function inWords(point) {
   return `${clock(point.time_ms)}: ${percent(point.counts[lead] / total(point))} ${nameOf(lead)} of ${count(total(point))}`;
 }
 
-/** Return the same counts by fewer steps, if there are more than can be told apart. */
 function coarser({ step_s: stepS, points }, spanMs) {
   const wideS = STEPS_S.find((one) => one >= stepS && spanMs / 1000 / one < STEPS_MAX) ?? stepS;
   const grouped = new Map();
@@ -38,11 +37,15 @@ function coarser({ step_s: stepS, points }, spanMs) {
   return { step_s: wideS, points: [...grouped].map(([time_ms, counts]) => ({ time_ms, counts })) };
 }
 
-/** Return from when to when a chosen time goes, null for all there is. */
-export function spanOf(range, nowMs) {
+function spanOf(range, nowMs) {
   if (range === "all") return { from: null, to: nowMs };
   const [from, to] = range.split("-").map(Number);
   return SPANS_MS[range] ? { from: nowMs - SPANS_MS[range], to: nowMs } : { from, to };
+}
+
+export function timesOf(range, nowMs) {
+  const { from, to } = range ? spanOf(range, nowMs) : {};
+  return { from: from && String(Math.floor(from)), to: to && String(Math.ceil(to)) };
 }
 
 async function countsOf({ from, to }) {
@@ -68,7 +71,6 @@ async function readSpan(query, stored, isCounted, range) {
   return { series, from, to, isCounted: true, note: `All ${names.messages} are counted, by when they came.` };
 }
 
-/** Lay a veil over the last step of a chart, if it is unfinished. */
 function coverLast(veil, chart, isOpen) {
   const [xs] = chart.data;
   veil.hidden = !isOpen || xs.length < 2;
@@ -78,7 +80,6 @@ function coverLast(veil, chart, isOpen) {
   veil.style.width = `${chart.valToPos(xs.at(-1), "x") - left}px`;
 }
 
-/** Return steps side by side, those without messages as null, and where the last one ends. */
 function columnsOf(points, stepMs, labels) {
   const first = points[0].time_ms;
   const n = Math.round((points.at(-1).time_ms - first) / stepMs) + 1;
@@ -146,7 +147,6 @@ export function makeSeries(onRoute, hasHistory) {
     attr(node, "aria-valuetext", `${head}. ${values.join(", ")}.`);
   }
 
-  /** Return a chart for these classes: of each its share, and the ends of the interval. */
   function build(labels) {
     drawn?.destroy();
     const { stepped, bars } = uPlot.paths;
@@ -262,13 +262,11 @@ export function makeSeries(onRoute, hasHistory) {
     else refresh();
   }
 
-  /** Return a time as the address holds it, not too short. */
   function zoomed(from, to) {
     const more = Math.max(0, SPAN_MS_MIN - (to - from)) / 2;
     return `${Math.floor(from - more)}-${Math.ceil(to + more)}`;
   }
 
-  /** Show a time so many times as long, around the crosshair or else the middle. */
   function zoom(times) {
     if (!shown) return;
     const { from, to, points, stepMs } = shown;
@@ -352,7 +350,6 @@ export function makeComparison(onRoute) {
     drawn.chart.over.append(veil);
   }
 
-  /** Tell the shares at the crosshair, or at the end. */
   function read(index) {
     const at = index ?? columns[0].length - 1;
     if (at < 0) return;

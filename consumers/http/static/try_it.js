@@ -20,18 +20,7 @@ const isLearned = ({ score, counts }) => score !== 0 || Object.values(counts).so
 
 const EXAMPLES = { numbers: 1.5, flags: true };
 
-/** Return a message with all fields; a dot in a name leads inside. */
-function exampleOf(fields) {
-  const message = {};
-  for (const [name, kind] of Object.entries(fields)) {
-    const path = name.split(".");
-    const last = path.pop();
-    path.reduce((at, one) => (at[one] ??= {}), message)[last] = EXAMPLES[kind] ?? "…";
-  }
-  return message;
-}
-
-/** Return the view; `fields` are those of the model, and `onText(words)` hears what stands in the box. */
+/** Return the view; `onText(words)` hears what stands in the box. */
 export function makeTryIt(fields, onText) {
   const sentence = $("try-text");
   const json = $("try-json");
@@ -43,7 +32,8 @@ export function makeTryIt(fields, onText) {
   const readsSentence = texts.length === 1 || texts.includes("text");
   $("try-modes").hidden = !readsSentence;
   isJson.checked = !readsSentence;
-  json.placeholder = JSON.stringify(exampleOf(fields), null, 1);
+  const example = Object.entries(fields).map(([name, kind]) => [name, EXAMPLES[kind] ?? "…"]);
+  json.placeholder = JSON.stringify(Object.fromEntries(example.filter(([name]) => !name.includes("."))), null, 1);
   let asked = 0;
   let shown = 0;
   let told = ""; // in the address
