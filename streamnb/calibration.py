@@ -26,10 +26,10 @@ from streamnb.errors import InputError, check_whole
 
 _STEP, _REACH = 0.25, 6.0  # of the bins, in arsinh of log-odds: the last ones begin at ±202 nats
 _EDGES = np.arange(-_REACH, _REACH + _STEP / 2, _STEP)
-_MIDDLES = np.append(_EDGES, _REACH + _STEP) - _STEP / 2
+SCALED_ODDS = np.append(_EDGES, _REACH + _STEP) - _STEP / 2  # in the middle of each bin
 _ODDS_MAX = 1_000.0  # in nats; a class that is ruled out has infinite ones
 # Before anything is counted a bin's stated probability is believed, but no surer than 98 %.
-_PRIOR_ODDS = np.clip(np.sinh(_MIDDLES), -4.0, 4.0)
+_PRIOR_ODDS = np.clip(np.sinh(SCALED_ODDS), -4.0, 4.0)
 _PRIOR = 1.0 / (1.0 + np.exp(-_PRIOR_ODDS))
 _PRIOR_EXAMPLES = 2.0
 _TILT = 1e-3  # keeps the order of classes whose bins came true equally often
@@ -117,7 +117,7 @@ class Calibrator:
             check_whole("half_life", half_life, 1)
         self.half_life = half_life
         self.n = 0
-        self.counts: Whole = np.zeros((3, len(_MIDDLES)), dtype=np.int64)
+        self.counts: Whole = np.zeros((3, len(SCALED_ODDS)), dtype=np.int64)
         self.renewed_at = 0
         self.curve = _curve_of(self.counts)
 
@@ -394,7 +394,7 @@ def _on_curve(curve: Floats, odds: Floats, log_posteriors: Floats) -> Floats:
     if log_posteriors.shape[1] < 2:  # nothing to mistake it for
         return log_posteriors.copy()
     with np.errstate(over="ignore"):
-        found = -np.log1p(np.exp(-np.interp(np.nan_to_num(odds), _MIDDLES, curve)))
+        found = -np.log1p(np.exp(-np.interp(np.nan_to_num(odds), SCALED_ODDS, curve)))
     found -= np.log(np.exp(found).sum(axis=1, keepdims=True))
     return found
 
@@ -406,8 +406,8 @@ def _counted(odds: Floats, log_posteriors: Floats, truth: NDArray[np.intp]) -> W
     if not is_stated.all():  # nothing was said of them
         odds, log_posteriors, truth = odds[is_stated], log_posteriors[is_stated], truth[is_stated]
     bins = np.floor((odds + (_REACH + _STEP)) / _STEP).astype(np.intp)
-    np.clip(bins, 0, len(_MIDDLES) - 1, out=bins)
-    flat, n_bins = bins.reshape(-1), len(_MIDDLES)
+    np.clip(bins, 0, len(SCALED_ODDS) - 1, out=bins)
+    flat, n_bins = bins.reshape(-1), len(SCALED_ODDS)
     stated = np.rint(np.exp(log_posteriors.reshape(-1)) * (_UNIT // _STATED_UNIT))
     found = np.empty((3, n_bins), dtype=np.int64)
     found[0] = np.bincount(flat, minlength=n_bins) * _UNIT
@@ -422,16 +422,16 @@ def _curve_of(counts: Whole) -> Floats:
 
     known = np.flatnonzero(counts[0])
     if not known.size:
-        known = np.arange(len(_MIDDLES))
+        known = np.arange(len(SCALED_ODDS))
     n, came_true = counts[:2, known].astype(np.float64) / _UNIT
     weights = n + _PRIOR_EXAMPLES
     share = (came_true + _PRIOR_EXAMPLES * _PRIOR[known]) / weights
     rising = isotonic_regression(share, weights=weights).x
     # An empty bin says nothing: there the curve goes straight from neighbour to neighbour. Beyond
     # the last one it goes on as it began: answers that no label has come for are not all alike.
-    drawn = np.interp(_MIDDLES, _MIDDLES[known], np.log(rising / (1.0 - rising)))
+    drawn = np.interp(SCALED_ODDS, SCALED_ODDS[known], np.log(rising / (1.0 - rising)))
     drawn += _PRIOR_ODDS - np.clip(_PRIOR_ODDS, _PRIOR_ODDS[known[0]], _PRIOR_ODDS[known[-1]])
-    found: Floats = drawn + _TILT * _MIDDLES
+    found: Floats = drawn + _TILT * SCALED_ODDS
     found.setflags(write=False)
     return found
 

@@ -13,13 +13,17 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from streamnb.calibration import SCALED_ODDS
 from streamnb.decisions import AnswerRule
 from streamnb.errors import InputError, StoreError, check_has, check_kind
-from streamnb.inspection.group_view import ExportTable, check_raw, view_of
+from streamnb.inspection.group_view import ExportTable, view_of
+from streamnb.kernels.hybrid import OTHER_START
+from streamnb.likelihoods.multinomial import mean_weights
 from streamnb.predict import log_class_priors
 from streamnb.priors import class_prior_to_dict
 from streamnb.reader import ModelReader
 from streamnb.serving.publisher import Snapshot
+from streamnb.state import ModelState
 from streamnb.storage import read, save
 
 __all__ = [
@@ -33,7 +37,7 @@ __all__ = [
 
 
 FORMAT = "streamnb export"
-VERSION = 1
+VERSION = 2  # 1 if there is neither a hybrid nor a calibration: readers of 1 know neither
 
 
 def export_dict(model: ModelReader) -> dict[str, Any]:
@@ -57,29 +61,41 @@ def export_dict(model: ModelReader) -> dict[str, Any]:
 def parts_of(model: ModelReader) -> tuple[dict[str, Any], list[tuple[dict[str, Any], ExportTable]]]:
     """Return the export's header, and each group's header and table of arrays."""
     check_kind("model", model, ModelReader)
-    check_raw(model.state, "an export holds the counts, and no weights of a hybrid")
-    scale = model.state.clock.scale
-    of_prior = model.state.prior_half_life
-    recent = {"half_life": of_prior, "recent": _plain(model.state.recent)}
+    state, curve = model.state, model.state.calibration
+    of_prior = state.prior_half_life
+    recent = {"half_life": of_prior, "recent": _plain(state.recent)}
     header = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 1 if curve is None and not state.is_hybrid else VERSION,
         "n_examples": model.n_examples,
         "classes": list(model.classes),
         "class_prior": {
-            "prior": class_prior_to_dict(model.state.class_prior),
+            "prior": class_prior_to_dict(state.class_prior),
             "count": _plain(model.class_counts),
-            "log_prior": _plain(log_class_priors(model.state)),
+            "log_prior": _plain(log_class_priors(state)),
             **({} if of_prior is None else recent),
         },
     }
+    if curve is not None:
+        header["calibration"] = {"scaled_odds": _plain(SCALED_ODDS), "log_odds": _plain(curve)}
+    weights = _weights_of_groups(state)
     groups = []
-    for name, state in model.state.groups.items():
-        spec = state.spec.to_dict()
-        own, table = view_of(state, scale).export()
+    for name, group in state.groups.items():
+        spec = group.spec.to_dict()
+        own, table = view_of(group, state.clock.scale).export()
         named = {"name": name, "kind": spec["kind"], "specification": spec}
-        groups.append((_plain(named | own), table))
+        weight = {"weight": weights[name]} if name in weights else {}
+        groups.append((_plain(named | weight | own), table))
     return header, groups
+
+
+def _weights_of_groups(state: ModelState) -> dict[str, float]:
+    """Return the weights u_o of the groups that a hybrid weights, by their names."""
+    if state.weighing is None:
+        return {}
+    host: Any = state.groups[state.weighing.host]
+    weights = mean_weights(host.weights.others, OTHER_START)
+    return dict(zip(state.weighing.others, weights.tolist(), strict=True))
 
 
 def export_json(model: ModelReader, target: str | os.PathLike[str] | TextIO) -> None:

@@ -460,9 +460,8 @@ class CountedState(GroupState):
         return statistics.empty(Weights, classes=n_classes, **sizes)
 
     def _grow_weights(self, weights: Weights | None) -> Weights | None:
-        if weights is None:
-            return None
-        return statistics.grown(weights, columns=self.vocabulary.capacity)
+        n = self.vocabulary.capacity
+        return None if weights is None else statistics.grown(weights, columns=n)
 
     def _copy_weights(self, weights: Weights | None) -> Weights | None:
         n = self.vocabulary.n_words
@@ -481,12 +480,13 @@ class CountedState(GroupState):
             self.kinds = np.zeros(self.vocabulary.capacity, dtype=np.uint8)
             kernel.word_kinds(self.vocabulary.table, self.vocabulary.n_words, self.kinds)
 
-    def weighted_log_odds(self, columns: NDArray[np.int64], times: Floats, scale: float) -> Floats:
-        """Return what each word of an example adds to its scores, shape (n, n_classes)."""
+    def weighted_log_odds(
+        self, columns: NDArray[np.int64], times: Floats, n_tokens: float, scale: float
+    ) -> Floats:
+        """Return what words add to the scores of an example of so many, shape (n, n_classes)."""
         assert self.weights is not None
         assert self.hybrid is not None
         out = np.zeros((len(columns), len(self.counts.tokens)))
-        n_tokens = float(times[self.counts.by_word[columns].any(axis=1)].sum())
         scratch = hybrid_scratch(self.hybrid, out.shape[1], 0)
         kernel.explain(
             self.counts, self.weights, self.kinds, columns, times, n_tokens, scale, scratch, out

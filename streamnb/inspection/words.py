@@ -35,9 +35,10 @@ from streamnb.inspection.parameters import (
     log_gammas,
     trigamma,
 )
+from streamnb.kernels.hybrid import KINDS, N_BANDS, WEIGHT_START
 from streamnb.labels import unlabelled
 from streamnb.likelihoods import Bernoulli, Complement, Multinomial
-from streamnb.likelihoods.multinomial import vocabulary_size
+from streamnb.likelihoods.multinomial import mean_weights, vocabulary_size
 from streamnb.state import ModelState
 
 
@@ -245,6 +246,18 @@ class WordsView(GroupView):
 class MultinomialView(WordsView, of=Multinomial):
     """A view of words by how often they occur."""
 
+    def export(self) -> tuple[dict[str, Any], ExportTable]:
+        """Return what the export holds, with the score of each word if there is a hybrid."""
+        header, table = super().export()
+        weights = self.state.weights
+        if weights is None:
+            return header, table
+        word_weights = mean_weights(weights.groups, WEIGHT_START).reshape(KINDS, N_BANDS)
+        header |= {"word_weights": word_weights}
+        # An example of no word has a length of 1.
+        scores = self.state.weighted_log_odds(self.live, np.ones(len(self.live)), 0.0, self.scale)
+        return header, table | {"score": scores}
+
     def log_likelihood(self) -> float:
         """Return Σ_c Σ_j N_jc·log θ_jc; see `GroupView`."""
         counts = self.counts_of(self.live)
@@ -267,7 +280,8 @@ class MultinomialView(WordsView, of=Multinomial):
         if self.state.weights is None:
             return super().contributions(fields, row)
         words = self.row(fields, row)
-        by_class = self.state.weighted_log_odds(words.columns, words.times, self.scale)
+        n_tokens = float(words.times[self.state.counts.by_word[words.columns].any(axis=1)].sum())
+        by_class = self.state.weighted_log_odds(words.columns, words.times, n_tokens, self.scale)
         return self.effects(words, self.log_theta(words.columns), by_class)
 
     # ---- the generative side -------------------------------------------------------------------

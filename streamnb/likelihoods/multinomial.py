@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from streamnb.errors import InputError, check_kind
 from streamnb.kernels import multinomial as kernel
 from streamnb.kernels.categorical import Alphas
-from streamnb.kernels.hybrid import BANDS, N_WORD_GROUPS, HybridScratch, Weights
+from streamnb.kernels.hybrid import (
+    BANDS,
+    N_WORD_GROUPS,
+    WEIGHT_PRECISION,
+    HybridScratch,
+    Weights,
+)
 from streamnb.kernels.layout import DECLARED, LIVE, Counts, RowUpdates, RunOptions
 from streamnb.likelihoods.base import Batch
 from streamnb.priors import Dirichlet, as_lists, check
@@ -210,6 +216,12 @@ def hybrid_scratch(hybrid: Hybrid, n_classes: int, n_others: int) -> HybridScrat
 def hybrid_from_dict(values: dict[str, float] | None) -> Hybrid | None:
     """Return the hybrid that a file's header describes, if it has one."""
     return None if values is None else Hybrid(**values)
+
+
+def mean_weights(rows: NDArray[np.float64], start: float) -> NDArray[np.float64]:
+    """Return the weights of rows of precision and gradients, shape (n,): w_g or u_o."""
+    weights: NDArray[np.float64] = start + rows[:, 1] / (WEIGHT_PRECISION + rows[:, 0])
+    return weights
 
 
 def check_weights(prefix: str, weights: Weights) -> None:

@@ -396,7 +396,6 @@ def test_what_only_counts_can_answer_is_refused_with_the_way_out() -> None:
     for ask in (
         model.weights,
         lambda: model.credible_interval_one({"text": "a"}),
-        lambda: nb.export_dict(model),
     ):
         with pytest.raises(InputError, match=r"model\.raw\(\)"):
             ask()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import ipc
 
 from streamnb import (
@@ -22,6 +25,10 @@ from streamnb import (
     Bag,
     Bernoulli,
     Calibrator,
+    Categorical,
+    Categories,
+    Dirichlet,
+    Flags,
     HalfLife,
     Hybrid,
     Multinomial,
@@ -43,9 +50,11 @@ from streamnb.export import (
 )
 from streamnb.features.protocol import Group
 from streamnb.likelihoods.complement import Complement
+from streamnb.reader import ModelReader
 from tests.library.inspection.mixed_models import (
     CLASSES,
     Stream,
+    columns_of,
     examples,
     groups,
     learned,
@@ -53,7 +62,10 @@ from tests.library.inspection.mixed_models import (
     scale_of,
     streams,
 )
-from tests.library.storage import foreign_reader
+from tests.naive_text import grams
+from tests.tweets import some_tweets
+
+READER = Path(__file__).with_name("foreign_reader.pl")
 
 
 def as_text(model: NaiveBayes | Snapshot) -> str:
@@ -63,13 +75,30 @@ def as_text(model: NaiveBayes | Snapshot) -> str:
     return file.getvalue()
 
 
-def assert_judged_alike(model: NaiveBayes, x: dict[str, Any]) -> None:
-    """Hold the foreign reader's answer to the model's, to 1e-12."""
-    wanted = list(model.joint_log_likelihood_one(x).values())
-    found = foreign_reader.judge(as_text(model), x)
-    bound = 1e-12 * scale_of(wanted)
-    for one, other in zip(found, wanted, strict=True):
-        assert one == other or abs(one - other) <= bound, (found, wanted)
+def judged_elsewhere(model: ModelReader, *examples: dict[str, Any]) -> list[list[list[float]]]:
+    """Return log p(x, c) and log p(c | x) of examples, as the foreign reader says them."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as file:
+        export_json(model, file.name)
+        said = subprocess.run(
+            ["perl", READER, file.name],
+            input="\n".join(map(json.dumps, examples)),
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert (said.returncode, said.stderr) == (0, "")
+    answers = [json.loads(line) for line in said.stdout.splitlines()]
+    return [[[-np.inf if v is None else v for v in row] for row in pair] for pair in answers]
+
+
+def assert_judged_alike(model: ModelReader, *examples: dict[str, Any]) -> None:
+    """Hold the foreign reader's answers to the model's, to 1e-12."""
+    for x, (joint, posterior) in zip(examples, judged_elsewhere(model, *examples), strict=True):
+        wanted = list(model.joint_log_likelihood_one(x).values())
+        bound = 1e-12 * scale_of(wanted)
+        said = [(posterior, list(model.predict_log_proba_one(x).values()))]
+        if not model.state.is_hybrid:
+            said.append((joint, wanted))
+        for one, other in (pair for row in said for pair in zip(*row, strict=True)):
+            assert one == other or abs(one - other) <= bound, (x, said)
 
 
 @given(streams(), examples(), groups(0.0, 0.3, 1.0))
@@ -93,6 +122,61 @@ def test_another_program_judges_student_s_t_and_complement() -> None:
     assert_judged_alike(model, {"good": 1, "sun": 3})
     by_presence = learned(stream, {"text": Words(Multinomial(), counts="presence")})
     assert_judged_alike(by_presence, {"text": "sun rain rain"})
+
+
+@given(streams(min_size=1), st.lists(examples(), min_size=1, max_size=3), st.booleans())
+def test_another_program_judges_as_a_hybrid_does(
+    stream: Stream, probes: list[dict[str, Any]], is_alone: bool
+) -> None:
+    """By the words' weights, those of the groups beside them, and a calibration."""
+    mixed: dict[str, Group] = {
+        "text": Words(Multinomial(), counts="presence", hybrid=Hybrid()),
+        "bag": Bag(Multinomial(), field="bag", hybrid=Hybrid()),
+    }
+    others: dict[str, Group] = {
+        "flags": Flags(fields=["reply", "link"]),
+        "kinds": Categories(Categorical(Dirichlet(0.0)), fields=["income", "job"]),
+        "numbers": Numbers(fields=["age"]),
+    }
+    model = learned(stream, mixed if is_alone else others | mixed)
+    assert_judged_alike(model, *probes)
+    calibrator = Calibrator()
+    stated = model.predict_log_proba_many(columns_of(stream))
+    calibrator.prequential_many(stated, [CLASSES.index(label) for _, label in stream])
+    assert_judged_alike(Snapshot(model, 1, AnswerRule(calibrator.curve)), *probes)
+
+
+@pytest.mark.data
+def test_another_program_judges_as_a_model_of_tweets_does(data_folder: Path) -> None:
+    """Of words, pairs and negations as the daemon reads by default, learned in parts."""
+    reading: dict[str, Any] = dict.fromkeys(("punctuation", "ends", "entities", "compose"), True)
+    words = Words(
+        Multinomial(), (1, 2), negation=True, counts="presence", hybrid=Hybrid(), **reading
+    )
+    model = NaiveBayes(
+        ("negative", "positive"), features={"text": words}, hash_key=7, prior_half_life=700.0
+    )
+    tweets = some_tweets(data_folder, 3_000)
+    for k in range(3):
+        texts, labels = zip(*((t.text, t.label) for t in tweets[k:2_700:3]), strict=True)
+        model.learn_many({"text": texts}, labels, part=f"{k}")
+    probes = [tweet.text for tweet in tweets[2_700:2_740]]
+    read = [{"text": grams(text, words.tokenizer, occurrence=False)} for text in probes]
+    wanted = model.predict_log_proba_many({"text": probes})
+    found = np.array([posterior for _, posterior in judged_elsewhere(model, *read)])
+    assert np.abs(found - wanted).max() < 1e-12
+    assert np.abs(model.raw().predict_log_proba_many({"text": probes}) - wanted).max() > 0.1
+
+
+def test_arrow_has_the_weights_of_a_hybrid(told: Snapshot) -> None:
+    """In the tables and their metadata stands what the JSON has."""
+    exported, tables = export_dict(told), to_arrow(told)
+    assert exported["version"] == 2
+    header = json.loads(tables["classes"].schema.metadata[b"streamnb"])
+    assert header["calibration"] == exported["calibration"]
+    words, size = exported["groups"]
+    assert tables["group:text"].column("score").to_pylist() == words["table"]["score"]
+    assert json.loads(tables["group:size"].schema.metadata[b"streamnb"])["weight"] == size["weight"]
 
 
 def test_a_model_that_forgets_is_exported_as_it_stands() -> None:
