@@ -14,6 +14,7 @@ import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -80,10 +81,12 @@ class RefusedError(ConnectionError):
 
 def _retry_after_s(text: str) -> float:
     """Return the seconds that a `Retry-After` asks for, be it a number or a date."""
-    if re.fullmatch(r"[0-9]{1,6}", text):
+    if re.fullmatch(r"\s*[0-9]{1,18}(\.[0-9]*)?\s*", text, re.ASCII):
         return float(text)
     try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+        when = parsedate_to_datetime(text)
+        when = when.replace(tzinfo=when.tzinfo or UTC)  # asctime's form names no zone
+        return max(0.0, when.timestamp() - time.time())
     except (ValueError, OverflowError):
         return 0.0
 
@@ -125,7 +128,7 @@ class _Protocol(Protocol):
 
 
 class Connection:
-    """An open connection; made by a constructor that blocks up to `timeout_s` for each step."""
+    """An open connection; it takes `timeout_s` at most to connect, for TLS, and for the head."""
 
     is_history = False
 
@@ -138,7 +141,9 @@ class Connection:
         self._socket = _connected(endpoint.url, timeout_s, ca_file)
         try:
             self._socket.sendall(self._framing.to_send())
+            until_s = time.monotonic() + timeout_s
             while not self._framing.ready and self._framing.ended is None:
+                self._socket.settimeout(max(until_s - time.monotonic(), 1e-3))
                 try:
                     data = self._socket.recv(_READ_BYTES)
                 except TimeoutError:
@@ -585,12 +590,7 @@ class Feed(ABC):
     def endpoint(self, host: str, past: Past) -> Endpoint:
         """Return where to connect to, to go on behind what is known."""
 
-    def connection(
-        self,
-        endpoint: Endpoint,
-        past: Past,  # noqa: ARG002 -- for others
-        live: LiveSettings,
-    ) -> Readable:
+    def connection(self, endpoint: Endpoint, past: Past, live: LiveSettings) -> Readable:  # noqa: ARG002 -- for others
         """Return an open connection to an endpoint; called on a thread of its own."""
         return Connection(endpoint, live.connect_timeout_s, live.ssl_cafile)
 

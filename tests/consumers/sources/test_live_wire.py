@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import ssl
+import threading
+import time
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,24 @@ def test_an_endless_message_is_given_up(framing: Framing, piece: bytes) -> None:
     assert request.ended == f"a message is longer than {MESSAGE_BYTES_MAX} bytes"
 
 
+@pytest.mark.parametrize("framing", ["lines", "websocket"])
+def test_a_head_that_never_ends_is_given_up(framing: Framing) -> None:
+    """However often a byte of it comes, the next host is tried within the time to connect."""
+
+    def drip(peer: Peer) -> None:
+        peer.send(b"HTTP/1.1 101 Switching Protocols\r\nA: ")
+        while True:
+            peer.send(b"b")
+            gone.wait(0.02)
+
+    gone = threading.Event()
+    with LiveServer(drip) as server:
+        run = streamed(server, framing, connect_timeout_s=1.0)
+        run.until(lambda: len(server.peers) > 1)
+        run.source.close()
+        gone.set()
+
+
 def test_hints_before_the_answer_are_passed_over() -> None:
     """What came along with early hints is read at once."""
     request = answered(head=b"")
@@ -209,8 +229,20 @@ def test_a_wrong_certificate_is_refused_in_one_line(tmp_path: Path) -> None:
             run.source.close()
 
 
-def test_retry_after_may_be_a_date() -> None:
-    """A date is waited for, one that is over or none at all is not."""
+def test_retry_after_may_be_a_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A date is waited for, one that is over or none at all is not; without a zone it is of UTC.
+    Numbers may be long or have a fraction.
+    """
+    for said, seconds in (("1000000000", 1e9), (" 30", 30.0), ("0.5", 0.5), ("7.", 7.0)):
+        assert RefusedError(429, "", said).retry_after_s == seconds
+    asked = "Fri Dec 31 23:59:59 2100"
+    monkeypatch.setattr(time, "time", lambda: 4_133_980_799.0 - 40.0)
+    with monkeypatch.context() as context:
+        context.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        assert RefusedError(503, "", asked).retry_after_s == 40.0
+    time.tzset()
+    monkeypatch.undo()
     assert RefusedError(503, "", "Fri, 31 Dec 9999 23:59:59 GMT").retry_after_s > 1e9
     assert RefusedError(503, "", formatdate(0, usegmt=True)).retry_after_s == 0
     for nonsense in (None, "", "soon", "-1", "1e9", "Fri, 99 Dec 2026 23:59:59 GMT"):
