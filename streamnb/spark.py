@@ -503,9 +503,7 @@ def _merged(partials: DataFrame) -> DataFrame:
         following = max(row["next"] for row in rows)
         return pa.Table.from_batches([_row(task, rows[0]["log"], following, merge(*models))])
 
-    from pyspark.sql import functions  # noqa: PLC0415 -- an extra
-
-    groups = partials.groupBy("log", functions.expr(f"task div {_FAN_IN}"))
+    groups = partials.selectExpr("*", f"task div {_FAN_IN} wider").groupBy("log", "wider")
     with _quiet():
         return groups.applyInArrow(add, _PARTIAL)
 
@@ -525,6 +523,10 @@ def _check(df: DataFrame, model: NaiveBayes, columns: _Roles, n_tasks: int | Non
     _check_untrained(model)
     _require(df, asdict(columns))
     _fields(df, model)
+    for name in filter(None, (columns.weight, columns.time_s)):
+        if (kind := dict(df.dtypes)[name]).startswith(("date", "interval", "time")):
+            why = f"column {name!r} is of type {kind}, and must hold numbers. Of times take seconds"
+            raise InputError(f"{why}: unix_micros({name}) / 1e6.")
     if n_tasks is None:
         return _n_cores(df)
     check_whole("n_tasks", n_tasks, 1)

@@ -221,6 +221,10 @@ def test_what_cannot_be_learned_is_refused(frame: Any) -> None:
         nbs.predict(frame, learned, label="label")
     with pytest.raises(InputError, match=r"classes of one type\. The model has none"):
         nbs.predict(frame, nb.NaiveBayes(features=text))
+    for column in ("timestamp_seconds(time_s)", "current_date()", "interval '1' day"):
+        timed = frame.selectExpr("text", "label", f"{column} t")
+        with pytest.raises(InputError, match=r"column 't' is of type .*unix_micros\(t\) / 1e6"):
+            nbs.fit(timed, untrained(decay=nb.HalfLife(seconds=1.0)), time_s="t")
     with pytest.raises(InputError, match="n_tasks must be a whole number"):
         nbs.fit(frame, untrained(), n_tasks=0)
 
