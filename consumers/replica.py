@@ -144,7 +144,13 @@ class FolderFeed:
                 raise StoreError(str(each.message))
             log.error("checkpoint_damaged", detail=str(each.message))
         check_kinds(self._path, stored.model, self._settings)
-        rule = learned_rule(stored.header["notes"]) or AnswerRule()
+        try:
+            rule = learned_rule(stored.header["notes"]) or AnswerRule()
+        except serialization.UNREADABLE as error:
+            raise StoreError(
+                f"{self._path}: its notes are no daemon's ({error!r}); name the checkpoint.folder "
+                "of a daemon, or save the model without them"
+            ) from error
         costs = own_costs(self._settings.model, stored.model)
         return NewVersion(Snapshot(stored.model, number, replace(rule, costs=costs)), n_bytes)
 

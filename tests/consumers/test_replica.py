@@ -362,6 +362,10 @@ def test_a_folder_is_followed_file_by_file(tmp_path: Path) -> None:
         replica.turn()
         assert "damaged" in str(replica.health.report().degraded)
         assert replica.health.report().ready
+    for notes in ({"entries": 7}, {"entries": {"confidence": {"calibrator": 7}}}):
+        save(model, path, notes=notes)
+        replica.turn()
+        assert "its notes are no daemon's" in str(replica.health.report().degraded)
     model.learn_many({"text": ["more rain"]}, ["negative"])
     save(model, path)
     replica.turn()
