@@ -576,6 +576,7 @@ class Feed(ABC):
     collection_idle_timeout_s = 0.0
     must_speak = False
     start_us = 0
+    has_numbers = False  # whether a host numbers its messages
     secrets: Sequence[str] = ()  # what a server may repeat, and nobody else may see
 
     def redacted(self, text: str) -> str:

@@ -118,6 +118,7 @@ class JetstreamFeed(Feed):
         self.start_us = settings.start_at or 0
         if self.start_us < _TIMES_FROM:
             self.start_us = 0
+        self.has_numbers = settings.version == 2
         self.secrets = () if settings.key is None else (settings.key,)
         self._dictionaries: dict[str, zstandard.ZstdCompressionDict] = {}  # by host
         self._unpack: zstandard.ZstdDecompressor | None = None  # what the last connection sends

@@ -339,7 +339,8 @@ class LiveSource(Source):
                 known, (since + newest) // 2, is_elsewhere=True
             )  # by another clock, perhaps
         own = (each.number for each in known if each.offset >= first and each.time_us >= since)
-        return Past(known, since, next(own, 0))
+        # Numbers of the second wire are no cursors of the first.
+        return Past(known, since, next(own, 0) if self._feed.has_numbers else 0)
 
     def _note(self, known: Known) -> None:
         with self._lock:

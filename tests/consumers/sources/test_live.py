@@ -260,6 +260,26 @@ def test_a_cursor_that_is_too_old_is_told() -> None:
     assert cursors == [None, "102", None, None]
 
 
+@pytest.mark.parametrize("versions", [(1, 2), (2, 1), (2, 1, 2)])
+def test_a_checkpoint_goes_on_by_the_other_wire(versions: Sequence[int]) -> None:
+    """What one wire sent is known on the other, which is asked by a cursor of its own."""
+    made: Mapping[int, Callable[[int], bytes]] = {1: commit1, 2: commit2}
+    scripts = [
+        playing(*(frame(made[version](n)) for n in range(5 * place + 5)))
+        for place, version in enumerate(versions)
+    ]
+    position, facts = None, dict[Partition, LogFacts]()
+    with LiveServer(*scripts) as server:
+        for place, version in enumerate(versions):
+            run = begun([server], version, position, facts)
+            run.until_n(5)
+            position = 5 * place + 5
+            facts = dict(run.source.logs({run.source.partition: position}))
+            run.source.close()
+            new = [json.loads(made[version](n)) for n in range(5 * place, position)]
+            assert ([json.loads(each) for each in run.values], run.source.gaps) == (new, 0)
+
+
 def test_a_cursor_that_was_moved_in_silence_is_a_gap() -> None:
     """If nothing that was read comes again, but many that are newer, or some and a cut, messages
     may be missing; a few newer ones before it are no gap.
