@@ -91,6 +91,7 @@ class LiveSource(Source):
         self._lock = threading.Lock()  # of what follows, which the consuming thread reads
         self._known: deque[Known] = deque()
         self._keys: set[int] = set()
+        self._again: dict[int, tuple[int, int]] = {}  # time and number of what came once more
         self._facts = LogFacts()
         self._position = 0
         self._host = 0
@@ -188,6 +189,7 @@ class LiveSource(Source):
             learned = [each for each in self._known if each.offset < at]
             host, since = self._numbered
             forgotten_us = self._forgotten_us
+            learned = [self._as_last_seen(each) for each in learned]
         if learned:
             n_numbered = sum(each.offset >= since for each in learned)
             self._facts = LogFacts(cursor=packed(learned, host, n_numbered, forgotten_us))
@@ -307,6 +309,9 @@ class LiveSource(Source):
         """Note a message; return False for one that is known, or stands before what was asked."""
         if key in self._keys or key in self._past_keys:
             self._must_overlap = False
+            with self._lock:  # a server that lost it at a crash has it later, by another number
+                if key in self._keys and message.time_us > self._again.get(key, (0, 0))[0]:
+                    self._again[key] = message.time_us, message.number
             return False
         if self._past.is_before(message.time_us, message.number):
             return False  # some hosts begin earlier than they are asked to
@@ -324,13 +329,13 @@ class LiveSource(Source):
         """
         latest = self._latest_us()
         with self._lock:
-            known = tuple(self._known)
+            known = tuple(map(self._as_last_seen, self._known))
         known = tuple(each for each in known if each.time_us <= latest) or known
         if not known:
             since_us = 0 if self._has_begun else self._feed.start_us
             return Past(since_us=since_us, is_left=self._has_begun)
         host, first = self._numbered
-        oldest, newest = known[0].time_us, known[-1].time_us
+        oldest, newest = known[0].time_us, max(each.time_us for each in known)
         # Of the oldest time others may be forgotten, and later ones that came before it.
         since = next((each.time_us for each in known if each.time_us > oldest), oldest)
         since = min(max(since, self._forgotten_us + 1, newest - _REWIND_US), newest)
@@ -340,7 +345,12 @@ class LiveSource(Source):
             )  # by another clock, perhaps
         own = (each.number for each in known if each.offset >= first and each.time_us >= since)
         # Numbers of the second wire are no cursors of the first.
-        return Past(known, since, next(own, 0) if self._feed.has_numbers else 0)
+        return Past(known, since, min(own, default=0) if self._feed.has_numbers else 0)
+
+    def _as_last_seen(self, known: Known) -> Known:
+        """Return a message with the time and the number that it had last."""
+        time_us, number = self._again.get(known.key, (0, 0))
+        return known._replace(time_us=time_us, number=number) if time_us > known.time_us else known
 
     def _note(self, known: Known) -> None:
         with self._lock:
@@ -351,8 +361,9 @@ class LiveSource(Source):
 
     def _forget_oldest(self) -> None:
         """Forget the oldest message; a time far ahead of our clock is a server's mistake."""
-        oldest = self._known.popleft()
+        oldest = self._as_last_seen(self._known.popleft())
         self._keys.discard(oldest.key)
+        self._again.pop(oldest.key, None)
         if self._forgotten_us < oldest.time_us <= self._latest_us():
             self._forgotten_us = oldest.time_us
 

@@ -297,6 +297,53 @@ def test_what_a_checkpoint_forgets_does_not_come_twice(*, restarts: bool) -> Non
     assert run.source.gaps == 0
 
 
+@pytest.mark.parametrize("cut", [0, 25])
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_a_server_lost_and_has_again_is_returned_once(
+    version: int, cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash a server may archive anew what it had sent, later, in another order and by
+    other numbers: a message that is forgotten by then is not new, wherever the second pass was cut.
+    """
+    n, n_known, lost_s = 60, 40, 30
+    monkeypatch.setattr(live, "_KEYS", n_known)
+
+    def sent(i: int, second: int) -> bytes:
+        if version == 1:
+            return frame(commit1(i, time_us=time_us(second)))
+        at = f"2026-11-23T06:{second // 60:02}:{second % 60:02}.000000Z"
+        return frame(commit2(i, seq=200 + second, time=at))
+
+    order = [i ^ 1 for i in range(n)]
+    again = [sent(i, n + lost_s + place) for place, i in enumerate([*order, n, n + 1])]
+
+    def from_the_cursor(peer: Peer) -> None:
+        peer.accept()
+        asked = int(peer.asked["cursor"])
+        first = (asked - time_us(0)) // 1_000_000 if version == 1 else asked - 200
+        peer.send(b"".join(again[max(0, first - n - lost_s) :]))
+        peer.until_closed()
+
+    end = cut or n
+    scripts = [
+        playing(*(sent(i, i) for i in range(n)), wait=False),
+        playing(*again[:end], wait=False),
+        from_the_cursor,
+    ]
+    with LiveServer(*scripts) as server:
+        run = begun([server], version)
+        run.until_n(n)
+        run.until(lambda: len(server.peers) == 3)
+        facts = run.source.logs({run.source.partition: n})
+        run.source.close()
+        run = begun([server], version, n, facts)
+        run.until_n(2)
+        run.source.close()
+    texts = [json.loads(each) for each in run.values]
+    assert [(each.get("payload") or each["commit"])["rkey"] for each in texts] == ["k60", "k61"]
+    assert run.source.gaps == 0
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_cursor_that_is_left_does_not_begin_once_more(*, restarts: bool) -> None:
     """`start_at` is for the first start: where the cursor was left behind, and where a checkpoint
