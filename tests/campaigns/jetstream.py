@@ -18,6 +18,7 @@ from tests.endtoend.expected_counts import counts_at
 from tests.endtoend.jetstream_server import JetstreamServer, last_key_at, position_at
 
 STEP_S = 60.0
+AWAY_S = 15.0
 ACCOUNTS, COMMITS_PER_S = 200, 1_000
 _POST = "app.bsky.feed.post"
 _RECORDS = {1: "commit.record", 2: "payload.record"}
@@ -87,7 +88,9 @@ def _one_minute(chance: random.Random, server: JetstreamServer, readers: list[Re
             "the kill",
         )
         victim.kill()
-        if victim is server:
+        if victim is server:  # the longer it is away, the faster it sends what it has to catch up
+            back_s = time.monotonic() + chance.uniform(0, AWAY_S)
+            readers[0].daemon.until(lambda: time.monotonic() >= back_s, "its return")  # noqa: B023
             server.start()
     readers[0].daemon.until(lambda: time.monotonic() >= began_s + STEP_S, "the end of the minute")
     for reader in readers:
