@@ -64,15 +64,15 @@ def test_queries_side_by_side(animals: Book, open_page: Callable[..., Opened]) -
 
 def test_the_last_step(animals: Book, open_page: Callable[..., Opened]) -> None:
     """It is told and drawn as unfinished until it is over."""
-    animals.write_past("a quokka leaps")
-    animals.until_found("quokka", 90)
-    sides = animals.json("/v1/compare?q=quokka&q=dugong")["compared"]
+    animals.write_past("a potoroo leaps")
+    animals.until_found("potoroo", 90)
+    sides = animals.json("/v1/compare?q=potoroo&q=dugong")["compared"]
     newest_ms = max(side["series"]["points"][-1]["time_ms"] for side in sides)
     newest = dt.datetime.fromtimestamp(newest_ms / 1000, dt.UTC)
     for days, said in ((0, r", unfinished: "), (1, r"\d( [AP]M)?: ")):
         page, _ = open_page("about:blank")
         page.clock.set_fixed_time(newest + dt.timedelta(days=days))
-        page.goto(f"{animals.address}/?q=quokka&vs=dugong")
+        page.goto(f"{animals.address}/?q=potoroo&vs=dugong")
         expect(page.get_by_test_id("compare-when")).to_have_text(re.compile(said))
         expect(page.get_by_test_id("compare-unfinished")).to_be_visible(visible=days == 0)
 

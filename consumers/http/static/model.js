@@ -12,7 +12,7 @@ const charts = new Map();
 
 const endsOf = ({ accuracy, n }) => within(accuracy * n, n);
 
-export const apart = (ticks, write) => ticks.map((tick) => write(tick, Math.max(3, Math.ceil(-Math.log10(ticks[1] - ticks[0])))));
+export const apart = (ticks, write) => ticks.map((tick) => write(tick, Math.max(3, Math.ceil(-Math.log10(ticks[1] - ticks[0])) || 0)));
 
 function makeLine(place, name, format) {
   const [node, note] = [part(place, "plot"), part(place, "note")];
