@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import polars as pl
+
 
 class Tweet(NamedTuple):
     """One recorded tweet."""
@@ -40,14 +42,10 @@ def tweets_in_time_order(folder: Path, n: int) -> tuple[Tweet, ...]:
 @cache
 def _first_tweets(folder: Path) -> tuple[Tweet, ...]:
     """Return the first tweets, read once a process: it takes seconds, however few are wanted."""
-    with lzma.open(
-        folder / "sentiment140" / "s140_full.csv.xz", "rt", encoding="utf-8", newline=""
-    ) as file:
-        rows = csv.reader(file)
-        next(rows)
-        # Only what can be among the first stays in memory: the key is small beside the text.
-        kept = [(row[3], int(row[0]), row[1], row[6]) for row in rows]
-    kept.sort()
+    with lzma.open(folder / "sentiment140" / "s140_full.csv.xz") as file:
+        rows = pl.read_csv(file.read(), columns=["row", "polarity", "date", "text"])
+    first = rows.sort("date", "row").head(LONGEST)
     return tuple(
-        Tweet(f"row-{row}", date, text, _LABELS[label]) for date, row, label, text in kept[:LONGEST]
+        Tweet(f"row-{row}", date, text, _LABELS[str(polarity)])
+        for row, polarity, date, text in first.select("row", "polarity", "date", "text").rows()
     )
