@@ -22,6 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import streamnb as nb
+from benchmarks import backfill
+from benchmarks.tweets import Tweets
 from streamnb import spark as nbs
 from streamnb.errors import InputError, StoreError
 from streamnb.model import merge
@@ -116,6 +118,17 @@ def test_counts_equal_one_process(frame: Any, n_tasks: int | None) -> None:
     assert ours.keys() == theirs.keys() >= {"mean", "m2"}
     for name, values in ours.items():
         assert np.array(values) == pytest.approx(np.array(theirs[name]), rel=1e-12)
+
+
+def test_what_is_timed_beside_one_process_counts_the_same(session: Any, tmp_path: Path) -> None:
+    """The benchmark's two ways learn the same files, some times over."""
+    tweets = Tweets(
+        ["good day", "bad day", "not good"] * 50, ["positive", "negative", "negative"] * 50, ""
+    )
+    folder = backfill.write(tweets, tmp_path / "all", copies=3)
+    alone = backfill.in_one_process(folder, backfill.untrained())
+    found = nbs.fit(session.read.parquet(str(folder)), backfill.untrained())
+    assert (found.n_examples, found.digest()) == (450, alone.digest())
 
 
 def test_weights_times_and_joining_classes(frame: Any) -> None:
