@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -92,19 +93,21 @@ class JetstreamServer:
                     if message.key == last:
                         return
 
-    def frames(self, n: int, **jetstream: Any) -> list[bytes]:
-        """Return the first messages that a source with these settings brings."""
+    def frames(self, last: int, **jetstream: Any) -> list[bytes]:
+        """Return what a source with these settings brings, up to the first event beyond `last`."""
         settings = Settings.model_validate({"jetstream": {"version": 2, **jetstream}})
         feed = JetstreamFeed([f"ws://{self.host}"], settings.jetstream)
         source = LiveSource(feed, settings.live)
-        source.open(lambda _: None)
         found: list[bytes] = []
-        while len(found) < n:
-            for raw in source.poll(1.0):
-                found += [raw.value(i) or b"" for i in range(len(raw))]
-            assert source.trouble() is None
-        source.close()
-        return found[:n]
+        with contextlib.closing(source):
+            source.open(lambda _: None)
+            while True:
+                for raw in source.poll(1.0):
+                    for i in range(len(raw)):
+                        found.append(raw.value(i) or b"")
+                        if json.loads(found[-1])["payload"]["seq"] > last:
+                            return found
+                assert source.trouble() is None
 
     def _start(self, program: str, ready: str, option: str, address: str, *arguments: str) -> None:
         log_path = self._folder / f"{program}.log"

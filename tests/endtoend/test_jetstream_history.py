@@ -25,6 +25,7 @@ from tests.endtoend.test_jetstream import server as server  # noqa: PLC0414 -- a
 
 pytestmark = [pytest.mark.deep, pytest.mark.data, pytest.mark.slow]
 LONG_AGO_US = 10**15
+BEYOND = 500  # events behind the archive's last one
 
 
 def last_of(state: Path) -> tuple[int, int]:
@@ -50,15 +51,13 @@ def test_history_is_what_the_wire_had_sent(server: JetstreamServer) -> None:
     """From the archive's first event to far behind its last one, the frames are byte for byte those
     of a subscription that begins with the first number; packed ones too.
     """
-    n = sealed(server) + 100
+    last = sealed(server) + BEYOND
     for collections in (["app.bsky.feed.post"], ["app.bsky.graph.*"], []):
         for compress in (False, True):
             given = {"kinds": ["commit", "identity"], "collections": collections}
-            plain = server.frames(n, start_at=1, **given)
-            assert (
-                server.frames(n, start_at=LONG_AGO_US, history=True, compress=compress, **given)
-                == plain
-            )
+            plain = server.frames(last, start_at=1, **given)
+            begin = {"start_at": LONG_AGO_US, "history": True, "compress": compress}
+            assert server.frames(last, **begin, **given) == plain
 
 
 @pytest.mark.parametrize("history", [False, True])
@@ -66,8 +65,7 @@ def test_a_run_begins_at_a_time(server: JetstreamServer, *, history: bool) -> No
     """`--from` brings what a run from the beginning has from that time on, byte for byte, from the
     middle of the archive to behind it.
     """
-    n = sealed(server) + 100
-    whole = server.frames(n, start_at=1, kinds=["commit"])
+    whole = server.frames(sealed(server) + BEYOND, start_at=1, kinds=["commit"])
     times_us = [time_us_of(each) for each in whole]
     begin_ms = sorted(times_us)[len(whole) // 2] // 1000
     wanted = [each for each, at in zip(whole, times_us, strict=True) if at >= begin_ms * 1000]
