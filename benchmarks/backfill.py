@@ -6,14 +6,12 @@ started and has learned a little before it is timed; the digests of the counts m
 
 from __future__ import annotations
 
-import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,8 +22,14 @@ from benchmarks.accuracy import CHOICES, model_of
 from benchmarks.folds import MAX_WORDS
 from benchmarks.tweets import Tweets, load
 from streamnb.spark import fit
+from tests.endtoend.spark_driver import session_in
 
-BATCH_ROWS = 10_000  # of Spark too, unless it is set
+BATCH_ROWS = 10_000  # of Spark too
+SPARK = {
+    "spark.driver.memory": "6g",
+    "spark.driver.maxResultSize": "4g",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
+}
 
 
 def write(tweets: Tweets, folder: Path, copies: int) -> Path:
@@ -52,28 +56,6 @@ def in_one_process(folder: Path, model: nb.NaiveBayes) -> nb.NaiveBayes:
     return model
 
 
-def session_in(folder: Path) -> Any:
-    """Return a session of two cores in this process's Java."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 -- an extra
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "6g",
-        "spark.driver.maxResultSize": "4g",
-        "spark.local.dir": str(folder),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-    }
-    builder = SparkSession.builder.master("local[2]")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    return session
-
-
 def timed(learn: Callable[[], nb.NaiveBayes]) -> tuple[float, str]:
     """Return how many seconds learning took, and the digest of the counts."""
     began = time.perf_counter()
@@ -94,7 +76,7 @@ def main(
     with tempfile.TemporaryDirectory(prefix="streamnb-backfill-") as name:
         folder = write(stream, Path(name) / "all", copies)
         few = write(stream.first(1_000), Path(name) / "few", 2)
-        session = session_in(Path(name))
+        session = session_in(Path(name), **SPARK)
         fit(session.read.parquet(str(few)), untrained()), in_one_process(few, untrained())
         ratios = []
         for _ in range(turns):

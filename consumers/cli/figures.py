@@ -124,12 +124,12 @@ def _figures(
     threads: ThreadPoolExecutor,
 ) -> dict[str, Any]:
     y, lp = judged.labels, judged.log_posteriors
-    of_probabilities = threads.submit(_of_probabilities, judged)
+    losses, is_possible = judged.losses()
+    of_probabilities = threads.submit(_of_probabilities, y, lp, is_possible)
     of_class = threads.map(lambda c: _curves(judged, blocks, c), range(len(judged.classes)))
     best = lp.argmax(axis=1)
     confidence = np.exp(lp.max(axis=1, initial=-np.inf).astype(np.float64))
     right = (best == y).astype(np.float64)
-    losses, is_possible = judged.losses()
     n_classes = len(judged.classes)
     cells = blocks.sums(y * n_classes + best, n_classes**2).reshape(-1, n_classes, n_classes)
     by_name, by_class = _of_confusion(cells, judged.classes)
@@ -377,14 +377,14 @@ def _points(true: Floats, false: Floats) -> tuple[list[list[float]], list[list[f
     return [[0.0, 0.0], *roc], precision_recall
 
 
-def _of_probabilities(judged: JudgedExamples) -> tuple[float, float]:
+def _of_probabilities(
+    y: Ints, log_posteriors: NDArray[np.float32], is_possible: NDArray[np.bool_]
+) -> tuple[float, float]:
     """Return the log-loss of the possible examples, and the Brier score of all.
 
     scikit-learn makes some arrays of the size of what it is given: it is given pieces.
     """
     metrics = import_scikit_learn()
-    y, log_posteriors = judged.labels, judged.log_posteriors
-    is_possible = np.isfinite(log_posteriors[np.arange(len(y)), y])
     n, n_classes = log_posteriors.shape
     loss = squared = 0.0
     size = max(1, _PIECE_VALUES // n_classes)

@@ -22,8 +22,8 @@ from streamnb import serialization, storage
 from streamnb import spark as nbs
 
 
-def session_in(folder: Path) -> Any:
-    """Return a session of two cores that tries a task three times."""
+def session_in(folder: Path, **options: str) -> Any:
+    """Return a session of two cores that tries a task three times; options are Spark's."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 -- an extra
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -38,7 +38,7 @@ def session_in(folder: Path) -> Any:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
     }
     builder = SparkSession.builder.master("local[2,3]")
-    for key, value in settings.items():
+    for key, value in (settings | options).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
