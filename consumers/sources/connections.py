@@ -539,9 +539,9 @@ class LiveMessage(NamedTuple):
     collection: str = ""
 
 
-def key_of(*parts: object) -> int:
+def key_of(*parts: str) -> int:
     """Return 64 bits that stand for a message, in every process."""
-    text = "\0".join(map(str, parts)).encode("utf-8", "replace")
+    text = "\0".join(parts).encode("utf-8", "replace")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
 
 

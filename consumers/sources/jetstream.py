@@ -39,6 +39,7 @@ _BLOCK_BYTES_MAX = 64 << 20  # of the archive; a block has some 4,096 events
 _ANSWER_BYTES_MAX = 64 << 20
 _REASON_BYTES_MAX = 2000
 _BLOCKS_AHEAD = 2  # are fetched while the one before them is read
+_MICROSECOND = timedelta(microseconds=1)
 _TIMES_FROM = 10**15  # a smaller cursor is a number
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -224,7 +225,7 @@ class JetstreamFeed(Feed):
             if payload.name == "FutureCursor":  # what follows is live, and numbered again
                 raise FeedError("the cursor is of another archive", too_old=True)
             return None
-        time_us = (payload.time - EPOCH) // timedelta(microseconds=1)
+        time_us = (payload.time - EPOCH) // _MICROSECOND
         key = _key_of_event(payload, payload if kind == "commit" else None, kind, time_us)
         return LiveMessage(data, key, time_us, payload.seq, collection=payload.collection)
 
@@ -236,7 +237,7 @@ def _key_of_event(event: _Event, commit: _Commit | None, kind: str, time_us: int
     if commit is not None:
         return key_of(event.did, commit.rev, commit.operation, commit.collection, commit.rkey)
     origin = event.account or event.identity or event.sync or _Origin(time_us)
-    return key_of(event.did, kind, origin.seq, origin.time)
+    return key_of(event.did, kind, str(origin.seq), origin.time)
 
 
 def _of_frame1(data: bytes, frame: _Frame1) -> LiveMessage:

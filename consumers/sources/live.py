@@ -279,7 +279,7 @@ class LiveSource(Source):
     def _read(self, received: Iterable[Received]) -> list[LiveMessage]:
         """Return the messages that are new; an end that the server announced comes behind them."""
         found: list[LiveMessage] = []
-        position, n_bytes = self._position, 0
+        position, n_bytes, now = self._position, 0, self._now()
         waiting = iter(received)
         for each in waiting:
             try:
@@ -292,9 +292,9 @@ class LiveSource(Source):
             if message is None:
                 continue
             if message.collection in self._seen_at:
-                self._seen_at[message.collection] = self._now()
+                self._seen_at[message.collection] = now
                 self._patience_s.pop(message.collection, None)
-            self._spoke_at = self._now()
+            self._spoke_at = now
             if message.key is not None and not self._is_new(message, message.key, position):
                 continue
             found.append(message)
@@ -483,7 +483,7 @@ class StreamFeed(Feed):
     def read(self, received: Received) -> LiveMessage | None:
         """Return a message."""
         data, event, event_id = received
-        key = key_of(event_id, event, data) if event_id else None
+        key = key_of(event_id, event, str(data)) if event_id else None
         if event != "message":
             is_json = data[:1] in {b"{", b"["}
             payload = msgspec.Raw(data) if is_json else data.decode("utf-8", "replace")
