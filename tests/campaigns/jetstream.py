@@ -22,8 +22,6 @@ AWAY_S = 15.0
 ACCOUNTS, COMMITS_PER_S = 200, 1_000
 _POST = "app.bsky.feed.post"
 _RECORDS = {1: "commit.record", 2: "payload.record"}
-# The first wire sends identities too, whatever is asked for.
-_KINDS = {1: ("commit", "account", "identity"), 2: ("commit", "account")}
 
 
 class Reader:
@@ -103,7 +101,7 @@ def _compare(folder: Path, server: JetstreamServer, reader: Reader, run: Run) ->
     file = folder / "events.jsonl"
     said = Counter[str]()
     with file.open("wb") as lines:
-        for event in server.archived(last_key_at(reader.state), *_KINDS[reader.version]):
+        for _, event in server.archived(last_key_at(reader.state), reader.version):
             lines.write(event + b"\n")
             payload = json.loads(event)["payload"]
             said[payload.get("operation") or payload.get("status") or "other"] += 1

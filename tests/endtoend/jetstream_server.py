@@ -9,14 +9,16 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
+import zstandard
 
 from consumers.config.settings import Settings
-from consumers.sources.connections import Cursor, Past
+from consumers.sources.connections import Cursor, Past, Received
 from consumers.sources.jetstream import JetstreamFeed
 from consumers.sources.live import LiveSource
 from streamnb.storage import read
@@ -24,6 +26,10 @@ from tests.broker.broker import free_ports
 
 PATIENCE_S = 120.0
 ACCOUNTS, COMMITS_PER_S = 60, 200  # more would cost half a core
+# Logged for an account if its verify queue is full and an event is dropped, and if the next commit
+# does not follow the last one that was verified.
+_DROP_EVENTS = {"verify queue overflow dropped event", "verification failure"}
+_MESSAGE_BYTES_MAX = 4 << 20
 
 
 class JetstreamServer:
@@ -42,6 +48,7 @@ class JetstreamServer:
         self._ports = free_ports(2)
         self.host = f"127.0.0.1:{self._ports[0]}"
         self._running: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+        self._logs: list[Path] = []
         network = f"127.0.0.1:{self._ports[1]}"
         self._start(
             "simulator", '"http listening"', "--addr", network, "--accounts", str(accounts),
@@ -71,27 +78,92 @@ class JetstreamServer:
         while self._running:
             self.kill()
 
-    def archived(self, last: int, *kinds: str) -> Iterator[bytes]:
-        """Yield the frames of these kinds in the archive, by number, up to the one of a key.
+    def archived(self, last: int, version: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the archived events that a wire sends, by number, up to the one with key `last`.
 
-        After a crash the server may archive an event twice.
+        Each is a key and a frame of the second wire. After a crash the server may archive an event
+        twice; it is yielded once.
         """
+        keys: set[int] = set()
+        for key, frame in self._archive(version):
+            if key in keys:
+                continue
+            keys.add(key)
+            yield key, frame
+            if key == last:
+                return
+
+    def lost_accounts(self, sent: Mapping[int, bytes], last: int, version: int) -> set[str]:
+        """Return the accounts of events that were sent and are not in the archive.
+
+        The archive is read up to the event with key `last`. If events of another account than
+        `overflowed` names are still missing there, it is read on: the server verifies accounts in
+        parallel, so after a restart the order may differ.
+        """
+        missing, is_behind = dict(sent), False
+        deadline_s = time.monotonic() + PATIENCE_S
+        for key, _ in self._archive(version):
+            missing.pop(key, None)
+            is_behind = is_behind or key == last
+            if is_behind:
+                accounts = {json.loads(frame)["payload"]["did"] for frame in missing.values()}
+                if accounts <= self.overflowed():
+                    return accounts
+                assert time.monotonic() < deadline_s, f"the archive lacks events of {accounts}"
+        raise AssertionError
+
+    def _archive(self, version: int) -> Iterator[tuple[int, bytes]]:
+        """Yield keys and frames from the first event on, without end.
+
+        The first wire sends events of accounts and identities whatever is asked for. It does not
+        send the records of a resync, by which the server repairs an account after lost commits.
+        """
+        kinds = ("commit", "account", "identity", "sync") if version == 1 else ("commit", "account")
         asked = {"version": 2, "start_at": 1, "kinds": kinds}
         settings = Settings.model_validate({"jetstream": asked})
         feed = JetstreamFeed([f"ws://{self.host}"], settings.jetstream)
-        keys: set[int] = set()
         endpoint = feed.endpoint(feed.hosts[0], Past())
         connection = feed.connection(endpoint, Past(), settings.live)
+        resynced: set[tuple[str, str]] = set()  # account and revision
         with contextlib.closing(connection):
             while True:
                 for received in connection.receive(1.0):
                     message = feed.read(received)
-                    if message is None or message.key is None or message.key in keys:
+                    if message is None or message.key is None:
                         continue
-                    keys.add(message.key)
-                    yield message.value
-                    if message.key == last:
-                        return
+                    payload = json.loads(message.value)["payload"]
+                    if "sync" in payload:
+                        resynced.add((payload["did"], payload["sync"]["rev"]))
+                    elif (payload["did"], payload.get("rev")) not in resynced:
+                        yield message.key, message.value
+
+    def by_key(self, sent: Iterable[bytes], version: int) -> dict[int, bytes]:
+        """Return sent frames by their keys, in order; those of wire 1 in the form of wire 2."""
+        settings = Settings.model_validate({"jetstream": {"version": version}})
+        feed = JetstreamFeed([f"ws://{self.host}"], settings.jetstream)
+        url = f"http://{self.host}/xrpc/network.bsky.jetstream.getZstdDictionary"
+        with urllib.request.urlopen(url) as answer:
+            dictionary = zstandard.ZstdCompressionDict(answer.read())
+        unpack = zstandard.ZstdDecompressor(dict_data=dictionary)
+        found: dict[int, bytes] = {}
+        for packed in sent:
+            is_packed = packed.startswith(zstandard.FRAME_HEADER)
+            frame = unpack.decompress(packed, _MESSAGE_BYTES_MAX) if is_packed else packed
+            message = feed.read(Received(frame))
+            if message is None or message.key is None:
+                continue
+            if version == 1:
+                event = json.loads(frame)
+                payload = {"did": event["did"], **event.get("commit", {})}
+                frame = json.dumps({"payload": payload}).encode()
+            found.setdefault(message.key, frame)
+        return found
+
+    def overflowed(self) -> set[str]:
+        """Return the accounts of dropped events, by the logs of the server's last two runs."""
+        lines = [line for log in self._logs[-2:] for line in log.read_text().split("\n")[:-1]]
+        said = [json.loads(line) for line in lines if line.startswith("{")]
+        return {each["did"] for each in said if each["msg"] in _DROP_EVENTS}
 
     def frames(self, last: int, **jetstream: Any) -> list[bytes]:
         """Return what a source with these settings brings, up to the first event beyond `last`."""
@@ -110,7 +182,8 @@ class JetstreamServer:
                 assert source.trouble() is None
 
     def _start(self, program: str, ready: str, option: str, address: str, *arguments: str) -> None:
-        log_path = self._folder / f"{program}.log"
+        log_path = self._folder / f"{program}{len(self._logs)}.log"
+        self._logs.append(log_path)
         log = log_path.open("wb")
         data = ["--data-dir", str(self._folder / program)]
         more = [option, address, *arguments]

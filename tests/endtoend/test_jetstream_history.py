@@ -124,7 +124,7 @@ def test_a_cursor_that_is_too_old_goes_on_by_the_archive(
     file = wanted / "posts.jsonl"
     plain = config(wanted, f"file:{file}", 2)
     with file.open("wb") as lines:
-        lines.writelines(post + b"\n" for post in server.archived(last_of(state)[1], "commit"))
+        lines.writelines(post + b"\n" for _, post in server.archived(last_of(state)[1], 2))
     ended = command("run", "--config", plain, "--until-end", folder=wanted)
     assert ended.returncode == 0, ended.stderr
     assert counts_at(state) == counts_at(wanted / "state")
