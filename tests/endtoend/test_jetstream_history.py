@@ -20,6 +20,7 @@ from streamnb.storage import read
 from tests.endtoend.daemon_process import Daemon, command
 from tests.endtoend.expected_counts import counts_at
 from tests.endtoend.jetstream_server import PATIENCE_S, JetstreamServer
+from tests.endtoend.recorded_wire import RecordedWire
 from tests.endtoend.test_jetstream import N, config
 from tests.endtoend.test_jetstream import server as server  # noqa: PLC0414 -- a fixture
 
@@ -97,34 +98,51 @@ def test_a_cursor_that_is_too_old_goes_on_by_the_archive(
 ) -> None:
     """A daemon that began with the archive is killed, and the server then forgets what it had sent
     but for its archive, of which it takes what was deleted or replaced: the daemon goes on without
-    a gap, and has in the end what one run over all of the archive has.
+    a gap, and has in the end what one run has over all of the archive, and over what the server
+    had sent and lost when it was killed.
     """
+    wire = RecordedWire(server.host)
     path = config(
-        tmp_path / "live", f"jetstream+ws://{server.host}", 2, start_at=LONG_AGO_US, history=True
+        tmp_path / "live", f"jetstream+ws://{wire.host}", 2, start_at=LONG_AGO_US, history=True
     )
     state = path.parent / "state"
     tip = sealed(server)
-    with Daemon(path) as daemon:
-        daemon.until(lambda: last_of(state)[0] > tip + N, "a checkpoint behind the archive")
-    number = last_of(state)[0]
-    server.kill()
-    server.start("--cursor-lookback", "1ms", "--compaction-interval", "1s")
-    deadline_s = time.monotonic() + PATIENCE_S
-    while (tip := sealed(server)) <= number + N:  # until it is compacted
-        assert time.monotonic() < deadline_s
-    with Daemon(path) as daemon:
-        daemon.until(lambda: last_of(state)[0] > tip, "a checkpoint behind the archive")
+    with wire.open():
+        with Daemon(path) as daemon:
+            daemon.until(lambda: last_of(state)[0] > tip + N, "a checkpoint behind the archive")
+        number, key = last_of(state)
+        learned = dict(server.archived(key, 2))
         server.kill()
-        daemon.until_line("source_trouble")
-        server.start()  # which takes nothing more away
-        tip = sealed(server)
-        daemon.until(lambda: last_of(state)[0] > tip + N, "a checkpoint behind the archive")
-        assert daemon.metric("streamnb_stream_gaps_total") == 0
+        n_sent = len(wire.sent())
+        server.start("--cursor-lookback", "1ms", "--compaction-interval", "1s")
+        deadline_s = time.monotonic() + PATIENCE_S
+        while (tip := sealed(server)) <= number + N:  # until it is compacted
+            assert time.monotonic() < deadline_s
+        with Daemon(path) as daemon:
+            daemon.until(lambda: last_of(state)[0] > tip, "a checkpoint behind the archive")
+            server.kill()
+            frames = wire.sent()[n_sent:]
+            daemon.until_line("source_trouble")
+            server.start()  # which takes nothing more away
+            sent = server.by_key(frames, 2)
+            tip = sealed(server)
+            daemon.until(
+                lambda: last_of(state)[0] > tip + N and last_of(state)[1] not in sent,
+                "a checkpoint behind the archive",
+            )
+            assert daemon.metric("streamnb_stream_gaps_total") == 0
+    archived = dict(server.archived(last_of(state)[1], 2))
+    first = number_of(next(iter(sent.values())))  # the daemon read older ones from the archive
+    learned |= {key: frame for key, frame in archived.items() if number_of(frame) < first}
     wanted = tmp_path / "archive"
     file = wanted / "posts.jsonl"
     plain = config(wanted, f"file:{file}", 2)
-    with file.open("wb") as lines:
-        lines.writelines(post + b"\n" for _, post in server.archived(last_of(state)[1], 2))
+    file.write_bytes(b"".join(post + b"\n" for post in (learned | sent | archived).values()))
     ended = command("run", "--config", plain, "--until-end", folder=wanted)
     assert ended.returncode == 0, ended.stderr
     assert counts_at(state) == counts_at(wanted / "state")
+
+
+def number_of(frame: bytes) -> int:
+    """Return the number of a frame of the second wire."""
+    return int(json.loads(frame)["payload"]["seq"])
