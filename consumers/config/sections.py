@@ -483,6 +483,7 @@ class HistorySettings(Section):
     minutes_max: int = Field(default=2_880, ge=60, le=100_000)
     hours_max: int = Field(default=2_400, ge=24, le=100_000)
     days_max: int = Field(default=3_650, ge=1, le=100_000)
+    words_max: int = Field(default=1_000, ge=0, le=10_000)  # of each step; 0: none are counted
 
 
 class LabellingSettings(Section):

@@ -10,6 +10,16 @@
   is lost, by a kill right after it. A recreated topic counts once its offsets pass the old ones.
 - A deletion takes a message out of its counts if it is held, and once, however often it comes:
   the places of the newest of these are remembered. Messages not held stay counted, as a number.
+
+Words are counted when the store lets go of a chunk of messages, in the same transaction. So a
+message is either held or counted, never both, whatever kill comes, and a deletion of one that is
+held needs nothing more. Of each step that the chunk has messages of stand there
+
+- how many messages were looked through, by class: those that the store held, a sample maybe;
+- the words that most of their texts hold, each with its messages by class. Those of fewer than
+  five messages of a chunk and step are left out: rare ones may name people;
+- in how many messages a word that is not listed can be at most. As chunks cut steps, a word that
+  is listed for one chunk and not for another has such a bound of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +27,8 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
 from typing import TypeAlias
 
 import msgspec
@@ -29,6 +40,7 @@ from numpy.typing import NDArray
 from consumers.messages import NO_LABEL, Messages, Partition
 from consumers.monitoring.prequential import predicted_classes
 from consumers.process import watch_cache
+from consumers.search.chunks import Chunk
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +49,14 @@ POINTS_MAX = 3_000  # of one answer
 _FINE_POINTS_MAX = 1_500  # as many as a step that nobody chose may have
 _TAKEN_OUT_MAX = 50_000  # removed messages that are remembered, as they may come again
 _EARLY_MAX = 2_000_000  # messages that wait for the file to be opened for the first time
+WORD_MINUTES_MAX = 1_440  # steps of a minute that have words
+WORD_MESSAGES_MIN = 5  # of a chunk and step; a word of fewer is not kept
+WORD_CHARS_MAX = 40  # of what is longer nothing is kept
+# Of a step that may go on with the next chunk so many times as many words are kept.
+_OPEN_TIMES = 4
+# Words are counted in blocks, so that the interpreter's lock is never held for long.
+_BLOCK_CHARS = 100_000
+_BLOCK_CELLS = 200_000
 Stretch: TypeAlias = tuple[Partition, bool]  # a partition's messages with a label, or those without
 Longs: TypeAlias = NDArray[np.int64]  # by class
 
@@ -67,12 +87,14 @@ class _EarlyBatch(msgspec.Struct, frozen=True):
 class MessageCounter:
     """Counts messages as they are judged, on any thread, until the store's thread writes them.
 
-    `steps_max` says how many steps the file keeps, by their length in seconds.
-    Until `begin` says how far a file was counted they wait, for they may come again.
+    `steps_max` says how many steps the file keeps, by their length in seconds, `words_max` how
+    many words of each. Until `begin` says how far a file was counted they wait, for they may come
+    again.
     """
 
-    def __init__(self, steps_max: Mapping[int, int]) -> None:
+    def __init__(self, steps_max: Mapping[int, int], words_max: int = 0) -> None:
         self.steps_max = steps_max
+        self.words_max = words_max
         self._lock = threading.Lock()
         self._new = Uncounted()
         self._highest: dict[Stretch, int] = {}
@@ -185,6 +207,11 @@ def create_tables(db: sqlite3.Connection) -> None:
         "CREATE TABLE IF NOT EXISTS taken_out (place INTEGER, offset INTEGER,"
         " UNIQUE (place, offset))"
     )
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS word_history (step_s INTEGER, begins_s INTEGER, of BLOB,"
+        " unlisted_max INTEGER, words TEXT, counts BLOB, PRIMARY KEY (step_s, begins_s))"
+    )
+    db.execute("CREATE TABLE IF NOT EXISTS words_since (arrived_ms INTEGER)")
 
 
 def counted_since(db: sqlite3.Connection, next_key: int, *, is_on: bool) -> int:
@@ -214,11 +241,7 @@ def write(
     for minute_s, counts in new.by_minute.items():
         for step_s, n_max in steps_max.items():
             if _change(db, step_s, minute_s // step_s * step_s, counts):
-                db.execute(
-                    "DELETE FROM history WHERE step_s = ? AND begins_s <= (SELECT begins_s FROM"
-                    " history WHERE step_s = ? ORDER BY begins_s DESC LIMIT 1 OFFSET ?)",
-                    (step_s, step_s, n_max),
-                )
+                _forget_oldest(db, "history", step_s, n_max)
     db.executemany(
         "INSERT OR REPLACE INTO counted VALUES (?, ?, ?)",
         [(place_code(part), labelled, at) for (part, labelled), at in new.highest.items()],
@@ -272,19 +295,11 @@ def read(
     n_classes: int,
     steps_max: Mapping[int, int],
 ) -> CountsOverTime:
-    """Return the steps that begin in [span_s[0], span_s[1]), the first of them rounded down.
-
-    Of None the step is the finest that is still known since then, and makes few enough of them.
-    """
+    """Return the steps that begin in [span_s[0], span_s[1]), the first of them rounded down."""
     begin_s, end_s = span_s
-    for step_s in STEPS_S.values() if step is None else (STEPS_S[step],):
-        n, oldest_s = db.execute(
-            "SELECT count(*), min(begins_s) FROM history WHERE step_s = ?", (step_s,)
-        ).fetchone()
-        kept_from_s = oldest_s if n >= steps_max[step_s] else None
-        is_known = kept_from_s is None or kept_from_s <= begin_s
-        if is_known and (end_s - begin_s) / step_s <= _FINE_POINTS_MAX:
-            break
+    step_s, kept_from_s = chosen_step(
+        span_s, step, partial(bounded_from_s, db, "history", steps_max)
+    )
     rows = db.execute(
         "SELECT begins_s, counts FROM history WHERE step_s = ? AND begins_s >= ? AND begins_s < ?"
         " ORDER BY begins_s DESC LIMIT ?",
@@ -298,9 +313,257 @@ def read(
     return CountsOverTime(step_s, kept_from_s, begins_s, counts.tolist())
 
 
+def chosen_step(
+    span_s: tuple[int, int], step: str | None, kept_from_s: Callable[[int], int | None]
+) -> tuple[int, int | None]:
+    """Return the length of a step in seconds, and since when such steps are known; None: all are.
+
+    Without a `step` it is the finest that is known since the span began, and makes few enough.
+    """
+    begin_s, end_s = span_s
+    for step_s in STEPS_S.values() if step is None else (STEPS_S[step],):
+        since_s = kept_from_s(step_s)
+        is_known = since_s is None or since_s <= begin_s
+        if is_known and (end_s - begin_s) / step_s <= _FINE_POINTS_MAX:
+            break
+    return step_s, since_s
+
+
+def bounded_from_s(
+    db: sqlite3.Connection, table: str, steps_max: Mapping[int, int], step_s: int
+) -> int | None:
+    """Return when the oldest step of a length begins if all that may be are kept; else None."""
+    n, oldest_s = db.execute(
+        f"SELECT count(*), min(begins_s) FROM {table} WHERE step_s = ?",  # noqa: S608 -- of ours
+        (step_s,),
+    ).fetchone()
+    return oldest_s if n >= steps_max[step_s] else None
+
+
+def _forget_oldest(db: sqlite3.Connection, table: str, step_s: int, n_max: int) -> None:
+    """Keep the newest steps of a length."""
+    db.execute(
+        f"DELETE FROM {table} WHERE step_s = ? AND begins_s <= (SELECT begins_s FROM {table}"  # noqa: S608 -- of ours
+        " WHERE step_s = ? ORDER BY begins_s DESC LIMIT 1 OFFSET ?)",
+        (step_s, step_s, n_max),
+    )
+
+
 def _sum(one: Longs, other: Longs) -> Longs:
     """Return the sum of counts, one of which may be from before a class joined."""
     total = np.zeros(max(len(one), len(other)), np.int64)
     total[: len(one)] += one
     total[: len(other)] += other
     return total
+
+
+# ---- words ---------------------------------------------------------------------------------------
+
+
+class StepWords(msgspec.Struct, frozen=True):
+    """The words of one step, those of most messages first.
+
+    `counts[i, k]` messages of class k hold word i, and up to `missed_max[i]` more of any class.
+    """
+
+    of: Longs  # messages that were looked through, by class
+    unlisted_max: int  # messages that a word which is not listed is in, at most
+    words: list[str]
+    counts: NDArray[np.int64]
+    missed_max: Longs
+
+    def cut(self, n_max: int) -> StepWords:
+        """Return the `n_max` words of most messages; what the others came to bounds the rest."""
+        totals = self.counts.sum(axis=1)
+        order = np.argsort(-totals, kind="stable")
+        kept, rest = order[:n_max], order[n_max:]
+        most = int((totals + self.missed_max)[rest].max(initial=self.unlisted_max))
+        words = [self.words[i] for i in kept.tolist()]
+        return StepWords(self.of, most, words, self.counts[kept], self.missed_max[kept])
+
+    def merged(self, other: StepWords) -> StepWords:
+        """Return the words of a step of which both are a part."""
+        at = {word: i for i, word in enumerate(self.words)}
+        n_own = len(at)
+        others = np.array([at.setdefault(word, len(at)) for word in other.words], np.int64)
+        counts = np.zeros((len(at), max(len(self.of), len(other.of))), np.int64)
+        counts[:n_own, : len(self.of)] = self.counts
+        counts[others, : len(other.of)] += other.counts
+        missed_max = np.full(len(at), self.unlisted_max, np.int64)  # of those that only it lists
+        missed_max[:n_own] = self.missed_max + other.unlisted_max
+        missed_max[others[others < n_own]] -= other.unlisted_max
+        missed_max[others] += other.missed_max
+        most = self.unlisted_max + other.unlisted_max
+        return StepWords(_sum(self.of, other.of), most, list(at), counts, missed_max)
+
+
+def words_since(db: sqlite3.Connection, chunks: Sequence[Chunk], *, is_on: bool) -> None:
+    """Note since when words have been counted of all that the store has let go of, unless it is.
+
+    If they are not to be counted, those that were are deleted: with a gap their bounds are wrong.
+    """
+    is_noted = db.execute("SELECT 1 FROM words_since").fetchone() is not None
+    if is_noted and not is_on:
+        db.execute("DELETE FROM word_history")
+        db.execute("DELETE FROM words_since")
+    if is_noted or not is_on:
+        return
+    (newest_s,) = db.execute("SELECT max(begins_s) FROM history WHERE step_s = 60").fetchone()
+    since_ms = 0 if newest_s is None else 1000 * (newest_s + 60)
+    if chunks:
+        since_ms = chunks[0].oldest_ms if chunks[0].number > 1 else 0
+    db.execute("INSERT INTO words_since VALUES (?)", (since_ms,))
+
+
+def word_steps_max(steps_max: Mapping[int, int]) -> dict[int, int]:
+    """Return how many steps have words, by their length in seconds."""
+    bounds = {60: WORD_MINUTES_MAX}
+    return {step_s: min(n, bounds.get(step_s, n)) for step_s, n in steps_max.items()}
+
+
+def steps_of(arrived_ms: Longs, step_s: int) -> tuple[Longs, Longs]:
+    """Return the beginnings of the steps of ascending times, in seconds, and the step of each."""
+    steps = arrived_ms // (1000 * step_s)
+    is_new = np.ones(len(steps), np.bool_)
+    is_new[1:] = steps[1:] != steps[:-1]
+    return steps[is_new] * step_s, np.cumsum(is_new) - 1
+
+
+class _Grid:
+    """Counts the words of a chunk by class and steps of one length, the newest `n_max` of them."""
+
+    def __init__(self, chunk: Chunk, n_classes: int, step_s: int, n_max: int) -> None:
+        begins_s, step = steps_of(chunk.columns["arrived_ms"][: chunk.n], step_s)
+        step -= max(0, len(begins_s) - n_max)
+        self._begins_s = begins_s[-n_max:]
+        self._shape = n_classes, len(self._begins_s)
+        self.width = n_classes * len(self._begins_s)
+        labels = chunk.columns["label"][: chunk.n].astype(np.int64)
+        is_counted = chunk.alive[: chunk.n] & (step >= 0)
+        self._cells = np.where(is_counted, labels * len(self._begins_s) + step, -1)
+        of = np.bincount(self._cells[is_counted], minlength=self.width)
+        self._of = of.reshape(self._shape)
+        none = np.zeros((0, n_classes), np.int64)
+        self._found = [(none[:, 0], none[:, 0], none)]  # numbers of words, steps, counts
+
+    def add(self, first: int, word: Longs, at: Longs, n_words: int) -> None:
+        """Count words from number `first` on: `word[k]` stands in the row at `at[k]`."""
+        cells = self._cells[at]
+        is_counted = cells >= 0
+        cells = (cells + word * self.width)[is_counted]
+        counts = np.bincount(cells, minlength=n_words * self.width).reshape(n_words, *self._shape)
+        own, step = np.nonzero(counts.sum(axis=1) >= WORD_MESSAGES_MIN)
+        self._found.append((own + first, step, counts[own, :, step]))
+
+    def steps(self, words: Sequence[str], unlisted_max: int) -> Iterator[tuple[int, StepWords]]:
+        """Yield what was counted, by when each step begins; `words` are those of all numbers."""
+        own, step, counts = (np.concatenate(each) for each in zip(*self._found, strict=True))
+        order = np.argsort(step, kind="stable")
+        bounds = np.searchsorted(step[order], np.arange(len(self._begins_s) + 1))
+        for k, begins_s in enumerate(self._begins_s.tolist()):
+            at = order[bounds[k] : bounds[k + 1]]
+            names = [words[i] for i in own[at].tolist()]
+            n_of = int(self._of[:, k].sum())
+            no_more = np.zeros(len(at), np.int64)
+            most = min(unlisted_max, n_of)
+            yield begins_s, StepWords(self._of[:, k], most, names, counts[at], no_more)
+
+
+def count_words(
+    db: sqlite3.Connection, chunk: Chunk, steps_max: Mapping[int, int], words_max: int
+) -> None:
+    """Count the words of a chunk that the store lets go of, beside those of others before it."""
+    if not chunk.alive[: chunk.n].any():
+        return
+    words, unlisted_max = _frequent_words(db, chunk.number, _OPEN_TIMES * words_max)
+    n_classes = int(chunk.columns["label"][: chunk.n].max()) + 1
+    n_max = word_steps_max(steps_max)
+    grids = {step_s: _Grid(chunk, n_classes, step_s, n) for step_s, n in n_max.items()}
+    first = 0
+    width = max(grid.width for grid in grids.values())
+    for lengths, at in _occurrences(db, chunk, words, max(1, _BLOCK_CELLS // width)):
+        word = np.repeat(np.arange(len(lengths)), lengths)
+        for grid in grids.values():
+            grid.add(first, word, at, len(lengths))
+        first += len(lengths)
+    for step_s, grid in grids.items():
+        _write_words(db, step_s, dict(grid.steps(words, unlisted_max)), words_max)
+        _forget_oldest(db, "word_history", step_s, n_max[step_s])
+
+
+def _frequent_words(db: sqlite3.Connection, number: int, n_max: int) -> tuple[list[str], int]:
+    """Return words of a chunk that most rows have, and how many rows have any other, at most."""
+    db.execute("DROP TABLE IF EXISTS temp.vocabulary")
+    db.execute(
+        f"CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'words{number}', 'row')"
+    )
+    rows = db.execute(
+        "SELECT term, doc FROM temp.vocabulary WHERE doc >= ? AND length(term) <= ?"
+        " ORDER BY doc DESC, term LIMIT ?",
+        (WORD_MESSAGES_MIN, WORD_CHARS_MAX, n_max + 1),
+    ).fetchall()
+    db.execute("DROP TABLE temp.vocabulary")
+    (_, most), *_ = rows[n_max:] or [("", WORD_MESSAGES_MIN - 1)]
+    return [word for word, _ in rows[:n_max]], most
+
+
+def _occurrences(
+    db: sqlite3.Connection, chunk: Chunk, words: Sequence[str], n_words_max: int
+) -> Iterator[tuple[list[int], Longs]]:
+    """Yield how many rows have each of some words, and their positions; in blocks of words."""
+    rows = db.execute(
+        f"SELECT (SELECT group_concat(rowid - ?, ' ') FROM words{chunk.number}"  # noqa: S608 -- a number
+        f" WHERE words{chunk.number} MATCH 'text : \"' || word.value || '\"')"
+        " FROM json_each(?) AS word",
+        (chunk.first_key, msgspec.json.encode(words).decode()),
+    )
+    block: list[str] = []
+    n_chars = 0
+    for (found,) in rows:
+        text = found or ""  # one that stands in no text is a sign
+        if block and (n_chars + len(text) > _BLOCK_CHARS or len(block) >= n_words_max):
+            yield _parsed(block)
+            block, n_chars = [], 0
+        block.append(text)
+        n_chars += len(text)
+    if block:
+        yield _parsed(block)
+
+
+def _parsed(block: Sequence[str]) -> tuple[list[int], Longs]:
+    lengths = [text.count(" ") + 1 if text else 0 for text in block]
+    return lengths, np.fromstring(" ".join(filter(None, block)), dtype=np.int64, sep=" ")
+
+
+def _write_words(
+    db: sqlite3.Connection, step_s: int, steps: Mapping[int, StepWords], words_max: int
+) -> None:
+    """Write the words of steps; of all but the newest, which may go on, `words_max` are kept."""
+    (known_s,) = db.execute(
+        "SELECT max(begins_s) FROM word_history WHERE step_s = ?", (step_s,)
+    ).fetchone()
+    newest_s = max([*steps, known_s or 0])
+    over = () if known_s in {None, newest_s} else (known_s,)
+    for begins_s in dict.fromkeys([*over, *steps]):
+        at = (step_s, begins_s)
+        row = db.execute(
+            "SELECT of, unlisted_max, words, counts FROM word_history"
+            " WHERE step_s = ? AND begins_s = ?",
+            at,
+        ).fetchone()
+        parts = [] if row is None else [_words_of(*row)]
+        parts += [steps[begins_s]] if begins_s in steps else []
+        whole = reduce(StepWords.merged, parts)
+        whole = whole.cut(_OPEN_TIMES * words_max if begins_s == newest_s else words_max)
+        table = np.column_stack((whole.counts, whole.missed_max)).astype("<u4")
+        db.execute(
+            "INSERT OR REPLACE INTO word_history VALUES (?, ?, ?, ?, ?, ?)",
+            (*at, whole.of.astype("<i8").tobytes(), whole.unlisted_max,
+             "\n".join(["", *whole.words, ""]), table.tobytes()),
+        )  # fmt: skip
+
+
+def _words_of(of: bytes, unlisted_max: int, words: str, counts: bytes) -> StepWords:
+    by_class = np.frombuffer(of, "<i8")
+    table = np.frombuffer(counts, "<u4").reshape(-1, len(by_class) + 1).astype(np.int64)
+    return StepWords(by_class, unlisted_max, words.split("\n")[1:-1], table[:, :-1], table[:, -1])

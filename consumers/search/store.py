@@ -112,10 +112,11 @@ class RecentStore:
         row_builder = RowBuilder(classes, self.fields, times_made_up=times_made_up)
         budget = ProcessorBudget(settings.processor_share_max)
         self._history_steps: dict[int, int] = {}
+        counter = None
         if history is not None and history.enabled:
             kept = (history.minutes_max, history.hours_max, history.days_max)
             self._history_steps = dict(zip(STEPS_S.values(), kept, strict=True))
-        counter = MessageCounter(self._history_steps) if self._history_steps else None
+            counter = MessageCounter(self._history_steps, history.words_max)
         self._sampler = Sampler(
             settings.rate_max_per_s, budget, row_builder, wall_clock, clock, counter=counter
         )

@@ -37,8 +37,6 @@ GONE_MAX = 50_000  # messages of which it is remembered that they were removed f
 EXPECTED_MAX = 50_000  # corrections of messages that are not held
 PURGE_AFTER_S = 10.0  # how long words of removed rows may stay in the file
 CHANGED_MAX = 1_000  # rows of a packed chunk that changed since, about
-
-
 At: TypeAlias = tuple[int, int]  # place and offset
 Gone: TypeAlias = dict[At, int]  # → checksum of the id
 
@@ -193,7 +191,8 @@ class Transactions:
 
     `contents`, `mapper` and the readers are for searches too; `published` are the chunks that are
     safe in the file, oldest first. A file without rows begins with `first_key`. `history_steps`
-    are how many steps of history are kept, by their length in seconds; None: nothing is counted.
+    are how many steps of history are kept, by their length in seconds, and `words_max` words of
+    each; None: nothing is counted.
     `sqlite3.OperationalError`: the file cannot be opened.
     """
 
@@ -205,6 +204,7 @@ class Transactions:
         clock: Callable[[], float],
         first_key: int = 1,
         history_steps: Mapping[int, int] | None = None,
+        words_max: int = 0,
     ) -> None:
         self._path = path
         self._bounds = bounds
@@ -230,12 +230,11 @@ class Transactions:
         self._log_holds_words = True  # of rows that were removed
         self._is_marked = database.is_unpurged(path)
         self.next_key, self._next_number = first_key, 1  # above those of all rows that were let go
-        self._history_steps = history_steps
-        self._counted_since = history.counted_since(
-            self._db,
-            max([first_key, *(chunk.next_key for chunk in self._chunks)]),
-            is_on=history_steps is not None,
-        )
+        self._history_steps, self._words_max = history_steps, words_max if history_steps else 0
+        next_key = max([first_key, *(chunk.next_key for chunk in self._chunks)])
+        is_on = history_steps is not None
+        self._counted_since = history.counted_since(self._db, next_key, is_on=is_on)
+        history.words_since(self._db, self._chunks, is_on=self._words_max > 0)
 
     def counted(self) -> dict[history.Stretch, int]:
         """Return how far each partition was counted for the history."""
@@ -269,11 +268,11 @@ class Transactions:
         return done
 
     def let_go(self, now_ms: int) -> None:
-        """Drop chunks whose every row is too old."""
+        """Drop chunks whose every row is too old, or one of them if its words are counted first."""
         old = [chunk for chunk in self._chunks if chunk.newest_ms < self._bounds.cutoff_ms(now_ms)]
         if old:
             with self._transaction():
-                for chunk in old:
+                for chunk in old[:1] if self._words_max else old:
                     self._drop(chunk)
 
     def purge(self, *, at_once: bool = False) -> None:
@@ -498,6 +497,8 @@ class Transactions:
         return chunk
 
     def _drop(self, chunk: Chunk) -> None:
+        if self._history_steps and self._words_max:
+            history.count_words(self._db, chunk, self._history_steps, self._words_max)
         self.next_key = max(self.next_key, chunk.next_key)
         self._next_number = max(self._next_number, chunk.number + 1)
         self._log_holds_words |= chunk.dirty_since_s is not None
@@ -507,11 +508,11 @@ class Transactions:
 
     def _n_bytes(self) -> int:
         """Return how many bytes of the file are in use."""
-        counts = [
-            int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
-            for name in ("page_count", "freelist_count", "page_size")
-        ]
-        return (counts[0] - counts[1]) * counts[2]
+        (n_bytes,) = self._db.execute(
+            "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count,"
+            " pragma_freelist_count, pragma_page_size"
+        ).fetchone()
+        return int(n_bytes)
 
     def _write(self) -> None:
         """Write rows that are made; they all belong to the newest chunk."""

@@ -191,6 +191,7 @@ class Writer:
                 self._clock,
                 self._first_key,
                 None if self._counter is None else self._counter.steps_max,
+                0 if self._counter is None else self._counter.words_max,
             )
             if self._counter is not None:
                 self._counter.begin(self.file.counted())
