@@ -7,24 +7,49 @@ for one question: the answer says where it ended, and the next question can go o
 comes is noted in memory (`chunks.FieldValues`) for as many rows; what is read of older ones, or
 after a start, stays there for a few fields, so the next question reads no more than what came
 since. If time runs out amid the reading, the answer ends there as well.
+
+Matches are also counted over time, by when they came. For a single word what is stored is joined
+with what `history` counted as the store let go of it: what is in the one is not in the other.
 """
 
 # ruff: noqa: S608 -- what is put into statements here are numbers and names of our own tables
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from consumers.search import database
 from consumers.search.chunks import SCANNED_MAX, Chunk, Keys, RowFilter, read_fields
-from consumers.search.database import CHOSEN, Contents
-from consumers.search.query_syntax import FieldCondition, Query, SlowQueryError, expression
+from consumers.search.database import CHOSEN, TOKENIZER, Contents
+from consumers.search.history import (
+    POINTS_MAX,
+    STEPS_S,
+    WORD_CHARS_MAX,
+    CountsOverTime,
+    bounded_from_s,
+    chosen_step,
+    read,
+    steps_of,
+    word_steps_max,
+)
+from consumers.search.query_syntax import (
+    FieldCondition,
+    Query,
+    SlowQueryError,
+    expression,
+    single_word,
+)
 
+NewestFirst: TypeAlias = Iterator[tuple[Chunk, int]]  # chunks, each with its lowest key to show
 _AT_ONCE = 5_000
 _COLUMN_OF = {"lang": "lang_code", "label": "label", "confidence": "probability"}
 
@@ -87,7 +112,7 @@ class Matcher(msgspec.Struct, frozen=True):
         return self._with_fields(db, chunk, keys)
 
     def newest(
-        self, db: sqlite3.Connection, newest_first: Iterator[tuple[Chunk, int]], scan: Scan
+        self, db: sqlite3.Connection, newest_first: NewestFirst, scan: Scan
     ) -> Iterator[tuple[Chunk, Keys]]:
         """Yield keys that match, ascending, of chunk after chunk, as far as a scan goes."""
         try:
@@ -167,3 +192,180 @@ def keys_where(db: sqlite3.Connection, number: int, condition: str, keys: Sequen
         (msgspec.json.encode(keys).decode(),),
     ).fetchone()
     return np.sort(np.fromstring(found or "", dtype=np.int64, sep=" "))
+
+
+# ---- over time -----------------------------------------------------------------------------------
+
+
+class MatchesOverTime(CountsOverTime, frozen=True):
+    """Counts of the messages that match, by when they came, as far as they are known.
+
+    Of step i `n_of[i]` messages were looked through, of `n_all[i]` that came; so many are stored,
+    or were. `at_most[i]` messages match, whatever class; None: those that `counts` says.
+    """
+
+    is_word: bool  # whether it reaches back beyond what is stored, as a single word does
+    stored_from_s: int | None  # since when messages are stored; None: since the first
+    n_of: Sequence[int]
+    n_all: Sequence[int]
+    at_most: Sequence[int | None]
+
+
+def indexed_word(text: str) -> str | None:
+    """Return a word as it stands in the index; None if it is not one word there.
+
+    >>> indexed_word("Óbama"), indexed_word("don't")
+    ('obama', None)
+    """
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        db.execute(f"CREATE VIRTUAL TABLE w USING fts5(text, content='', tokenize={TOKENIZER})")
+        db.execute("CREATE VIRTUAL TABLE found USING fts5vocab(w, instance)")
+        db.execute("INSERT INTO w (rowid, text) VALUES (1, ?)", (text,))
+        words = db.execute("SELECT term FROM found").fetchall()
+    is_one = len(words) == 1 and len(words[0][0]) <= WORD_CHARS_MAX
+    return str(words[0][0]) if is_one else None
+
+
+class StepCount(msgspec.Struct):
+    """How many messages of a step match."""
+
+    counts: NDArray[np.int64]  # by class
+    n_of: int  # messages that were looked through
+    missed_max: int = 0  # messages that match and `counts` may lack
+
+    def add(self, other: StepCount) -> None:
+        """Add the counts of other messages."""
+        self.counts = self.counts + other.counts
+        self.n_of += other.n_of
+        self.missed_max += other.missed_max
+
+
+def read_word(
+    db: sqlite3.Connection, word: str, span_s: tuple[int, int], step_s: int, n_classes: int
+) -> dict[int, StepCount]:
+    """Return counts of a word of messages that are no longer stored, of a span's newest steps."""
+    rows = db.execute(
+        "SELECT begins_s, of, unlisted_max, words, counts FROM word_history WHERE step_s = ?"
+        " AND begins_s >= ? AND begins_s < ? ORDER BY begins_s DESC LIMIT ?",
+        (step_s, *span_s, POINTS_MAX),
+    )
+    found = {}
+    for begins_s, of, unlisted_max, words, table in rows:
+        own_classes, n_of = len(of) // 8, int(np.frombuffer(of, "<i8").sum())
+        counts, missed_max = np.zeros(n_classes, np.int64), unlisted_max
+        at = words.find(f"\n{word}\n")
+        if at >= 0:
+            n = own_classes + 1
+            own = np.frombuffer(table, "<u4", n, 4 * n * words.count("\n", 0, at))
+            n = min(n_classes, own_classes)
+            counts[:n], missed_max = own[:n], int(own[-1])
+        found[begins_s] = StepCount(counts, n_of, min(missed_max, n_of - int(counts.sum())))
+    return found
+
+
+class _Stored:
+    """Counts of stored messages by the steps of a time, in Unix milliseconds."""
+
+    def __init__(self, span_ms: tuple[int, int], step_s: int, n_classes: int) -> None:
+        self._span_ms, self._step_s, self._n_classes = span_ms, step_s, n_classes
+        self._seen: list[Chunk] = []
+        self.counts: dict[int, StepCount] = {}
+
+    def of_span(self, newest_first: NewestFirst) -> NewestFirst:
+        """Yield the chunks that have messages of the time."""
+        for chunk, lowest in newest_first:
+            self._seen.append(chunk)
+            if chunk.newest_ms >= self._span_ms[0] and chunk.oldest_ms < self._span_ms[1]:
+                yield chunk, lowest
+
+    def from_ms(self, scan: Scan) -> int | None:
+        """Return since when messages were looked through; None: all that ever came."""
+        if scan.is_cut:
+            chunk = next(chunk for chunk in self._seen if chunk.first_key <= scan.below)
+            return int(chunk.columns["arrived_ms"][scan.below - chunk.first_key])
+        if not self._seen:
+            return self._span_ms[1]
+        return None if self._seen[-1].number == 1 else self._seen[-1].oldest_ms
+
+    def count(self, found: Sequence[tuple[Chunk, Keys]], scan: Scan) -> None:
+        """Count what matches, by its keys, and what was looked through for it."""
+        for chunk in self._seen:
+            arrived_ms = chunk.columns["arrived_ms"][: chunk.n_committed]
+            begin, end = np.searchsorted(arrived_ms, self._span_ms).tolist()
+            if scan.is_cut:
+                begin = max(begin, scan.below - chunk.first_key)
+            if begin >= end:
+                continue
+            begins_s, step = steps_of(arrived_ms[begin:end], self._step_s)
+            own = [keys for other, keys in found if other is chunk]
+            at = np.concatenate([np.zeros(0, np.int64), *own]) - chunk.first_key
+            at = at[(at >= begin) & (at < end)]
+            labels = chunk.columns["label"][at].astype(np.int64)
+            at, labels = at[labels < self._n_classes], labels[labels < self._n_classes]
+            cells = step[at - begin] * self._n_classes + labels
+            counts = np.bincount(cells, minlength=len(begins_s) * self._n_classes)
+            counts = counts.reshape(-1, self._n_classes)
+            n_of = np.bincount(step[chunk.alive[begin:end]], minlength=len(begins_s))
+            for at_s, each, n in zip(begins_s.tolist(), counts, n_of.tolist(), strict=True):
+                none = StepCount(np.zeros(self._n_classes, np.int64), 0)
+                self.counts.setdefault(at_s, none).add(StepCount(each, n))
+
+
+def over_time(
+    db: sqlite3.Connection,
+    newest_first: NewestFirst,
+    matcher: Matcher,
+    span_s: tuple[int, int],
+    step: str | None,
+    classes: Sequence[str],
+    steps_max: Mapping[int, int],
+) -> MatchesOverTime:
+    """Return counts of what matches by the steps that begin in a span, as `history.read` does.
+
+    `newest_first` are all chunks, with what is too old to be shown.
+    """
+    since = db.execute("SELECT arrived_ms FROM words_since").fetchone()
+    is_one = since is not None and matcher.rows.lang_code is None
+    word = indexed_word(single_word(matcher.query) or "") if is_one else None
+    kept = partial(bounded_from_s, db, "word_history", word_steps_max(steps_max))
+    step_s, kept_from_s = chosen_step(span_s, step, kept if word else lambda _: None)
+    first_s, end_s = span_s[0] // step_s * step_s, -(-span_s[1] // step_s) * step_s
+    stored = _Stored((1000 * first_s, 1000 * end_s), step_s, len(classes))
+    scan = Scan(database.KEY_LAST)
+    stored.count(list(matcher.newest(db, stored.of_span(newest_first), scan)), scan)
+    stored_from_s = _whole_s(stored.from_ms(scan))
+    found = stored.counts
+    if word is None:
+        kept_from_s = stored_from_s
+    else:
+        is_asked = np.array([matcher.query.admits({"label": name}) for name in classes], np.int64)
+        for at_s, own in read_word(db, word, (first_s, end_s), step_s, len(classes)).items():
+            own.counts *= is_asked
+            own.add(found.get(at_s, StepCount(0 * is_asked, 0)))
+            found[at_s] = own
+        kept_from_s = max(kept_from_s or 0, _whole_s(since[0]) or 0) or None
+    name = next(name for name, each in STEPS_S.items() if each == step_s)
+    everything = read(db, (first_s, end_s), name, len(classes), steps_max)
+    n_all = dict(zip(everything.begins_s, map(sum, everything.counts), strict=True))
+    begins_s = [at_s for at_s in sorted(found) if found[at_s].n_of][-POINTS_MAX:]
+    steps = [found[at_s] for at_s in begins_s]
+    totals = [int(each.counts.sum()) for each in steps]
+    return MatchesOverTime(
+        step_s,
+        kept_from_s,
+        begins_s,
+        [each.counts.tolist() for each in steps],
+        is_word=word is not None,
+        stored_from_s=stored_from_s,
+        n_of=[each.n_of for each in steps],
+        # Nothing was counted while the history was off.
+        n_all=[max(found[at_s].n_of, n_all.get(at_s, 0)) for at_s in begins_s],
+        at_most=[
+            n + each.missed_max if each.missed_max else None
+            for n, each in zip(totals, steps, strict=True)
+        ],
+    )
+
+
+def _whole_s(time_ms: int | None) -> int | None:
+    return None if time_ms is None else -(-time_ms // 1000)

@@ -454,6 +454,20 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
+def single_word(query: Query) -> str | None:
+    """Return the word that a query asks for, of some classes maybe; None if it asks for more.
+
+    >>> single_word(parse("Obama ")), single_word(parse("obam")), single_word(parse("#obama "))
+    ('Obama', None, None)
+    """
+    if len(query.terms) != 1 or any(each.name != "label" for each in query.conditions):
+        return None
+    (term,) = query.terms
+    atom = term.atoms[0]
+    is_word = atom.kind is TokenKind.WORDS and not atom.prefix
+    return atom.value if is_word and len(term.atoms) == 1 and not term.negated else None
+
+
 def without_marks(text: str) -> str:
     """Return a text without the characters that mark what was found."""
     if text.isascii():

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from consumers.config.sections import HistorySettings, RecentSettings
 from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
-from consumers.search import database
+from consumers.search import database, matching
 from consumers.search.chunks import Chunk, Keys, Parts, Retention, RowFilter, located
 from consumers.search.history import STEPS_S, CountsOverTime, MessageCounter, read
-from consumers.search.matching import Matcher, Scan, matching_keys
+from consumers.search.matching import Matcher, NewestFirst, Scan, matching_keys
 from consumers.search.query_syntax import (
     Query,
     QueryError,
@@ -444,14 +444,8 @@ class RecentStore:
         newest_only: bool = False,
         span_ms: Span | None,
     ) -> Counted:
-        return counted(
-            parts,
-            len(self.classes),
-            self._unsure_below,
-            n_max=n_max,
-            newest_only=newest_only,
-            span_ms=span_ms,
-        )
+        own = (len(self.classes), self._unsure_below)
+        return counted(parts, *own, n_max=n_max, newest_only=newest_only, span_ms=span_ms)
 
     def _everything(self, lang: str | None) -> list[Picked]:
         """Return all rows, those of a language if one is asked for, the file untouched."""
@@ -512,6 +506,16 @@ class RecentStore:
         with self._view(self._file()) as (db, _):
             return read(db, (begin_s, end_s), step, len(self.classes), self._history_steps)
 
+    def matches_over_time(
+        self, query: Query, lang: str | None, span_s: tuple[int, int], step: str | None
+    ) -> matching.MatchesOverTime:
+        """Return counts of what matches, as `history` does; see `matching.over_time`."""
+        file = self._file()
+        matcher = self._matcher(file, query, lang)
+        with self._view(file, whole=True) as (db, newest_first):
+            asked = (span_s, step, self.classes, self._history_steps)
+            return matching.over_time(db, newest_first, matcher, *asked)
+
     def trouble(self) -> str | None:
         """Return what keeps the store from writing now, as a sentence."""
         return self._writer.trouble
@@ -549,16 +553,23 @@ class RecentStore:
 
     @contextlib.contextmanager
     def _view(
-        self, file: Transactions, readers: database.Readers | None = None
-    ) -> Iterator[tuple[sqlite3.Connection, Iterator[tuple[Chunk, int]]]]:
-        """Look at one state of the file: a connection to it, and its chunks as `_newest_first`."""
+        self, file: Transactions, readers: database.Readers | None = None, *, whole: bool = False
+    ) -> Iterator[tuple[sqlite3.Connection, NewestFirst]]:
+        """Look at one state of the file: a connection to it, and its chunks as `_newest_first`.
+
+        `whole` means with the rows that are too old to be shown.
+        """
         until_s = self._clock() + LIMIT_S
+        cutoff_ms = 0 if whole else self._cutoff_ms()
+        published = (
+            file.published
+        )  # before: what leaves them meanwhile is counted as gone, if it is
         with (readers or file.readers).borrowed(LIMIT_S) as db:
             try:
                 db.execute("BEGIN")
                 there = database.numbers(db)
-                chunks = [chunk for chunk in reversed(file.published) if chunk.number in there]
-                yield db, self._newest_first(chunks, until_s)
+                chunks = [chunk for chunk in reversed(published) if chunk.number in there]
+                yield db, self._newest_first(chunks, until_s, cutoff_ms)
             except sqlite3.OperationalError:
                 raise  # the lender says so
             except sqlite3.DatabaseError as error:
@@ -570,9 +581,8 @@ class RecentStore:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
 
-    def _newest_first(self, chunks: Sequence[Chunk], until_s: float) -> Iterator[tuple[Chunk, int]]:
+    def _newest_first(self, chunks: Sequence[Chunk], until_s: float, cutoff_ms: int) -> NewestFirst:
         """Yield chunks, each with the lowest key to show, for as long as there is time."""
-        cutoff_ms = self._cutoff_ms()
         for chunk in chunks:
             if self._clock() >= until_s:
                 raise SlowQueryError(

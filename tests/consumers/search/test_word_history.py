@@ -1,15 +1,346 @@
-"""Words over time: what is counted as it leaves the store is exact or bounded."""
+"""Words over time: what is stored and what was counted as it left make one, exact or bounded."""
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumers.search.history import StepWords
+from consumers.config.sections import HistorySettings
+from consumers.search import RecentStore, history, parse
+from consumers.search.history import STEPS_S, StepWords
+from consumers.search.matching import MatchesOverTime, indexed_word
+from tests.consumers.search.stores import (
+    CLASSES,
+    forget,
+    made,
+    offer,
+    running,
+    settle,
+    tell,
+    tweets,
+    wall_of,
+)
+
+BEGAN_S = 1_700_000_000
+MINUTE_S = BEGAN_S // 60 * 60
+ON = HistorySettings()
+SMALL: dict[str, Any] = {"messages_max": 64}  # sixteen chunks of four
+WORDS = ("good", "day", "rain", "sun", "fog", "ice")
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have words of two messages of a chunk and step counted."""
+    monkeypatch.setattr(history, "WORD_MESSAGES_MIN", 2)
+
+
+def over_time(store: RecentStore, text: str, step: str | None = "minute") -> MatchesOverTime:
+    """Return the counts of a query over all time, the word that is typed last being whole."""
+    return store.matches_over_time(store.parse(f"{text} "), None, (0, 4 * BEGAN_S), step)
+
+
+def total(found: MatchesOverTime) -> list[int]:
+    """Return the sums by class."""
+    sums: list[int] = np.array(found.counts, np.int64).reshape(-1, 2).sum(axis=0).tolist()
+    return sums
+
+
+@pytest.mark.usefixtures("few")
+def test_a_word_is_counted_for_as_long_as_the_daemon_has_run(tmp_path: Path) -> None:
+    """Long after its messages have left, over a restart; what is stored is added once."""
+    path = tmp_path / "recent.db"
+    texts = ["Good day, good #Rain", "good sun"] * 50
+    for first in range(0, 400, 100):
+        with running(path, history=ON, **SMALL) as store:
+            wall_of(store).now_s = MINUTE_S + 3_600.0 * (first // 100)
+            tell(store, texts, first)
+    with running(path, history=ON, **SMALL) as store:
+        assert store.state().n_messages <= 64
+        for step, n in (("minute", 4), ("hour", 4), ("day", 2)):
+            for word, counts in (("GOOD", [200, 200]), ("rain", [200, 0]), ("sun", [0, 200])):
+                found = over_time(store, word, step)
+                assert (found.is_word, found.kept_from_s) == (True, None)
+                assert found.stored_from_s == MINUTE_S + 3 * 3_600
+                assert total(found) == counts
+                assert set(found.at_most) == {None}
+                assert len(found.counts) == len(found.n_of) == n
+                assert sum(found.n_of) == sum(found.n_all) == 400
+        never = over_time(store, "never", "hour")
+        assert total(never) == [0, 0]
+        assert never.at_most[-1] is not None
+        assert store.history(0, 4 * BEGAN_S, "hour").counts == [[50, 50]] * 4
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("tell"), st.lists(st.sets(st.sampled_from(WORDS)), max_size=30)),
+        st.tuples(st.just("tell again"), st.integers(1, 3)),
+        st.tuples(st.sampled_from(["remove", "forget", "correct"]), st.integers(0, 60)),
+        st.tuples(st.just("wait"), st.sampled_from([20, 60, 1_500, 40_000])),
+        st.tuples(st.just("restart"), st.sampled_from([1, 2, 100])),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def run(
+    steps: Sequence[tuple[str, Any]], path: Path
+) -> tuple[RecentStore, list[tuple[int, int, set[str]]]]:
+    """Do what steps say; return the store, and what stays of each message: time, class, words."""
+    told: list[tuple[int, int, set[str]] | None] = []
+    texts: list[str] = []
+    now_s = float(BEGAN_S)
+    store = made(path, history=ON, **SMALL)
+    store.start()
+    for name, what in steps:
+        wall_of(store).now_s = now_s
+        if name == "tell":
+            new = [" ".join(sorted(words)) for words in what]
+            tell(store, new, len(told))
+            told += [(int(now_s), i % 2, words) for i, words in enumerate(what, len(told))]
+            texts += new
+        elif name == "tell again":
+            first = max(0, len(told) - what)
+            tell(store, texts[first:], first)
+        elif name == "wait":
+            now_s += what
+        elif name == "restart":
+            store.stop()
+            store = made(path, history=ON.model_copy(update={"words_max": what}), **SMALL)
+            store.start()
+            settle(store)
+        elif told:
+            i = what % len(told)
+            is_held = store.get(f"m{i}") is not None
+            if name == "correct":
+                store.correct(f"m{i}", CLASSES[i // 2 % 2], None)
+                continue
+            store.remove(f"m{i}") if name == "remove" else forget(store, [f"m{i}"])
+            settle(store)
+            told[i] = None if is_held else told[i]
+    return store, [each for each in told if each is not None]
+
+
+@settings(max_examples=20)
+@given(steps=STEPS, n_more=st.integers(0, 100))
+def test_counts_are_those_of_a_set_or_bounded(
+    steps: Sequence[tuple[str, Any]], n_more: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Of each word and step: at least the counts, at most the bound; without one just these."""
+    path = tmp_path_factory.mktemp("law") / "recent.db"
+    more = [{WORDS[i % 2]} for i in range(n_more)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history, "WORD_MESSAGES_MIN", 2)
+        store, told = run([*steps, ("tell", more), ("restart", 100)], path)
+        try:
+            for step, step_s in STEPS_S.items():
+                of, of_word = Counter[int](), Counter[tuple[str, int, int]]()
+                for at_s, label, words in told:
+                    begin_s = at_s // step_s * step_s
+                    of[begin_s] += 1
+                    of_word.update((word, begin_s, label) for word in words)
+                for word in WORDS:
+                    found = over_time(store, word, step)
+                    assert dict(zip(found.begins_s, found.n_of, strict=True)) == of
+                    rows = zip(found.begins_s, found.counts, found.at_most, strict=True)
+                    for begin_s, counts, at_most in rows:
+                        true = [of_word[word, begin_s, label] for label in (0, 1)]
+                        if at_most is None:
+                            assert counts == true
+                        else:
+                            assert np.all(np.array(counts) <= true)
+                            assert sum(true) <= at_most
+        finally:
+            store.stop()
+
+
+@pytest.mark.usefixtures("few")
+def test_a_kill_at_any_statement_neither_loses_nor_doubles(tmp_path: Path) -> None:
+    """Copied as a kill would leave it amid a drop, and told again: each message counts once."""
+    path, copies = tmp_path / "recent.db", tmp_path / "copies"
+    made_copies: list[Path] = []
+
+    def copy(statement: str) -> None:
+        if not statement.startswith(("DROP", "DELETE", "INSERT", "CREATE", "COMMIT")):
+            return
+        folder = copies / str(len(made_copies))
+        folder.mkdir(parents=True)
+        for each in tmp_path.glob("recent.db*"):
+            if each.suffix != ".db-shm":
+                shutil.copy(each, folder / each.name)
+        made_copies.append(folder / "recent.db")
+
+    with running(path, history=ON, **SMALL) as store:
+        tell(store, ["good day"] * 66)
+        file = store._writer.file
+        assert file is not None
+        file._db.set_trace_callback(copy)
+        tell(store, ["good day"] * 6, first=66)
+        file._db.set_trace_callback(None)
+    assert len(made_copies) > 20
+    for copied in made_copies[::4]:
+        with running(copied, history=ON, **SMALL) as store:
+            tell(store, ["good day"] * 10, first=62)
+            found = over_time(store, "day")
+            assert (sum(found.n_of), total(found)) == (72, [36, 36])
+            assert store.state().n_messages < 72
+
+
+def test_rare_and_removed_words_are_not_kept(tmp_path: Path) -> None:
+    """A word of four messages, one of signs and one that was removed leave with their messages."""
+    path = tmp_path / "recent.db"
+    texts = ["good xylophonist"] * 4 + ["good day #zither"] * 6 + ["good theremin"] * 6
+    with running(path, history=ON, messages_max=16 * 32) as store:
+        tell(store, texts)
+        forget(store, [f"m{k}" for k in range(10, 16)])
+        settle(store)
+        tell(store, ["good"] * 600, first=16)
+        store.stop()
+        files = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    assert b"xylophonist" not in files
+    assert b"theremin" not in files
+    with running(path, history=ON, messages_max=16 * 32) as store:
+        found = over_time(store, "xylophonist")
+        # Four chunks have left, each with words of up to four messages that were left out.
+        assert (total(found), found.at_most) == ([0, 0], [16])
+        assert total(over_time(store, "zither")) == [3, 3]
+        assert total(over_time(store, "good")) == [305, 305]
+
+
+def test_what_is_too_old_is_counted_until_it_leaves(tmp_path: Path) -> None:
+    """Messages that are too old to be shown are neither lost nor counted twice."""
+    with running(tmp_path / "recent.db", history=ON, messages_max=16 * 8, age_max_s=240.0) as store:
+        for k in range(12):
+            wall_of(store).now_s = MINUTE_S + 60.0 * k
+            tell(store, ["good day"] * 8, first=8 * k)
+            assert total(over_time(store, "day")) == [4 * k + 4] * 2
+        assert store.state().n_messages < 96
+        wall_of(store).now_s += 1_000
+        settle(store)
+        while store.state().n_messages:  # a chunk a turn
+            assert total(over_time(store, "day")) == [48, 48]
+            settle(store)
+        found = over_time(store, "day")
+        assert total(found) == [48, 48]
+        assert found.begins_s == [MINUTE_S + 60 * k for k in range(12)]
+
+
+@pytest.mark.usefixtures("few")
+def test_only_a_word_reaches_back(tmp_path: Path) -> None:
+    """Of any other query the stored messages are counted, and the answer says since when."""
+    with running(tmp_path / "recent.db", history=ON, **SMALL) as store:
+        for k in range(40):
+            wall_of(store).now_s = MINUTE_S + 60.0 * k
+            tell(store, [{"text": "good day #rain", "lang": "en"}] * 4, first=4 * k)
+        oldest_s = MINUTE_S + 60 * (40 - store.state().n_messages // 4)
+        n = store.state().n_messages // 2
+        word = over_time(store, "good label:positive")
+        assert (word.is_word, total(word), word.kept_from_s) == (True, [0, 80], None)
+        for text in ("good day", '"good day"', "-fog", "#rain", "go*", "good lang:en"):
+            found = over_time(store, text)
+            assert (found.is_word, total(found)) == (False, [n, n]), text
+            assert found.kept_from_s == found.stored_from_s == oldest_s
+        named = store.matches_over_time(store.parse("good "), "en", (0, 4 * BEGAN_S), "minute")
+        assert (named.is_word, total(named)) == (False, [n, n])
+        typed = store.matches_over_time(parse("goo"), None, (0, 4 * BEGAN_S), "minute")
+        assert not typed.is_word
+        early = store.matches_over_time(
+            store.parse("good "), None, (MINUTE_S + 61, MINUTE_S + 179), "minute"
+        )
+        assert list(early.begins_s) == [MINUTE_S + 60, MINUTE_S + 120]
+        assert early.counts == [[2, 2], [2, 2]]
+
+
+@pytest.mark.usefixtures("few")
+def test_so_many_steps_and_words_are_kept_as_are_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of minutes the newest; of a step that is over the most frequent words, others are bounded."""
+    monkeypatch.setattr(history, "WORD_MINUTES_MAX", 5)
+    one = ON.model_copy(update={"words_max": 1})
+    with running(tmp_path / "recent.db", history=one, **SMALL) as store:
+        for k in range(40):
+            wall_of(store).now_s = MINUTE_S + 60.0 * k
+            tell(store, ["good day", "good day", "good", "fine"], first=4 * k)
+        found = over_time(store, "good")
+        oldest_s = found.stored_from_s
+        assert oldest_s is not None
+        assert found.kept_from_s == found.begins_s[0] == oldest_s - 300
+        hours = over_time(store, "good", "hour")
+        assert (hours.kept_from_s, total(hours)) == (None, [80, 40])
+        minutes = over_time(store, "day")
+        assert (minutes.counts[0], minutes.at_most[0]) == ([0, 0], 2)
+        assert minutes.counts[-1] == [1, 1]
+        span = (MINUTE_S, MINUTE_S + 3_000)
+        assert store.matches_over_time(store.parse("good "), None, span, None).step_s == 3_600
+
+
+def test_turned_off_and_on_again_it_says_since_when(tmp_path: Path) -> None:
+    """Off, nothing of words stays; on again, what left meanwhile is not known, and that is said."""
+    path = tmp_path / "recent.db"
+    off = ON.model_copy(update={"words_max": 0})
+    for first, history_ in ((0, ON), (200, off), (400, ON)):
+        with running(path, history=history_, **SMALL) as store:
+            for k in range(0, 200, 20):
+                wall_of(store).now_s = MINUTE_S + 60.0 * (first + k)
+                tell(store, ["good day"] * 20, first=first + k)
+            found = over_time(store, "good")
+            if history_ is off:
+                assert not found.is_word
+                with sqlite3.connect(path) as db:
+                    assert db.execute("SELECT count(*) FROM word_history").fetchone() == (0,)
+                db.close()
+    assert found.is_word
+    assert found.kept_from_s == found.begins_s[0] == MINUTE_S + 60 * 320
+
+
+@pytest.mark.usefixtures("few")
+def test_a_file_from_before_goes_on(tmp_path: Path) -> None:
+    """Its tables are made; words are known since its oldest message came."""
+    path = tmp_path / "recent.db"
+    with running(path, history=ON, **SMALL) as store:
+        for k in range(0, 100, 4):
+            wall_of(store).now_s = MINUTE_S + 60.0 * k
+            tell(store, ["good day"] * 4, first=k)
+        oldest_s = over_time(store, "good").stored_from_s
+        assert oldest_s is not None
+    with sqlite3.connect(path) as db:
+        db.execute("DROP TABLE word_history")
+        db.execute("DROP TABLE words_since")
+    db.close()
+    with running(path, history=ON, **SMALL) as store:
+        wall_of(store).now_s = MINUTE_S + 60.0 * 100
+        tell(store, ["good day"] * 40, first=100)
+        found = over_time(store, "good")
+        assert (found.kept_from_s, found.begins_s[0]) == (oldest_s, oldest_s)
+        assert sum(total(found)) == 140 - 4 * (oldest_s - MINUTE_S) // 240
+
+
+@pytest.mark.usefixtures("few")
+def test_classes_may_join(tmp_path: Path) -> None:
+    """Counts of before have none of the class that joined; an older model does without it."""
+    path = tmp_path / "recent.db"
+    with running(path, history=ON, **SMALL) as store:
+        tell(store, ["good day"] * 80)
+    with running(path, history=ON, classes=(*CLASSES, "sport"), **SMALL) as store:
+        told = tweets(["good goal"] * 80, first=80)
+        store.offer(told, told.to_learn, np.log([[0.1, 0.1, 0.8]] * 80))
+        settle(store)
+        assert np.sum(over_time(store, "good").counts, axis=0).tolist() == [40, 40, 80]
+        assert np.sum(over_time(store, "goal").counts, axis=0).tolist() == [0, 0, 80]
+    with running(path, history=ON, **SMALL) as store:
+        assert total(over_time(store, "good")) == [40, 40]
+
 
 LISTED = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 9), max_size=8)
 
@@ -41,3 +372,26 @@ def test_merged_lists_bound_what_they_leave_out(chunks: list[dict[str, int]], n_
         else:
             n = int(whole.counts[at[word], 0])
             assert n <= true[word] <= n + int(whole.missed_max[at[word]])
+
+
+def test_a_word_of_the_index_is_found_again_as_it_stands_there() -> None:
+    """What the index folds stays the same when it is folded again; so it can be asked for."""
+    letters = [chr(c) for c in range(0x80, 0x3000, 61) if chr(c).isalpha()]
+    folded = [indexed_word(f"a{letter}b") for letter in letters]
+    assert all(word is None or indexed_word(word) == word for word in folded)
+    assert indexed_word("Ünïcode") == "unicode"
+    assert indexed_word("two words") is None
+    assert indexed_word("a" * 41) is None
+
+
+def test_words_are_counted_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few words a block takes, the counts are the same."""
+    counts = []
+    for chars in (1, 10, 100_000):
+        monkeypatch.setattr(history, "_BLOCK_CHARS", chars)
+        with running(tmp_path / f"{chars}.db", history=ON, messages_max=320) as store:
+            offer(store, tweets([" ".join(WORDS[: i % 6 + 1]) for i in range(600)]))
+            settle(store)
+            counts.append([over_time(store, word).counts for word in WORDS])
+    assert counts[0] == counts[1] == counts[2]
+    assert counts[0][0] == [[300, 300]]
