@@ -39,7 +39,7 @@ from consumers.http.threads import Batcher, WorkerPool, call_soon
 from consumers.monitoring.quality import function_words
 from consumers.search.chunks import RowFilter
 from consumers.search.comparison import SIDES_MAX, ComparedSide, compare
-from consumers.search.history import POINTS_MAX, STEPS_S
+from consumers.search.history import POINTS_MAX, STEPS_S, CountsOverTime
 from consumers.search.live_query import NotWatchedError, Subscription, WatchRequest
 from consumers.search.query_syntax import Query, QueryError
 from consumers.search.rows import MessageRow, Span, csv_form, jsonl_form
@@ -122,9 +122,16 @@ MESSAGE = ApiOperation(
 )
 HISTORY_S = 86_400
 HISTORY = ApiOperation(
-    "Counts of all messages over time",
+    "Counts over time of all messages, or of those that match",
     schemas.HistoryAnswer,
     parameters=(
+        parameter(
+            "q",
+            {"type": "string"},
+            "As for /v1/search, its last word being whole; a single word for as long as messages"
+            " have come, anything else in stored messages. Empty for everything.",
+        ),
+        _LANG,
         parameter("from", _TIME, "Unix milliseconds or an ISO time; 24 hours before `to`."),
         parameter("to", _TIME, "Unix milliseconds or an ISO time; by default now."),
         parameter(
@@ -136,7 +143,7 @@ HISTORY = ApiOperation(
     problems=_PROBLEMS
     | {
         404: "recent.enabled or history.enabled is false.",
-        422: "A parameter is wrong, or there would be too many steps.",
+        422: "A parameter or the query is wrong, or there would be too many steps.",
     },
 )
 EVENTS = ApiOperation(
@@ -222,7 +229,9 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
         recent = _store(app_state)
         if not recent.has_history:
             raise component_is_off("messages are not counted over time", "history.enabled: true")
-        given = QueryParameters(request, ("from", "to", "step"))
+        given = QueryParameters(request, ("q", "lang", "from", "to", "step"))
+        # Nobody is typing: without the blank the last word would be a beginning.
+        query, lang = recent.parse(f"{given.text('q')} "), _lang(given)
         step = given.text("step") or None
         if step is not None and step not in STEPS_S:
             raise ProblemError(
@@ -234,8 +243,8 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
                 422, f"more than {POINTS_MAX:,} steps; ask for a shorter time or a longer step"
             )
         span_s = (from_ms // 1000, -(-to_ms // 1000))
-        found = await workers.run(partial(recent.history, *span_s, step))
-        return json_response(serializer.history((from_ms, to_ms, now_ms), found))
+        found = await workers.run(partial(_over_time, recent, query, lang, span_s, step))
+        return json_response(serializer.history((from_ms, to_ms, now_ms), found, query, lang))
 
     return [
         ApiRoute("/v1/compare", compared, COMPARE),
@@ -248,7 +257,19 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
 
 def _asked(recent: RecentStore, given: QueryParameters) -> tuple[Query, str | None]:
     """Return what is searched for, and in which language; None: in all."""
-    return recent.parse(given.text("q")), given.text("lang", schemas.LANG_CHARS_MAX) or None
+    return recent.parse(given.text("q")), _lang(given)
+
+
+def _over_time(
+    recent: RecentStore, query: Query, lang: str | None, span_s: tuple[int, int], step: str | None
+) -> CountsOverTime:
+    if query.is_everything and lang is None:
+        return recent.history(*span_s, step)
+    return recent.matches_over_time(query, lang, span_s, step)
+
+
+def _lang(given: QueryParameters) -> str | None:
+    return given.text("lang", schemas.LANG_CHARS_MAX) or None
 
 
 def _sides(recent: RecentStore, given: QueryParameters) -> list[ComparedSide]:
@@ -264,7 +285,7 @@ def _sides(recent: RecentStore, given: QueryParameters) -> list[ComparedSide]:
             f"there are {len(queries)} of q, {len(begins)} of from and {len(ends)} of to; give 2 "
             f"to {SIDES_MAX} of q with one time at most, or one q with two of from and of to",
         )
-    lang = given.text("lang", schemas.LANG_CHARS_MAX) or None
+    lang = _lang(given)
     if is_one_at_two_times:
         query = recent.parse("".join(queries))
         spans = [_span_of(*bounds) for bounds in zip(begins, ends, strict=True)]

@@ -278,12 +278,38 @@ class CompareAnswer(Struct):
     compared: list[ComparedSummary]
 
 
+class MatchedStep(Struct):
+    """A step of a query: `n_stored` messages that are or were stored were looked through, of `n`.
+
+    `at_most` messages match, whatever their class; null: as many as `counts` has.
+    """
+
+    n: int
+    n_stored: int
+    at_most: int | None
+
+
+class HistoryMatches(Struct):
+    """What is known of a query's counts; `steps` are those of the `points` of `series`.
+
+    Since `stored_from_ms` messages are stored, and the counts are of these; null: since the first.
+    Only a single word (`is_word`) is counted in what has left the store.
+    """
+
+    query: str
+    lang: str | None
+    is_word: bool
+    stored_from_ms: int | None
+    steps: list[MatchedStep]
+
+
 class HistoryAnswer(Struct):
     """How many messages of each class came over time, all of them, by when they came.
 
     Steps begin at whole minutes, hours and days of UTC; those without messages are left out. One
     that goes on at `now_ms` is not whole yet. What came before `kept_from_ms` is no longer known by
-    steps of this length; null: all is.
+    steps of this length; null: all is. With a query, the messages that match; `n` is their number,
+    `note` says what they are in a sentence for people, and `matches` the same in numbers.
     """
 
     from_ms: int
@@ -293,6 +319,8 @@ class HistoryAnswer(Struct):
     n: int
     classes: list[LabelText]
     series: Series
+    note: str
+    matches: HistoryMatches | None
 
 
 class LabelRequest(Struct, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from consumers.config.settings import Settings
+from consumers.config.settings import Settings, message_names
 from consumers.http import schemas
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.prequential import Judgements
@@ -23,6 +23,7 @@ from consumers.monitoring.status import Status
 from consumers.search import Change, Counted, Found, FoundRow, MessageRow, Query, RecentState
 from consumers.search.comparison import ComparedMessages
 from consumers.search.history import CountsOverTime
+from consumers.search.matching import MatchesOverTime
 from consumers.sinks.records import decided_by
 from streamnb import AnswerRule, Predictor
 
@@ -76,6 +77,7 @@ class Serializer:
         self._classes = app_state.classes
         self._unsure_below = settings.page.unsure_below
         self._shares = app_state.shares
+        _, self._several = message_names(settings)
 
     def message(self, row: MessageRow, marked: Sequence[str]) -> schemas.Message:
         """Return a message."""
@@ -189,14 +191,27 @@ class Serializer:
         )
 
     def history(
-        self, span_ms: tuple[int, int, int], found: CountsOverTime
+        self,
+        span_ms: tuple[int, int, int],
+        found: CountsOverTime,
+        query: Query,
+        lang: str | None,
     ) -> schemas.HistoryAnswer:
         """Return counts over time, from and to a time as they are known now."""
         classes = self._classes[: len(found.counts[0])] if found.counts else self._classes
-        kept_from_s = found.kept_from_s
+        matches = None
+        if isinstance(found, MatchesOverTime):
+            steps = zip(found.n_all, found.n_of, found.at_most, strict=True)
+            matches = schemas.HistoryMatches(
+                query.text,
+                lang,
+                found.is_word,
+                _ms(found.stored_from_s),
+                [schemas.MatchedStep(*step) for step in steps],
+            )
         return schemas.HistoryAnswer(
             *span_ms,
-            kept_from_ms=None if kept_from_s is None else 1000 * kept_from_s,
+            kept_from_ms=_ms(found.kept_from_s),
             n=sum(map(sum, found.counts)),
             classes=list(classes),
             series=schemas.Series(
@@ -206,7 +221,29 @@ class Serializer:
                     for begins_s, own in zip(found.begins_s, found.counts, strict=True)
                 ],
             ),
+            note=self._history_note(found),
+            matches=matches,
         )
+
+    def _history_note(self, found: CountsOverTime) -> str:
+        """Return what counts over time are of."""
+        if not isinstance(found, MatchesOverTime):
+            return f"All {self._several} are counted, by when they came."
+        if not found.is_word:
+            return f"Only a single word is counted for longer than {self._several} are stored."
+        pairs = zip(found.at_most, found.counts, strict=True)
+        missing = [n for n, own in pairs if n and not any(own)]
+        note = f"Stored {self._several}, and counts of those no longer stored, by when they came."
+        if not missing:
+            return note
+        return (
+            f"{note} In {len(missing)} of {len(found.at_most)} steps it was none of the most"
+            f" frequent words: in {max(missing)} {self._several} each, at most."
+        )
+
+
+def _ms(time_s: int | None) -> int | None:
+    return None if time_s is None else 1000 * time_s
 
 
 class ApiEventSerializer:

@@ -269,6 +269,53 @@ def test_history_answers_over_a_time() -> None:
             assert expected in refused.json()["detail"]
 
 
+def test_a_words_history_reaches_behind_the_stored_messages() -> None:
+    """A word is counted in what is stored and in what has left; of anything else the note says."""
+    kept = {"history": HistorySettings(), "messages_max": 16 * 8}
+    with (
+        running(None, **kept) as store,
+        app_state(settings()) as made,
+        served(made, recent=store) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client,
+    ):
+        tell(store, ["good day"] * 200)
+        span = {"from": "2023-11-14T22:00Z", "to": "2023-11-14T23:00Z", "step": "hour"}
+
+        def asked(**query: str) -> dict[str, Any]:
+            answer: dict[str, Any] = client.get("/v1/history", params=span | query).json()
+            return answer
+
+        found = asked(q="Good")
+        hour_ms = found["from_ms"]
+        counts = {"negative": 100, "positive": 100}
+        assert found["series"]["points"] == [{"time_ms": hour_ms, "counts": counts}]
+        assert (found["n"], found["kept_from_ms"]) == (200, None)
+        stored_from_ms = 1_700_000_000_000
+        assert found["matches"] == {
+            "query": "Good", "lang": None, "is_word": True, "stored_from_ms": stored_from_ms,
+            "steps": [{"n": 200, "n_stored": 200, "at_most": None}],
+        }  # fmt: skip
+        assert found["note"] == (
+            "Stored tweets, and counts of those no longer stored, by when they came."
+        )
+        never = asked(q="never")
+        (step,) = never["matches"]["steps"]
+        assert (never["n"], 0 < step["at_most"] < 200) == (0, True)
+        assert (
+            f"In 1 of 1 steps it was none of the most frequent words: in {step['at_most']}"
+            in (never["note"])
+        )
+        for query in ({"q": "good day"}, {"q": "good", "lang": "en"}, {"q": "goo*"}):
+            found = asked(**query)
+            assert not found["matches"]["is_word"]
+            assert found["kept_from_ms"] == stored_from_ms
+            assert found["n"] <= 128
+            assert "Only a single word is counted for longer than tweets" in found["note"]
+        everything = asked(q="")
+        assert (everything["n"], everything["matches"]) == (200, None)
+        assert client.get("/v1/history?q=...").status_code == 422
+
+
 def test_history_that_is_off_says_so(http: httpx.Client) -> None:
     """The answer names the setting that turns it on."""
     answer = http.get("/v1/history")
