@@ -48,8 +48,8 @@ export function timesOf(range, nowMs) {
   return { from: from && String(Math.floor(from)), to: to && String(Math.ceil(to)) };
 }
 
-async function countsOf({ from, to }) {
-  const between = (begin) => ask(`/v1/history${queryOf({ from: String(begin), to: String(to) })}`);
+async function countsOf(query, { from, to }) {
+  const between = (begin) => ask(`/v1/history${queryOf({ ...asked(query), from: String(begin), to: String(to) })}`);
   if (from !== null) return between(Math.floor(from));
   const [first] = (await between(0)).series.points; // by days; what they hold is asked for by finer steps
   return first ? between(first.time_ms) : null;
@@ -58,17 +58,17 @@ async function countsOf({ from, to }) {
 const firstOf = ({ points }) => points.find(total)?.time_ms ?? Infinity;
 
 /** Return what the chart of a chosen time shows: stored messages, or, before these, the history. */
-async function readSpan(query, stored, isCounted, range) {
+async function readSpan(query, stored, hasHistory, range) {
   const { from, to } = spanOf(range, Date.now());
   const bounds = { ...asked(query), from: String(Math.floor(from ?? 0)), to: String(Math.ceil(to)) };
   const own = from === null ? stored : (await ask(`/v1/summary${queryOf(bounds)}`)).series;
   const fromStore = { series: own, from, to };
   if (from !== null && firstOf(stored) <= from && firstOf(own) < Infinity) return fromStore;
   const reach = firstOf(stored) < Infinity ? `Stored matches go back to ${moment(firstOf(stored))}.` : null;
-  const all = isCounted ? await countsOf({ from, to }) : null;
-  if (!all?.n || firstOf(all.series) + 1000 * all.series.step_s > firstOf(own)) return { ...fromStore, note: reach };
-  const series = coarser(all.series, to - (from ?? firstOf(all.series)));
-  return { series, from, to, isCounted: true, note: `All ${names.messages} are counted, by when they came.` };
+  const { n, series, note, matches } = (hasHistory && (await countsOf(query, { from, to }))) || {};
+  if (matches?.is_word === false) return { ...fromStore, note: `${reach ?? ""} ${note}` };
+  if (!n || firstOf(series) + 1000 * series.step_s > firstOf(own)) return { ...fromStore, note: reach };
+  return { series: coarser(series, to - (from ?? firstOf(series))), from, to, isCounted: !matches, note };
 }
 
 function coverLast(veil, chart, isOpen) {
@@ -249,7 +249,7 @@ export function makeSeries(onRoute, hasHistory) {
     const asking = [query, range];
     isAsking = true;
     try {
-      const found = await readSpan(query, summary.series, hasHistory && summary.is_everything && !summary.lang, range);
+      const found = await readSpan(query, summary.series, hasHistory, range);
       if (asking[0] === query && asking[1] === range) [chosen, askedMs] = [found, Date.now()];
     } catch (error) {
       if (asking[0] === query && asking[1] === range) say($("series-source"), error.message);

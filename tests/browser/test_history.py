@@ -1,0 +1,56 @@
+"""The page's charts of times of which the messages are no longer stored."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, expect
+
+from consumers.config.sections import HistorySettings
+from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book, first_tweets
+from tests.consumers.search.stores import running, tell, wall_of
+from tests.endtoend.daemon_process import Daemon, write_config
+
+
+def test_a_word_reaches_behind_the_stored_messages(
+    browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
+) -> None:
+    """What has left the store is drawn by a word's counts; of two words the note says why not."""
+    assert browser.is_connected()
+    path = tmp_path / "recent.db"
+    bounds: dict[str, Any] = {"messages_max": 1_000, "age_max_s": 1e9}
+    now_s = int(time.time())
+    with running(path, history=HistorySettings(), **bounds) as store:
+        for day in range(6):
+            wall_of(store).now_s = now_s - (6 - day) * 86_400
+            tell(store, ["coffee here"] * 100 * (day + 1), first=100 * day * (day + 1) // 2)
+    sections = {"source": f"file:{tmp_path / 'tweets.jsonl'}", "recent": bounds}
+    (tmp_path / "tweets.jsonl").write_text("".join(itertools.islice(first_tweets(), 200)))
+    config = write_config(tmp_path / "config.yaml", **sections)
+    with Daemon(config) as daemon:
+        Book(daemon, tmp_path / "tweets.jsonl").until_found("", 200)
+        assert daemon.stop() == 0
+    (file,) = set(tmp_path.rglob("recent.db")) - {path}
+    file.unlink()
+    shutil.copy(path, file)
+    with Daemon(config) as daemon:
+        page, _ = open_page(f"{daemon.address}/?q=coffee&range=7d")
+        expect(page.get_by_test_id("series-source")).to_contain_text(
+            "counts of those no longer stored"
+        )
+        page.get_by_test_id("series-numbers").click()
+        cells = page.get_by_test_id("series-table").locator("tbody td:nth-child(2)")
+        expect(cells.first).to_have_text("100")
+        assert cells.all_inner_texts() == [f"{100 * day}" for day in range(1, 7)]
+        page.goto(f"{daemon.address}/?q=coffee+here&range=7d")
+        note = page.get_by_test_id("series-source")
+        expect(note).to_contain_text("Stored matches go back to")
+        expect(note).to_contain_text("Only a single word is counted for longer")
+        page.goto("about:blank")
+        assert daemon.stop() == 0
