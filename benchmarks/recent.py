@@ -8,6 +8,9 @@ of frequent words.
 
 A second store has a million made-up loan applications, which are searched by the values of their
 fields. What is asked first about a field reads 100,000 rows, later questions what came since.
+
+The words of a chunk of tweets are counted as they are when the store lets go of it, and the hour
+that this makes is repeated over 30 days, of which words are asked then.
 """
 
 from __future__ import annotations
@@ -27,12 +30,14 @@ from benchmarks.alternate import alternate
 from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import CLASSES, Tweets
-from consumers.config.sections import RecentSettings
+from consumers.config.sections import HistorySettings, RecentSettings
 from consumers.config.settings import GeneratorSettings, Settings
 from consumers.factories import build_decoder, build_source
 from consumers.features import kinds_of
 from consumers.messages import Partition, RawColumns
-from consumers.search import RecentStore
+from consumers.search import RecentStore, database
+from consumers.search.chunks import Retention
+from consumers.search.history import STEPS_S, count_words
 from consumers.sources.generator import LoanMaker
 from consumers.sources.records import raw_columns, split_lines
 
@@ -55,6 +60,7 @@ _QUERIES = {
     "all but a word": "-the ",
     "a beginning, not another": "th* -an* ",
 }
+_WORDS = {"a frequent word": "the ", "a rare word": "obama ", "a word that nobody has": "qqq "}
 
 
 _LOANS = Settings.model_validate(
@@ -84,9 +90,18 @@ _CONDITIONS = {
 def recent(tweets: Tweets, show: Show) -> Result:
     """Fill the store, count in it and search it."""
     result = Result("recent", f"{MESSAGES:,} messages of {tweets.origin}")
-    with _running(("text",), CLASSES) as store:
-        _fill(result, store, Settings(), partial(_tweets, tweets), show)
-        _ask(result, store, _QUERIES, show)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "recent.db"
+        with _running(("text",), CLASSES, path) as store:
+            _fill(result, store, Settings(), partial(_tweets, tweets), show)
+            _ask(result, store, _QUERIES, show)
+        span_s = _count_words(result, path)
+        with _running(("text",), CLASSES, path) as store:
+            store.correct("nobody", None, None)  # until it is open
+            for name, word in _WORDS.items():
+                ask = partial(store.matches_over_time, store.parse(word), None, span_s, "hour")
+                took_s = statistics.median([_seconds(ask) for _ in range(TURNS)])
+                result.add(f"30 days of hours, {name}", took_s * 1e3, "ms", at_most=50.0)
     with _running(tuple(kinds_of(_LOANS.model)), tuple(_LOANS.model.classes)) as store:
         made = LoanMaker(GeneratorSettings(stream="loans"))
         _fill(result, store, _LOANS, made.make, show, " of fields")
@@ -100,17 +115,49 @@ def recent(tweets: Tweets, show: Show) -> Result:
     return result
 
 
+def _count_words(result: Result, path: Path) -> tuple[int, int]:
+    """Count the words of a file's oldest chunk as those of 720 hours; return these, in seconds."""
+    file = database.open_file(path, CLASSES, _bounds().chunk_rows)
+    chunk = file.chunks[0]
+    with contextlib.closing(file.db) as db:
+        db.execute("BEGIN IMMEDIATE")
+        steps_max, words_max = dict.fromkeys(STEPS_S.values(), 10_000), HistorySettings().words_max
+        began_s = time.thread_time()
+        count_words(db, chunk, steps_max, words_max)
+        took_s = time.thread_time() - began_s
+        db.execute("DELETE FROM word_history")
+        # The newest step, which may go on, keeps four times as many words as one that is over.
+        count_words(db, chunk, steps_max, words_max // 4)
+        db.execute(
+            "WITH RECURSIVE ago(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM ago WHERE n < 720)"
+            " INSERT INTO word_history SELECT step_s, begins_s - 3600 * n, of, unlisted_max, words,"
+            " counts FROM ago JOIN (SELECT * FROM word_history WHERE step_s = 3600"
+            " ORDER BY begins_s LIMIT 1)"
+        )
+        (begins_s,) = db.execute(
+            "SELECT min(begins_s) FROM word_history WHERE step_s = 3600"
+        ).fetchone()
+        db.execute("COMMIT")
+    result.add("count the words of a message", took_s / chunk.n * 1e6, "µs of a core")
+    return begins_s, begins_s + 720 * 3_600
+
+
+def _bounds() -> Retention:
+    return Retention(max(1_000, MESSAGES), RecentSettings().age_max_s)
+
+
 @contextlib.contextmanager
-def _running(fields: tuple[str, ...], classes: tuple[str, ...]) -> Iterator[RecentStore]:
+def _running(
+    fields: tuple[str, ...], classes: tuple[str, ...], path: Path | None = None
+) -> Iterator[RecentStore]:
     """Run a store that keeps all messages, in a file."""
-    with tempfile.TemporaryDirectory() as folder:
-        settings = RecentSettings(messages_max=max(1_000, MESSAGES), rate_max_per_s=_ROWS_A_S)
-        store = RecentStore(settings, Path(folder) / "recent.db", classes, fields, 0.65)
-        store.start()
-        try:
-            yield store
-        finally:
-            store.stop()
+    settings = RecentSettings(messages_max=_bounds().messages_max, rate_max_per_s=_ROWS_A_S)
+    store = RecentStore(settings, path, classes, fields, 0.65, history=HistorySettings())
+    store.start()
+    try:
+        yield store
+    finally:
+        store.stop()
 
 
 def _fill(
