@@ -1,6 +1,6 @@
-/** Asking the daemon, its stream of events, and the addresses of views. */
+/** Asking the daemon, correcting it, its stream of events, and the addresses of views. */
 
-import { on } from "./dom.js";
+import { $, attr, on, text } from "./dom.js";
 
 const ANSWER_MAX_MS = 15_000;
 
@@ -22,6 +22,44 @@ export async function ask(path, { method, body, token } = {}) {
   // A proxy in between may answer with anything.
   const said = await response.json().catch(() => ({}));
   throw problem(response.status, said.detail ?? said.title ?? `The daemon answered with status ${response.status}.`);
+}
+
+const TOKEN = "streamnb.token"; // kept for this visit only
+
+let corrections = null;
+
+export const setCorrections = (value) => (corrections = value);
+export const correctionsOn = () => corrections.enabled;
+
+async function token() {
+  const known = sessionStorage.getItem(TOKEN);
+  if (known) return known;
+  const dialog = $("token-dialog");
+  $("token").value = dialog.returnValue = "";
+  dialog.showModal();
+  await new Promise((closed) => dialog.addEventListener("close", closed, { once: true }));
+  const given = dialog.returnValue && $("token").value.trim();
+  sessionStorage.setItem(TOKEN, given);
+  return given;
+}
+
+export function tell(state, how, words) {
+  attr(state, "data-state", how);
+  text(state, words);
+}
+
+/** Send a correction and tell how it fares; return the receipt once it is safe. */
+export async function send(state, path, options) {
+  tell(state, "sending", "sending…");
+  try {
+    const secret = corrections.needs_token ? await token() : null;
+    if (secret === "") return tell(state, null, "");
+    return await ask(path, { ...options, token: secret });
+  } catch (error) {
+    const isRefused = error.status === 401 || error.status === 403;
+    if (isRefused) sessionStorage.removeItem(TOKEN);
+    return tell(state, "failed", isRefused && corrections.needs_token ? "The token was refused; send again for another one." : error.message);
+  }
 }
 
 /** Return the query string of those values that say something, and of all in a list. */

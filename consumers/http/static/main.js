@@ -1,15 +1,13 @@
 /** Begins the page, shows the view of the address, and keeps it live. */
 
-import { ask, asked, makeStream, queryOf, read, VIEWS, write } from "./api.js";
+import { ask, asked, makeStream, queryOf, read, setCorrections, VIEWS, write } from "./api.js";
 import { classNames, goOn, inOrder, nameOf, names, onClasses, setClasses, setNames } from "./classes.js";
 import { announce, attr, $, on, say, text } from "./dom.js";
 import { loadSaved, savedEvent, savedSearches, showSaved } from "./figures.js";
 import { count } from "./format.js";
-import { makeModel } from "./model.js";
-import { setCorrections } from "./list.js";
+import { makeModel, makeTryIt } from "./model.js";
 import { makeSearch } from "./search.js";
 import { comparisonOf, timesOf } from "./series.js";
-import { makeTryIt } from "./try_it.js";
 
 const TICK_MS = 1_000;
 const PAUSE_MAX_MS = 60_000;

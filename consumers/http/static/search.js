@@ -1,11 +1,14 @@
-/** The view of a search: its box, its heading, its figures and its messages. */
+/**
+ * The view of a search: its box, its heading, its figures and its messages, newest first: new ones wait, unless the
+ * reader follows. Each is explained, taught and deleted there.
+ */
 
-import { ask, asked, queryOf } from "./api.js";
-import { capital, names, onClasses } from "./classes.js";
-import { announce, attr, $, coalesced, debounced, el, on, say, text } from "./dom.js";
+import { ask, asked, correctionsOn, messagePath, queryOf, send, tell } from "./api.js";
+import { capital, classNames, inOrder, look, mark, meant, named, nameOf, names, onClasses } from "./classes.js";
+import { $, announce, attr, coalesced, copy, debounced, el, keyed, on, part, say, text } from "./dom.js";
 import { inWords, makeFigures, sharesOf, showSaveButton, toggleSaved } from "./figures.js";
-import { count, language } from "./format.js";
-import { makeList } from "./list.js";
+import { ago, count, fullTime, language, probability, withinWords } from "./format.js";
+import { colouring, explanationTable } from "./model.js";
 import { makeComparison, timesOf } from "./series.js";
 
 const TYPING_MS = 250;
@@ -164,5 +167,290 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
       say($("search-problem"), detail);
       $("columns").hidden = true; // what was found before is not the answer
     },
+  };
+}
+
+function makeTeaching(row, message) {
+  const state = part(row, "teach-state");
+  const select = part(row, "teach-select");
+  const buttons = [...row.querySelectorAll(".thumb")];
+  let current = message;
+  let isSending = false;
+
+  function show() {
+    const labels = classNames();
+    const isThumbs = labels.toSorted().join() === "negative,positive";
+    // The first option is none; classes only join, behind the others.
+    const news = isThumbs ? [] : labels.slice(select.length - 1);
+    select.append(...inOrder(news).map((label) => el("option", { value: label }, nameOf(label))));
+    select.hidden = isThumbs;
+    const hadFocus = buttons.includes(document.activeElement);
+    for (const button of buttons) button.hidden = !isThumbs;
+    if (hadFocus && !isThumbs) select.focus();
+    for (const button of buttons) attr(button, "aria-pressed", button.dataset.label === current.corrected);
+    select.value = current.corrected ?? "";
+  }
+
+  async function teach(label) {
+    if (isSending || !label || label === current.corrected) return;
+    isSending = true;
+    const isSafe = await send(state, "/v1/labels", { method: "POST", body: { id: current.id, label } });
+    // The change may come before the answer to what asked for it.
+    if (isSafe && current.corrected !== label) tell(state, "accepted", `sent: ${nameOf(label)}; being learned…`);
+    isSending = false;
+    show();
+  }
+
+  on(select, "change", () => teach(select.value));
+  for (const button of buttons) on(button, "click", () => teach(button.dataset.label));
+  part(row, "teach").hidden = false;
+  show();
+  return (next) => {
+    const isNews = next.corrected && next.corrected !== current.corrected;
+    current = next;
+    if (isNews) tell(state, "changed", `learned: ${nameOf(next.corrected)}`);
+    show();
+  };
+}
+
+function makeDeleting(id, onGone) {
+  const node = copy("deleting");
+  const [first, confirm, cancel] = node.querySelectorAll("button");
+
+  function show(isAsked) {
+    first.hidden = isAsked;
+    confirm.hidden = cancel.hidden = !isAsked;
+    (isAsked ? cancel : first).focus();
+  }
+
+  on(first, "click", () => show(true));
+  on(cancel, "click", () => show(false));
+  on(confirm, "click", async () => {
+    confirm.disabled = true;
+    if (await send(part(node, "teach-state"), messagePath(id), { method: "DELETE" })) onGone(id);
+    confirm.disabled = false;
+  });
+  return node;
+}
+
+const TINT_MAX = 24; // per cent: text stays readable on it
+const plain = (words) => [words];
+
+function tint(p) {
+  const least = 1 / classNames().length;
+  return TINT_MAX * Math.max(0, (p - least) / (1 - least));
+}
+
+function detail({ id, label, explanation, interval, now, truth }, onGone) {
+  const then = now.label === label ? "." : `; on arrival: ${nameOf(label)}.`;
+  const sure = `, ${probability(now.probabilities[now.label])}${then}`;
+  const facts = [
+    el("li@judged-now", "Prediction now: ", named(now.label), sure),
+    now.prediction_set && el("li", meant(now.prediction_set)),
+    interval && el("li@credible-interval", withinWords(interval), "."),
+    truth && el("li@stream-label", "Label in the stream: ", named(truth), "."),
+  ];
+  const why = explanation && explanationTable(explanation);
+  return [el("ul.facts", facts), why, correctionsOn() && makeDeleting(id, onGone)].filter(Boolean);
+}
+
+function makeRow(message, onToggle, onGone) {
+  const node = copy("row");
+  const why = part(node, "why");
+  const time = part(node, "time");
+  const words = part(node, "text");
+  const teaching = correctionsOn() && makeTeaching(node, message);
+  let current = null;
+
+  let colour = plain; // of the words, while the reasons are open
+
+  function writeText() {
+    words.replaceChildren(...current.marked.flatMap((piece, i) => (i % 2 ? [el("b", colour(piece))] : colour(piece))));
+  }
+
+  async function toggle() {
+    const isOpen = why.matches("[aria-expanded=true]");
+    attr(why, "aria-expanded", !isOpen);
+    if (isOpen) {
+      part(node, "detail").remove();
+      colour = plain;
+      writeText();
+    }
+    onToggle();
+    if (isOpen) return;
+    const place = el("div.detail@message-detail", el("p.note", "asking the model…"));
+    node.append(place);
+    try {
+      const answer = await ask(messagePath(message.id));
+      place.replaceChildren(...detail(answer, onGone));
+      if (!answer.explanation || !place.isConnected) return; // closed meanwhile
+      colour = colouring(answer.explanation);
+      writeText();
+      announce(part(place, "because").textContent);
+    } catch (error) {
+      place.replaceChildren(el("p.problem@detail-problem", error.message));
+    }
+  }
+
+  on(node, "click", ({ target }) => {
+    const isElsewhere = target.closest("button, select, .detail") || String(getSelection());
+    if (target === why || !isElsewhere) toggle();
+  });
+  node.tick = (nowMs) => text(time, ago(message.time_ms, nowMs));
+  node.update = (next) => {
+    if (next === current) return;
+    const isOther = String(next.marked) !== String(current?.marked);
+    current = next;
+    if (isOther) writeText(); // the query may be another one
+    const { label, unsure, corrected } = next;
+    Object.assign(node.dataset, { label, unsure });
+    attr(node, "data-corrected", corrected);
+    node.style.setProperty("--class", look(label).colour);
+    node.style.setProperty("--tint", `${unsure ? 0 : tint(next.probability).toFixed(1)}%`);
+    text(part(node, "chance"), probability(next.probability));
+    text(part(node, "judged-label"), unsure ? "unsure" : nameOf(label));
+    part(node, "mark")?.remove();
+    part(node, "judged").prepend(mark(label));
+    part(node, "badges").replaceChildren(...(corrected ? [mark(corrected), `corrected: ${nameOf(corrected)}`] : []));
+    if (teaching) teaching(next);
+  };
+  node.refresh = () => {
+    const same = current;
+    current = null;
+    node.update(same);
+  };
+
+  Object.assign(node.dataset, { key: message.key, id: message.id });
+  text(part(node, "user"), /^\S+$/.test(message.user ?? "") ? `@${message.user}` : (message.user ?? ""));
+  time.dateTime = new Date(message.time_ms).toISOString();
+  time.title = fullTime(message.time_ms);
+  if (language(message.lang) !== message.lang) words.lang = message.lang; // one that there is
+  node.update(message);
+  node.tick(Date.now());
+  return node;
+}
+
+const ROWS_MAX = 50;
+const ROWS_AT_A_TIME_MAX = 8;
+const ROW_PX_MIN = 76;
+
+const keyOf = ({ key, id }) => `${key} ${id}`;
+
+/** Return the list; `onGone(id)` hears of a deletion made in it. */
+function makeList(onGone) {
+  const list = $("messages");
+  const reasons = new Set(); // why it keeps still for now, although the reader follows
+  let shown = [];
+  let waiting = []; // newer than all that is shown
+  let isLive = true; // false on a page of older ones
+  let isFollowing = false;
+  let most = ROWS_MAX; // to be drawn in the next frame
+  let isComing = false; // on top of others: they fade in
+
+  const isStill = () => !isFollowing || reasons.size > 0;
+  const onToggle = () => hold("open", list.querySelector("[aria-expanded=true]"));
+  const draw = coalesced(() => {
+    const rows = keyed(list, shown.slice(0, most), keyOf, (message) => {
+      const row = makeRow(message, onToggle, onGone);
+      row.classList.toggle("coming", isComing);
+      // Else it would fade in again each time that the view is shown.
+      on(row, "animationend", () => row.classList.remove("coming"));
+      return row;
+    });
+    rows.forEach((row, i) => row.update(shown[i]));
+    onToggle();
+    if (most < shown.length) draw();
+    most = ROWS_MAX;
+  });
+
+  function take(newer, before = shown) {
+    isComing = before.length > 0;
+    shown = [...newer, ...before].slice(0, ROWS_MAX);
+    waiting = [];
+    draw();
+    tell();
+  }
+
+  function tell() {
+    const n = waiting.length;
+    if (n) text($("show-new"), `Show ${count(n)}${n < ROWS_MAX ? "" : "+"} new`);
+    $("show-new").hidden = n === 0;
+    $("newest").hidden = $("older-note").hidden = isLive;
+    if (isLive) $("older").hidden = shown.length < ROWS_MAX;
+  }
+
+  function catchUp() {
+    if (!isStill() && waiting.length) take(waiting);
+    else tell();
+  }
+
+  function hold(reason, isOn) {
+    if (isOn) reasons.add(reason);
+    else reasons.delete(reason);
+    catchUp();
+  }
+
+  on(list, "pointerenter", (event) => hold("hover", event.pointerType === "mouse"));
+  on(list, "pointerleave", () => hold("hover", false));
+  on(list, "focusin", () => hold("focus", true));
+  on(list, "focusout", (event) => hold("focus", list.contains(event.relatedTarget)));
+  const isAbove = ([entry]) => hold("reading", !entry.isIntersecting && entry.boundingClientRect.top < 0);
+  new IntersectionObserver(isAbove).observe($("stream-start"));
+  on($("show-new"), "click", () => {
+    take(waiting);
+    $("follow").focus(); // this button is gone
+    if ($("stream").getBoundingClientRect().top < 0) $("stream").scrollIntoView();
+  });
+  $("follow").disabled = false;
+  on($("follow"), "click", ({ currentTarget: button }) => {
+    isFollowing = !isFollowing;
+    attr(button, "aria-pressed", isFollowing);
+    catchUp();
+  });
+
+  return {
+    /** Show others, `live` if newer ones may follow: what fits on the screen at once, the rest a frame later. */
+    replace(messages, live = true) {
+      isLive = live;
+      most = Math.ceil(innerHeight / ROW_PX_MIN);
+      take(messages, []);
+    },
+    /** Hear which are the newest now: count those that are new, or show them to a reader who follows. */
+    receive(messages) {
+      if (!isLive) return;
+      // What had the focus may have gone without a word.
+      if (!list.contains(document.activeElement)) reasons.delete("focus");
+      const newestKey = shown[0]?.key ?? -1;
+      // Keys only grow: where they do not, messages have left, or the daemon has begun a new store.
+      if (!(messages[0]?.key >= newestKey)) return take(messages, []);
+      const byKey = new Map(messages.map((message) => [message.key, message]));
+      shown = shown.map((message) => byKey.get(message.key) ?? message);
+      // After a deletion the list fills up from below.
+      const oldestKey = shown.at(-1)?.key ?? -1;
+      shown = [...shown, ...messages.filter(({ key }) => key < oldestKey)].slice(0, ROWS_MAX);
+      const newer = messages.filter(({ key }) => key > newestKey);
+      if (!isStill() || shown.length === 0) {
+        return take(newer.slice(0, Math.max(ROWS_AT_A_TIME_MAX, ROWS_MAX - shown.length)));
+      }
+      waiting = newer;
+      draw();
+      return tell();
+    },
+    change({ id, corrected, removed }) {
+      const edit = (message) => (message.id !== id ? message : !removed && { ...message, corrected });
+      shown = shown.map(edit).filter(Boolean);
+      waiting = waiting.map(edit).filter(Boolean);
+      draw();
+      tell();
+    },
+    rebuild() {
+      keyed(list, [], keyOf);
+      draw();
+    },
+    refresh: () => [...list.children].forEach((row) => row.refresh?.()),
+    tick: (nowMs) => [...list.children].forEach((row) => row.tick?.(nowMs)),
+    isLive: () => isLive,
+    size: () => shown.length,
+    oldestKey: () => shown.at(-1)?.key,
   };
 }
