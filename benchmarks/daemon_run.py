@@ -81,6 +81,7 @@ def run_daemon(
     checkpoints: bool = True,
     settings: Mapping[str, Any] | None = None,
     beside: Callable[[int], contextlib.AbstractContextManager[None]] | None = None,
+    prepare: Callable[[Path], None] | None = None,
 ) -> Run:
     """Let the daemon learn all of a source.
 
@@ -99,6 +100,8 @@ def run_daemon(
         settings.
     beside : callable, optional
         Takes the port at which it will listen, and returns what is to run around it.
+    prepare : callable, optional
+        Takes the folder of its state, still empty, and puts there what it is to find.
 
     Raises
     ------
@@ -123,6 +126,9 @@ def run_daemon(
             own = config.get(section)
             config[section] = own | values if isinstance(own, dict) else values
         (folder / "config.yaml").write_text(json.dumps(config), encoding="utf-8")  # it is YAML too
+        if prepare is not None:
+            (folder / "state").mkdir(mode=0o700)
+            prepare(folder / "state")
         with beside(port) if beside else contextlib.nullcontext():
             looks, summary = _run(folder, f"http://127.0.0.1:{port}/metrics")
     if summary["learned"] != n:

@@ -1,4 +1,4 @@
-"""What open pages cost: the daemon at full rate with 100 of them and with none.
+"""What open pages and exports cost: the daemon at full rate with 100 pages, a file, and neither.
 
 The pages are a process of their own that reads the server-sent events of 30 different queries. It
 shares the machine's cores with the daemon, as browsers on it would.
@@ -18,6 +18,7 @@ from typing import Final
 
 from benchmarks.alternate import alternate
 from benchmarks.daemon_run import PAIRS, run_daemon
+from benchmarks.export_cost import add_export_cost
 from benchmarks.file_daemon import write_lines
 from benchmarks.result import Result
 from benchmarks.show import Show
@@ -58,6 +59,7 @@ def pages(tweets: Tweets, show: Show) -> Result:
     result.add("pages that were told", n_told, "pages", at_least=PAGES)
     longest_s = max(each["gap_s"] for each in said)
     result.add("longest time between figures of a page", longest_s, "s", at_most=2.0)
+    add_export_cost(result, tweets, show)
     return result
 
 

@@ -160,6 +160,18 @@ def _running(
         store.stop()
 
 
+def write_file(path: Path, tweets: Tweets, n: int, show: Show) -> None:
+    """Write a store of `n` tweets, as a daemon of these classes finds it when it starts."""
+    decoder = build_decoder(Settings(), build_source(Settings(), until_end=False))
+    with _running(("text",), CLASSES, path) as store:
+        for first in show.track(range(0, n, TRANSACTION)):
+            lines = _tweets(tweets, first, min(TRANSACTION, n - first))
+            messages = decoder.decode(_raw(lines, first))
+            rows = np.arange(len(messages))
+            store.offer(messages, rows, np.log(np.full((len(rows), 2), 0.5)))
+            store.correct("nobody", None, None)  # is done behind what was offered
+
+
 def _fill(
     result: Result,
     store: RecentStore,
