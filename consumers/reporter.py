@@ -65,6 +65,7 @@ def build_status(
         stated=statistics.stated_reliability(),
         sets_covered=sets_covered,
         set_size=set_size,
+        coverage=statistics.coverage(),
         vocabulary_size=snapshot.vocabulary_size if snapshot else 0,
         words_dropped=snapshot.words_dropped if snapshot else 0,
         n_features=n_features(snapshot.state) if snapshot else 0,
@@ -208,6 +209,7 @@ class Reporter:
             rate_per_s=status.rate_per_s,
             lag=status.lag_total,
             n_alarms=None if status.drift is None else status.drift.n_alarms,
+            covered=self._statistics.covered.figures(),
         )
         self._view.update(status)
 

@@ -337,6 +337,7 @@ def _model(
         labelling=labelling,
         challengers=status.challengers,
         stated=status.stated,
+        coverage=status.coverage,
         per=status.per,
         **{name: getattr(status.quality, name) for name in QualityReport.__struct_fields__},
     )

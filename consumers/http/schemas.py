@@ -372,7 +372,7 @@ class ModelAnswer(Struct):
     """The model and how well it does.
 
     `calibration` is of the classes that were answered, `stated`, with model.calibration, of all
-    probabilities as the model itself states them; else it is null.
+    probabilities as the model itself states them; else it is null. `coverage` is model.coverage.
     """
 
     state: str
@@ -396,6 +396,7 @@ class ModelAnswer(Struct):
     confusion: Confusion
     calibration: tuple[Bin, ...]
     stated: tuple[ReliabilityBin, ...] | None
+    coverage: float | None
     history: tuple[Point, ...]
     telling: Mapping[LabelText, tuple[Telling, ...]]
     rising: tuple[Trend, ...]

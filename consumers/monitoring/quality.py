@@ -261,6 +261,9 @@ class Point(msgspec.Struct, frozen=True):
         Messages unread, and alarms of drift so far; None where nobody can know.
     n : int
         Examples in the window, so that an interval of the accuracy can be said.
+    covered, set_size : float or None
+        Of the newest prediction sets, as many as the window holds: the share that held the true
+        class, and how many classes they have on average; None without `model.coverage`.
     """
 
     time_ms: int
@@ -271,6 +274,8 @@ class Point(msgspec.Struct, frozen=True):
     lag: int | None
     n: int
     n_alarms: int | None
+    covered: float | None = None
+    set_size: float | None = None
 
 
 class Telling(msgspec.Struct, frozen=True):
@@ -529,11 +534,13 @@ class Quality:
         rate_per_s: float = 0.0,
         lag: int | None = None,
         n_alarms: int | None = None,
+        covered: tuple[float | None, float | None] = (None, None),
     ) -> None:
         """Gather again what is due, at `now_s` by the clock that was passed in.
 
         The words are those of the `snapshot`; `predicted` is how many of the newest messages were
-        predicted to be of each class; the others go into the history.
+        predicted to be of each class; the others go into the history, `covered` as the share of the
+        prediction sets that held the true class and their mean size.
         """
         if self._window_budget.is_due(now_s):
             began_s = self._clock()
@@ -548,7 +555,7 @@ class Quality:
             window = figures.window
             point = Point(
                 self._time_ms(), window.accuracy, window.log_loss, window.calibration_error,
-                rate_per_s, lag, window.n, n_alarms,
+                rate_per_s, lag, window.n, n_alarms, *covered,
             )  # fmt: skip
             self._history.note(now_s, point)
         self._report = replace(

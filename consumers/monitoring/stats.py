@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from consumers.messages import CheckpointEntry, KnownClasses, Messages
 from consumers.monitoring.prequential import DriftWatch, Prequential, predicted_classes
 from consumers.monitoring.status import Judged
-from streamnb import Answer, Confidence, ReliabilityBin
+from streamnb import Answer, Confidence, ConformalSets, ReliabilityBin
 from streamnb.labels import Label
 from streamnb.learn import impossible
 
@@ -25,6 +26,7 @@ _NEWEST_KEPT = 40
 _NEWEST_A_BATCH = 6
 _SHARES_OVER = 2_000  # newest predictions
 _RATE_OVER_S = 1.0
+WINDOW_MARKS = 64
 _CLASS_BITS = 8  # there are at most `CLASSES_MAX`
 _CLASS_MASK = (1 << _CLASS_BITS) - 1
 
@@ -49,6 +51,60 @@ class StatisticsEntry(msgspec.Struct):
     name: str
     pack: Callable[[], CheckpointEntry]
     unpack: Callable[[CheckpointEntry], None]
+
+
+class SetCounts(NamedTuple):
+    """How many prediction sets were judged, how many held the true class, and all their classes."""
+
+    n: int
+    n_covered: int
+    n_in_sets: int
+
+
+class CoveredWindow:
+    """How often the newest prediction sets held the true class, and their mean size.
+
+    A set's own outcome is not kept. Of the running totals there are about `WINDOW_MARKS` marks, and
+    what the newest one has above the last mark before the window is the window's. So this holds
+    somewhat more than `size` examples: up to a `WINDOW_MARKS`th, or one call that learns. The
+    consuming thread writes, any thread may read.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self.marks: tuple[SetCounts, ...] = ()
+        self._of: ConformalSets | None = None  # whose totals these are
+
+    def update(self, sets: ConformalSets | None) -> None:
+        """Take in the totals of now; of sets other than before, all that they have counted."""
+        if sets is None:
+            self.marks = ()
+            return
+        now = SetCounts(sets.n, sets.n_covered, sets.n_in_sets)
+        marks, is_other = self.marks, self._of not in (None, sets)
+        self._of = sets
+        if is_other or not marks or now.n < marks[-1].n:
+            self.marks = SetCounts(0, 0, 0), now
+            return
+        # The last mark is that of now; it stays where it stands once it is far enough.
+        is_far = marks[-1].n - marks[-2].n >= self._size / WINDOW_MARKS
+        marks = (*marks, now) if is_far else (*marks[:-1], now)
+        while len(marks) > 2 and marks[1].n <= now.n - self._size:
+            marks = marks[1:]
+        self.marks = marks
+
+    def figures(self) -> tuple[float | None, float | None]:
+        """Return the share of sets that held the true class, and their mean size."""
+        marks = self.marks
+        n = marks[-1].n - marks[0].n if marks else 0
+        if not n:
+            return None, None
+        first, last = marks[0], marks[-1]
+        return (last.n_covered - first.n_covered) / n, (last.n_in_sets - first.n_in_sets) / n
+
+    def restore(self, marks: Iterable[Iterable[int]]) -> None:
+        """Go on with the marks of a checkpoint."""
+        self._of, self.marks = None, tuple(SetCounts(*each) for each in marks)
 
 
 class RunStatistics:
@@ -81,6 +137,7 @@ class RunStatistics:
         self.remembered = 0, 0
         self.n_untaught = 0
         self.confidence: Confidence | None = None  # the learner's, if it has any
+        self.covered = CoveredWindow(window)
         self.labels: Mapping[str, int] = {}  # that came later, by what became of them
         self.learned_by_class: Counter[str] = Counter()
         self.predicted_by_class: Counter[str] = Counter()
@@ -175,8 +232,16 @@ class RunStatistics:
 
     def prediction_sets(self) -> tuple[float | None, float | None]:
         """Return the share of sets that held the true class and their mean size, if there are."""
-        sets = None if self.confidence is None else self.confidence.conformal
+        sets = self._sets()
         return (None, None) if sets is None else (sets.covered, sets.mean_size)
+
+    def coverage(self) -> float | None:
+        """Return the share of prediction sets that is promised to hold the true class, if any."""
+        sets = self._sets()
+        return None if sets is None else sets.coverage
+
+    def _sets(self) -> ConformalSets | None:
+        return None if self.confidence is None else self.confidence.conformal
 
     def learned_late(
         self,
@@ -207,6 +272,7 @@ class RunStatistics:
     def _take_losses(self, posteriors: NDArray[np.float64], truth: NDArray[np.integer]) -> None:
         self.n_learned += len(truth)
         self.prequential.update(posteriors, truth)
+        self.covered.update(self._sets())
 
     def _count_classes(self, counter: Counter[str], places: NDArray[np.integer]) -> None:
         classes = tuple(self.classes)
@@ -265,6 +331,7 @@ class RunStatistics:
 
         def unpack(entry: CheckpointEntry) -> None:
             self.prequential.unpack(entry, sums=sums)
+            self.covered.restore(entry.values.get("covered", ()))  # older files have none
             if sums:
                 values = entry.values
                 self.n_messages = self._n_restored = self._rate.n = values["n_messages"]
@@ -287,6 +354,7 @@ class RunStatistics:
         return CheckpointEntry(
             {
                 **window.values,
+                **({"covered": self.covered.marks} if self.covered.marks else {}),
                 "n_messages": self.n_messages,
                 "n_learned": self.n_learned,
                 "n_learned_late": self.n_learned_late,

@@ -320,6 +320,7 @@ class Status(msgspec.Struct, frozen=True):
     stated: tuple[ReliabilityBin, ...] | None = None  # what became of them, the lowest first
     sets_covered: float | None = None  # share of the prediction sets that held the true class
     set_size: float | None = None  # mean number of classes in them
+    coverage: float | None = None  # the share that is promised to hold it
     vocabulary_size: int = 0
     words_dropped: int = 0  # words that left because the vocabulary was full, all runs together
     n_features: int = 0  # words, values of categories, flags and numbers

@@ -78,6 +78,8 @@ def test_the_model(book: Book, open_page: Callable[..., Opened]) -> None:
     interval = re.compile(r": [\d.]+% \([\d.]+%–[\d.]+%\)$")
     expect(line).to_have_attribute("aria-valuetext", interval)
     expect(page.locator("[data-line=accuracy] .note")).to_have_text(interval)
+    off = "Off: predictions have no sets, as model.coverage is null."
+    expect(page.get_by_test_id("coverage-note")).to_have_text(off)
     for trend in ("rising", "falling"):
         expect(page.get_by_test_id(trend)).not_to_be_empty()
     expect(page.get_by_test_id("model-problem")).to_be_hidden()
@@ -235,7 +237,13 @@ def test_sets_and_drift(open_page: Callable[..., Opened], tmp_path: Path) -> Non
         # Points of history come each ten seconds: these are as they would be after an alarm.
         told["history"] = [
             {**told["history"][0], "time_ms": 10_000 * i, "n_alarms": n}
-            | {"accuracy": 0.8, "log_loss": 0.5, "n": 100}
+            | {
+                "accuracy": 0.8,
+                "log_loss": 0.5,
+                "n": 100,
+                "covered": 0.88 + i / 100,
+                "set_size": 1.25,
+            }
             for i, n in enumerate((None, 4, 5, 5))
         ]
         moved = {"word": "awful", "label": "positive", "z": 9.0, "before": 0.1, "after": 0.9}
@@ -249,6 +257,15 @@ def test_sets_and_drift(open_page: Callable[..., Opened], tmp_path: Path) -> Non
             page.keyboard.press(key)
             ending = re.compile(", drift$" if is_there else r"\)$")
             expect(line).to_have_attribute("aria-valuetext", ending)
+        assert told["coverage"] == 0.9
+        covered = page.locator("[data-line=covered]")
+        expect(covered.get_by_test_id("coverage-note")).to_contain_text("to 91.0%")
+        expect(covered.get_by_test_id("coverage-note")).to_contain_text("90.0% wanted")
+        line = covered.get_by_test_id("history-line")
+        line.focus()
+        page.keyboard.press("Home")
+        said = re.compile(r"88\.0% \(1\.25 classes a set\)")
+        expect(line).to_have_attribute("aria-valuetext", said)
         red, rows, height = page.evaluate(RED_PIXELS)
         assert rows > 0.5 * height
         assert rows <= red <= 3 * rows

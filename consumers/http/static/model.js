@@ -1,11 +1,11 @@
 /** What the model says: of itself, while somebody looks; why it judged a text so; and of what one types, as one types. */
 
 import { ask, send, tell } from "./api.js";
-import { bandOf, ink, linesOf, makeChart, within } from "./chart.js";
+import { bandOf, DASHES, ink, linesOf, makeChart, within } from "./chart.js";
 import { bar, classNames, inOrder, look, meant, named, nameOf, setClasses } from "./classes.js";
 import { $, announce, attr, copy, debounced, el, on, part, say, text } from "./dom.js";
 import { makeBars } from "./figures.js";
-import { clock, count, fine, likelihood, moment, probability, signed, withinWords } from "./format.js";
+import { clock, count, decimal, fine, likelihood, moment, probability, signed, withinWords } from "./format.js";
 import * as format from "./format.js";
 
 const charts = new Map();
@@ -24,14 +24,15 @@ function makeLine(place, name, format) {
   function read(at) {
     const point = points[at] ?? points.at(-1);
     const { low, high } = intervalOf(point);
-    const words = `${moment(point.time_ms)}: ${format(point[name])}${low < high ? ` (${fine(low)}–${fine(high)})` : ""}${point.isAlarm ? ", drift" : ""}`;
+    const size = name === "covered" ? ` (${decimal(point.set_size, 2)} classes a set)` : "";
+    const words = `${moment(point.time_ms)}: ${format(point[name])}${size}${low < high ? ` (${fine(low)}–${fine(high)})` : ""}${point.isAlarm ? ", drift" : ""}`;
     attr(node, "aria-valuenow", at ?? points.length - 1);
     attr(node, "aria-valuetext", words);
     text(note, at === null ? range : words);
   }
 
   const drawn = makeChart(node, {
-    series: linesOf(part(place, "name").textContent, "var(--ink)", { width: 1.6 }),
+    series: [...linesOf(part(place, "name").textContent, "var(--ink)", { width: 1.6 }), { scale: "y", stroke: () => ink("var(--muted)"), dash: DASHES[1], points: { show: false } }],
     bands: [bandOf(2, "var(--ink)")],
     scales: {},
     axes: [{ scale: "y", size: 50, space: 28, values: (chart, ticks) => apart(ticks, format) }],
@@ -47,7 +48,9 @@ function makeLine(place, name, format) {
     const values = points.map((point) => point[name]);
     range = `${format(Math.min(...values))} to ${format(Math.max(...values))} since ${clock(points[0].time_ms)}`;
     const ends = points.map(intervalOf);
-    drawn.update([points.map((point) => point.time_ms), values, ends.map(({ high }) => high), ends.map(({ low }) => low)]);
+    const targets = points.map(({ target }) => (name === "covered" ? target : null));
+    if (targets[0]) range += `, ${format(targets[0])} wanted`;
+    drawn.update([points.map((point) => point.time_ms), values, ends.map(({ high }) => high), ends.map(({ low }) => low), targets]);
     attr(node, "aria-label", `${part(place, "name").textContent}: ${range}`);
     text(part(place, "big"), format(values.at(-1)));
     read(drawn.chart.cursor.left < 0 ? null : drawn.chart.cursor.idx);
@@ -57,7 +60,7 @@ function makeLine(place, name, format) {
 function drawLine(place, history, format) {
   const name = place.dataset.line;
   const points = history.filter((point) => Number.isFinite(point[name]));
-  if (points.length < 2) return;
+  if (points.length < 2) return name === "covered" && history[0]?.target && text(part(place, "note"), "No history yet.");
   if (!charts.has(place)) charts.set(place, makeLine(place, name, format));
   charts.get(place)(points);
 }
@@ -85,7 +88,7 @@ function draw(model) {
     const value = valueAt(model, node.dataset.value);
     text(node, node.dataset.as ? format[node.dataset.as](value) : (value ?? "–"));
   }
-  const history = model.history.map((point, i, all) => ({ ...point, isAlarm: point.n_alarms > (all[i - 1]?.n_alarms ?? point.n_alarms) }));
+  const history = model.history.map((point, i, all) => ({ ...point, target: model.coverage, isAlarm: point.n_alarms > (all[i - 1]?.n_alarms ?? point.n_alarms) }));
   for (const node of view.querySelectorAll("[data-line]")) drawLine(node, history, format[node.dataset.as]);
   for (const node of view.querySelectorAll("[data-lag]")) node.hidden = history.every(({ lag }) => lag === null) && model.lag === null;
   $("drift").hidden = !model.drift?.n_alarms;

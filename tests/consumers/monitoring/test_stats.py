@@ -16,9 +16,18 @@ from prometheus_client import CollectorRegistry
 from consumers.config.settings import EmoticonLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller
-from consumers.messages import OPERATIONS, Messages, Operation, Partition, Reason, Reject
+from consumers.messages import (
+    OPERATIONS,
+    CheckpointEntry,
+    Messages,
+    Operation,
+    Partition,
+    Reason,
+    Reject,
+)
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.stats import RunStatistics
+from consumers.monitoring.quality import Quality
+from consumers.monitoring.stats import WINDOW_MARKS, CoveredWindow, RunStatistics
 from consumers.reporter import build_status
 from streamnb import Answer, Calibrator, Confidence, ConformalSets
 from streamnb.testing import ManualClock
@@ -354,3 +363,70 @@ def test_figures_go_on_from_a_checkpoint(figures: Figures, sums: bool) -> None:
         assert again.statistics.predicted_counts() == twice.statistics.predicted_counts()
     else:
         assert (again.statistics.n_messages, again.statistics.prequential.n) == (3, 2)
+
+
+# ---- prediction sets over time -------------------------------------------------------------------
+
+CALLS = st.lists(st.lists(st.booleans(), min_size=1, max_size=30), min_size=1, max_size=60)
+
+
+@given(calls=CALLS, size=st.integers(1, 100), restart=st.integers(0, 60))
+def test_the_window_of_sets_is_that_of_a_list(
+    calls: list[list[bool]], size: int, restart: int
+) -> None:
+    """It holds the newest sets, as many as the window and up to a mark or call more.
+
+    A restart amid the stream changes nothing.
+    """
+    window, sets = CoveredWindow(size), ConformalSets()
+    outcomes: list[bool] = []
+    for i, call in enumerate(calls):
+        outcomes += call
+        sets.n, sets.n_covered, sets.n_in_sets = len(outcomes), sum(outcomes), 2 * len(outcomes)
+        window.update(sets)
+        if i == restart:
+            known, window, sets = window, CoveredWindow(size), ConformalSets()
+            window.restore(msgspec.json.decode(msgspec.json.encode(known.marks)))
+        covered, set_size = window.figures()
+        n = window.marks[-1].n - window.marks[0].n
+        newest = outcomes[-n:]
+        assert covered == sum(newest) / len(newest)
+        assert set_size == 2.0
+        least = min(size, len(outcomes))
+        assert least <= n <= max(least, size + size / WINDOW_MARKS + 2 * max(map(len, calls)))
+        assert len(window.marks) <= WINDOW_MARKS + 3
+
+
+def test_other_sets_begin_their_own_window() -> None:
+    """Those of a challenger that is promoted have other totals; without sets there are none."""
+    window, sets, others = CoveredWindow(10), ConformalSets(), ConformalSets()
+    assert window.figures() == (None, None)
+    sets.n, sets.n_covered, sets.n_in_sets = 100, 90, 150
+    window.update(sets)
+    others.n, others.n_covered, others.n_in_sets = 200, 100, 200
+    window.update(others)
+    assert window.figures() == (0.5, 1.0)
+    window.update(None)
+    assert window.figures() == (None, None)
+
+
+def test_coverage_goes_on_after_a_restart() -> None:
+    """The share of the window stands in the checkpoint, and in each point of the history."""
+    first, second = (RunStatistics(CLASSES, ("text",), 100) for _ in range(2))
+    truth = np.array([0, 1, 1, 0], np.int64)
+    for each in (first, second):
+        each.confidence = Confidence(conformal=ConformalSets(0.9))
+    assert first.confidence is not None
+    stated = posteriors(0.1, 0.9, 0.2, 0.4)
+    first.confidence.learn(stated, truth)
+    first.learned(messages(*"0440"), rows(0, 1, 2, 3), stated, truth)
+    assert first.covered.figures() == first.prediction_sets()
+    assert first.coverage() == 0.9
+    entry = first.learned_entry(sums=False).pack()
+    again = CheckpointEntry(msgspec.json.decode(msgspec.json.encode(entry.values)), entry.arrays)
+    second.learned_entry(sums=False).unpack(again)
+    assert second.covered.figures() == first.covered.figures() != (None, None)
+    quality = Quality(CLASSES, second.prequential, 30)
+    quality.update(None, 0.0, covered=second.covered.figures())
+    (point,) = quality.report().history
+    assert (point.covered, point.set_size) == first.covered.figures()
