@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from consumers.monitoring.prequential import Bin, DriftReport
 from consumers.monitoring.quality import Confusion, Point, PrequentialFigures, Share, Telling, Trend
 from consumers.monitoring.status import ChallengersReport, ClassRow, OwnModelsReport
+from consumers.search.comparison import ShareMove
 from consumers.search.label_queue import LabellingState
 from streamnb import ReliabilityBin
 
@@ -36,6 +37,7 @@ else:
 LabelText = str
 ByClass = dict[LabelText, float]
 CountByLabel = dict[LabelText, int]
+EffectByLabel = dict[LabelText, Annotated[float, Meta(ge=-1, le=1)]]
 
 
 class PredictRequest(Struct, forbid_unknown_fields=True):
@@ -251,13 +253,15 @@ class ComparedWord(Struct):
     """A word that is more frequent on this side than on all others together.
 
     `log_odds` is the logarithm of the ratio of its odds, smoothed, in nats, and `standard_errors`
-    by how many of them it lies above 0. `counts` are the messages with the word, by class.
+    by how many of them it lies above 0. `counts` are the messages with the word, by class, and
+    `effects` what these add to a class's share on this side above its share on all others.
     """
 
     word: str
     log_odds: Nats
     standard_errors: float
     counts: CountByLabel
+    effects: EffectByLabel
 
 
 class ComparedSummary(ApiSummary):
@@ -273,9 +277,13 @@ class ComparedSummary(ApiSummary):
 
 
 class CompareAnswer(Struct):
-    """What was compared, in the order in which it was asked for."""
+    """What was compared, in the order in which it was asked for.
+
+    Of one query at two times `moved` says which share rose most, and the words that moved it.
+    """
 
     compared: list[ComparedSummary]
+    moved: ShareMove | None
 
 
 class MatchedStep(Struct):

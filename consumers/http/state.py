@@ -21,7 +21,7 @@ from consumers.monitoring.prequential import Judgements
 from consumers.monitoring.quality import Share, Shares
 from consumers.monitoring.status import Status
 from consumers.search import Change, Counted, Found, FoundRow, MessageRow, Query, RecentState
-from consumers.search.comparison import ComparedMessages
+from consumers.search.comparison import ComparedMessages, share_move
 from consumers.search.history import CountsOverTime
 from consumers.search.matching import MatchesOverTime
 from consumers.sinks.records import decided_by
@@ -168,7 +168,10 @@ class Serializer:
         self, found: Sequence[ComparedMessages], state: RecentState
     ) -> schemas.CompareAnswer:
         """Return queries side by side."""
-        return schemas.CompareAnswer([self._compared(each, state) for each in found])
+        sides = [self._compared(each, state) for each in found]
+        is_of_times = len(found) == 2 and all(each.side.span_ms for each in found)
+        moved = share_move(found[0], found[1], sides[0].classes) if is_of_times else None
+        return schemas.CompareAnswer(sides, moved)
 
     def _compared(self, found: ComparedMessages, state: RecentState) -> schemas.ComparedSummary:
         side = found.side
@@ -185,6 +188,7 @@ class Serializer:
                     each.log_odds,
                     each.standard_errors,
                     dict(zip(summary.classes, each.counts, strict=False)),
+                    dict(zip(summary.classes, each.effects, strict=False)),
                 )
                 for each in found.words
             ],

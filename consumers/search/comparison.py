@@ -5,11 +5,14 @@ Each side is counted as `RecentStore.counted` does it. Its words are those of it
 ratio of Monroe, Colaresi and Quinn (2008, *Fightin' words*) of a side against all others together,
 in standard errors. The prior is a Dirichlet whose mean are the frequencies of all sides together:
 a rare word is pulled towards no difference, so it needs more than luck to be listed.
+
+Of two times of one query the words are named that moved a share.
 """
 
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,15 +20,24 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from consumers.search.chunks import Keys, RowFilter
-from consumers.search.query_syntax import CJK_RUN, SIGN, Query, TokenKind, folded, plain_emoji
+from consumers.search.query_syntax import (
+    CJK_RUN,
+    SIGN,
+    Query,
+    TokenKind,
+    folded,
+    plain_emoji,
+)
 from consumers.search.rows import Counted, MessageRow, Span
 from consumers.search.store import COUNTED_MAX, RecentStore
 
 SIDES_MAX = 4
 WORD_MESSAGES_MAX = 2_000  # of a side, whose words are counted
 WORDS_MAX = 12  # listed of a side
+MOVING_WORDS_MAX = 5
 PRIOR_SHARE = 0.1  # what the prior counts for, as a share of all words counted
 # By chance alone one word in 740 is as far above zero. With this prior a word needs 18 messages.
 STANDARD_ERRORS_MIN = 3.0
@@ -47,13 +59,15 @@ class DistinctiveWord(msgspec.Struct, frozen=True):
     """A word that is more frequent on one side than on all others together.
 
     `standard_errors` says how many of them `log_odds` is above zero; `counts` are the messages
-    with the word among those that were read, by class.
+    with the word among those that were read, by class. `effects` say by class how much of the
+    difference between this side's share and that of all others the messages with the word make up.
     """
 
     word: str
     log_odds: float
     standard_errors: float
     counts: tuple[int, ...]
+    effects: tuple[float, ...]
 
 
 class ComparedMessages(msgspec.Struct, frozen=True):
@@ -63,6 +77,30 @@ class ComparedMessages(msgspec.Struct, frozen=True):
     counted: Counted
     n_read: int
     words: Sequence[DistinctiveWord]
+
+
+class MovingWord(msgspec.Struct, frozen=True):
+    """A word that moved a share, and by how much of it: 0.04 are four points."""
+
+    word: str
+    effect: float
+
+
+class ShareMove(msgspec.Struct, frozen=True):
+    """How the share of a class differs between two times, of the class whose share rose most.
+
+    `standard_errors` says how many of them the difference is above zero. `words` are the ones that
+    moved it: those that set one of the times apart and whose messages make up a part of the rise,
+    which is their effect, the largest first. Messages with several words count for each.
+    """
+
+    label: str
+    before: float
+    after: float
+    n_before: int
+    n_after: int
+    standard_errors: float
+    words: tuple[MovingWord, ...] = ()
 
 
 def compare(
@@ -80,10 +118,9 @@ def compare(
     keys: list[Keys] = []
     counts: list[Counted] = []
     for side in sides:
-        found, n_max, newest_only = _selected(store, side)
-        counted = store.counted_keys(found, newest_only=newest_only, span_ms=side.span_ms)
+        found, counted = _counted(store, side)
         keys.append(found)
-        counts.append(replace(counted, n_max=n_max))
+        counts.append(counted)
     span_ms = _union(counts)
     if span_ms is not None and all(side.span_ms is None for side in sides):
         for i, found in enumerate(keys):
@@ -97,6 +134,13 @@ def compare(
         ComparedMessages(side, counted, len(read), own)
         for side, counted, read, own in zip(sides, counts, rows, words, strict=True)
     ]
+
+
+def _counted(store: RecentStore, side: ComparedSide) -> tuple[Keys, Counted]:
+    """Return the keys of what is counted on a side, and its counts."""
+    found, n_max, newest_only = _selected(store, side)
+    counted = store.counted_keys(found, newest_only=newest_only, span_ms=side.span_ms)
+    return found, replace(counted, n_max=n_max)
 
 
 def _selected(store: RecentStore, side: ComparedSide) -> tuple[Keys, int, bool]:
@@ -156,25 +200,89 @@ def distinctive_words(
     """Return the words of each side, best first; none that a query names or is left out."""
     numbers = {label: k for k, label in enumerate(classes)}
     tables: list[list[Counter[str]]] = []
-    for side in rows:
+    n_messages = np.zeros((len(rows), len(classes)))
+    for i, side in enumerate(rows):
         by_class: list[Counter[str]] = [Counter() for _ in classes]
         for row in side:
             if row.label in numbers:
+                n_messages[i, numbers[row.label]] += 1
                 by_class[numbers[row.label]].update(words_of(row.text))
         tables.append(by_class)
     ranks = ranked([sum(by_class, Counter()) for by_class in tables])
     named = [term for query in queries for term in _named(query)]
     found = []
-    for by_class, rank in zip(tables, ranks, strict=True):
+    for i, (by_class, rank) in enumerate(zip(tables, ranks, strict=True)):
         words: list[DistinctiveWord] = []
         for word, log_odds, standard_errors in rank:
             if len(words) == WORDS_MAX:
                 break
             if word not in left_out and not _is_named(word, named):
-                counts = tuple(table[word] for table in by_class)
-                words.append(DistinctiveWord(word, log_odds, standard_errors, counts))
+                counts = np.array([[table[word] for table in side] for side in tables], float)
+                effects = effects_on_shares(counts, n_messages, i)
+                own = tuple(table[word] for table in by_class)
+                words.append(DistinctiveWord(word, log_odds, standard_errors, own, effects))
         found.append(words)
     return found
+
+
+def effects_on_shares(
+    counts: NDArray[np.float64], n_messages: NDArray[np.float64], i: int
+) -> tuple[float, ...]:
+    """Return by class what some messages add to the share on side `i` above that on all others.
+
+    `counts` of shape (n_sides, n_classes) are these messages, `n_messages` all. If they are f of a
+    side, and s of them of a class whose share on all sides together is S, they lift its share there
+    by f·(s − S). Over parts that make up all messages the effects sum to the difference of the
+    shares; and what they are on one of two sides, they are on the other with the sign turned.
+
+    >>> with_word, n_messages = np.array([[0, 0], [0, 25]]), np.array([[50, 50], [25, 75]])
+    >>> effects_on_shares(with_word, n_messages, 1)
+    (-0.09375, 0.09375)
+    """
+    shares = n_messages.sum(axis=0) / n_messages.sum()
+    others = np.arange(len(counts)) != i
+    sides = (counts[i], n_messages[i].sum()), (counts[others].sum(0), n_messages[others].sum())
+    own, rest = ((some - some.sum() * shares) / max(n, 1.0) for some, n in sides)
+    return tuple((own - rest).tolist())
+
+
+def share_move(
+    before: ComparedMessages, after: ComparedMessages, classes: Sequence[str]
+) -> ShareMove | None:
+    """Return how a share moved from one time to another; None if one of them has no message."""
+    found = _moved_counts(before.counted.counts, after.counted.counts, classes)
+    if found is None:
+        return None
+    k = list(classes).index(found.label)
+    effects = {each.word: -each.effects[k] for each in before.words}
+    effects |= {each.word: each.effects[k] for each in after.words}
+    best = sorted(effects.items(), key=lambda each: -each[1])[:MOVING_WORDS_MAX]
+    words = [MovingWord(word, effect) for word, effect in best if effect > 0.0]
+    return replace(found, words=tuple(words))
+
+
+def _moved_counts(
+    before: Sequence[int], after: Sequence[int], classes: Sequence[str]
+) -> ShareMove | None:
+    """Return how the share that rose most did, without words."""
+    n_classes = min(len(before), len(after), len(classes))  # one may have joined in between
+    counts = np.array([before[:n_classes], after[:n_classes]], float)
+    n = counts.sum(axis=1)
+    if not n.all():
+        return None
+    shares = counts / n[:, np.newaxis]
+    k = int(np.argmax(shares[1] - shares[0]))
+    pooled = counts[:, k].sum() / n.sum()
+    error = math.sqrt(pooled * (1.0 - pooled) * (1.0 / n).sum())
+    rise = float(shares[1, k] - shares[0, k])
+    return ShareMove(
+        label=classes[k],
+        before=float(shares[0, k]),
+        after=float(shares[1, k]),
+        n_before=int(n[0]),
+        n_after=int(n[1]),
+        standard_errors=rise / error if error else 0.0,
+    )
 
 
 def ranked(sides: Sequence[Mapping[str, int]]) -> list[list[tuple[str, float, float]]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.axe import violations
 from tests.browser.conftest import Opened
@@ -139,6 +139,117 @@ def test_what_changed(book: Book, open_page: Callable[..., Opened]) -> None:
         assert f"{side['n']:,}" in row
     page.go_back()
     expect(page.get_by_test_id("comparison")).to_be_hidden()
+
+
+@pytest.fixture(scope="module")
+def numbats(book: Book) -> Book:
+    """Return the book with tweets of a quarter of an hour, whose words and class end as others."""
+    book.write_past("an awful horrible numbat", label=0)
+    book.until_found("numbat", 90)
+    book.write(*["a great lovely numbat sings"] * 60)
+    book.until_found("numbat", 150)
+    return book
+
+
+def over(page: Page, i: int, n: int) -> tuple[float, float]:
+    """Return the middle of one of so many equal stretches of the chart."""
+    area = page.get_by_test_id("series-chart").locator(".u-over").bounding_box()
+    assert area is not None
+    return area["x"] + area["width"] * (i + 0.5) / n, area["y"] + 30
+
+
+@pytest.fixture
+def resting(numbats: Book, open_page: Callable[..., Opened]) -> tuple[Page, list[str], int]:
+    """Return a page whose clock stands still, what it asks to compare, and the last step."""
+    page, watch = open_page(f"{numbats.address}/?q=numbat&range=15m")
+    watch.expect("ERR_ABORTED")
+    chart = page.get_by_test_id("series-chart")
+    expect(chart.locator("canvas")).to_be_visible()
+    chart.focus()
+    page.keyboard.press("End")
+    last = int(chart.get_attribute("aria-valuenow") or 0)
+    page.keyboard.press("Escape")
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url) if "/v1/compare" in one.url else None)
+    page.clock.install()
+    page.clock.pause_at(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1))
+    asked.clear()
+    return page, asked, last
+
+
+def test_the_words_that_moved_a_share_on_hover(resting: tuple[Page, list[str], int]) -> None:
+    """They are named where the pointer rests, asked for once; nothing is where it only crosses."""
+    page, asked, last = resting
+    moved, n = page.get_by_test_id("series-moved"), last + 1
+    for i in (*range(0, n, 3), *range(n - 2, 0, -3)):
+        page.mouse.move(*over(page, i, n))
+        page.clock.run_for(200)
+    assert asked == []
+    page.mouse.move(*over(page, last, n))
+    page.clock.run_for(200)
+    assert asked == []
+    expect(moved).to_be_hidden()
+    page.clock.run_for(200)
+    expect(moved).to_contain_text(re.compile(r"^Positive rose from \d+% to \d+%\. Moved by "))
+    for word in ("great", "lovely", "sings"):
+        expect(moved).to_contain_text(re.compile(rf"{word} \+\d"))
+    assert len(asked) == 1
+    page.mouse.move(*over(page, 1, n))
+    expect(moved).to_be_hidden()
+    page.mouse.move(*over(page, last, n))
+    expect(moved).to_contain_text("great")
+    page.clock.run_for(1_000)
+    assert len(asked) == 1
+
+
+def test_the_words_are_named_to_keys(resting: tuple[Page, list[str], int]) -> None:
+    """The crosshair of the arrow keys names them too, to who hears the page as well."""
+    page, asked, _ = resting
+    chart = page.get_by_test_id("series-chart")
+    chart.focus()
+    page.keyboard.press("End")
+    page.clock.run_for(400)
+    expect(page.get_by_test_id("series-moved")).to_contain_text("lovely +")
+    expect(chart).to_have_attribute("aria-valuetext", re.compile(r"\. Positive rose .*lovely \+"))
+    assert len(asked) == 1
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("series-moved")).to_be_hidden()
+
+
+def test_a_question_is_given_up(resting: tuple[Page, list[str], int]) -> None:
+    """One that is under way ends when the pointer goes on, before another is asked."""
+    page, asked, last = resting
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/v1/compare*", hold)
+    page.mouse.move(*over(page, last, last + 1))
+    with page.expect_request("**/v1/compare*") as first:
+        page.clock.run_for(400)
+    with page.expect_event("requestfailed") as failed:
+        page.mouse.move(*over(page, last // 2, last + 1))
+    assert failed.value.url == first.value.url
+    page.unroute("**/v1/compare*")
+    with page.expect_response("**/v1/compare*"):
+        page.clock.run_for(400)
+    assert len(set(asked)) == 2
+
+
+def test_a_touch_names_the_words(numbats: Book, open_page: Callable[..., Opened]) -> None:
+    """A tap on a step is enough."""
+    page, _ = open_page(f"{numbats.address}/?q=numbat&range=15m", **PHONE)
+    chart = page.get_by_test_id("series-chart")
+    expect(chart.locator("canvas")).to_be_visible()
+    chart.scroll_into_view_if_needed()
+    area = chart.locator(".u-over").bounding_box()
+    assert area is not None
+    last_x = page.get_by_test_id("series-unfinished").evaluate("node => node.offsetLeft")
+    page.touchscreen.tap(area["x"] + last_x + 1, area["y"] + 20)
+    expect(page.get_by_test_id("series-moved")).to_contain_text("great +")
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
 def _encoded(values: dict[str, Any]) -> str:

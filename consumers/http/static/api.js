@@ -7,11 +7,11 @@ const ANSWER_MAX_MS = 15_000;
 /** Return what went wrong: `status` is HTTP's, or 0 where nobody answered. */
 const problem = (status, sentence) => Object.assign(new Error(sentence), { status });
 
-export async function ask(path, { method, body, token } = {}) {
+export async function ask(path, { method, body, token, until } = {}) {
   const headers = { Accept: "application/json" };
   if (body) headers["Content-Type"] = "application/json";
   if (token) headers.Authorization = `Bearer ${token}`;
-  const signal = AbortSignal.timeout(ANSWER_MAX_MS);
+  const signal = AbortSignal.any([AbortSignal.timeout(ANSWER_MAX_MS), until].filter(Boolean));
   let response;
   try {
     response = await fetch(path, { method, headers, body: body && JSON.stringify(body), signal });

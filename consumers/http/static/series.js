@@ -2,9 +2,9 @@
 
 import { address, ask, asked, queryOf } from "./api.js";
 import { bandOf, DASHES, ink, linesOf, makeChart, swatch, within } from "./chart.js";
-import { classNames, inOrder, leading, look, mark, nameOf, names, onClasses } from "./classes.js";
-import { $, attr, coalesced, el, keyed, on, say, text } from "./dom.js";
-import { clock, count, moment, percent, short, span, withError } from "./format.js";
+import { capital, classNames, inOrder, leading, look, mark, nameOf, names, onClasses } from "./classes.js";
+import { $, attr, coalesced, debounced, el, keyed, on, say, text } from "./dom.js";
+import { clock, count, moment, percent, short, signed, span, withError } from "./format.js";
 
 const PATTERNS = ["solid", "lines", "dots", "rails"];
 const dashOf = (label) => DASHES[PATTERNS.indexOf(look(label).pattern)];
@@ -99,6 +99,42 @@ function columnsOf(points, stepMs, labels) {
   return [xs, column(total), ...shares];
 }
 
+const REST_MS = 300;
+const KNOWN_MAX = 100;
+
+/** Return how a share moved, and the words that moved it, each by how many points. */
+export function inMoved({ label, before, after, words }) {
+  const told = words.map(({ word, effect }) => `${word} ${signed(100 * effect, 1)}`);
+  return `${capital(nameOf(label))} rose from ${percent(before)} to ${percent(after)}. ${told.length ? `Moved by ${told.join(", ")} points.` : "No word stands out."}`;
+}
+
+/** Return what asks what moved a share, once a path has stood for a while: one question at a time, none asked twice. */
+function makeAsking(onAnswer) {
+  const known = new Map();
+  let path = null;
+  let under = null; // the question under way
+  const rest = debounced(async () => {
+    const asking = path;
+    under = new AbortController();
+    try {
+      const { moved, compared } = await ask(asking, { until: under.signal });
+      if (known.size >= KNOWN_MAX) known.clear();
+      known.set(asking, moved && compared.every((side) => side.n_read) ? inMoved(moved) : "The messages of this time are no longer stored.");
+      if (asking === path) onAnswer(known.get(asking));
+    } catch (error) {
+      if (asking === path) onAnswer(error.message);
+    }
+  }, REST_MS);
+  return (next) => {
+    if (next === path) return;
+    path = next;
+    rest.stop();
+    under?.abort();
+    onAnswer(known.get(path) ?? "");
+    if (path && !known.has(path)) rest();
+  };
+}
+
 /** Return the chart; `onRoute(part)` hears which time is asked for, or what changed in it. */
 export function makeSeries(onRoute, hasHistory) {
   const onRange = (range) => onRoute({ range });
@@ -116,6 +152,11 @@ export function makeSeries(onRoute, hasHistory) {
   let chosen = null;
   let askedMs = 0;
   let isAsking = false;
+  let moved = ""; // by which words, at the crosshair
+  const askMoved = makeAsking((words) => {
+    moved = words;
+    read();
+  });
 
   const pointAt = (index) => shown.points.find(({ time_ms: timeMs }) => timeMs === shown.points[0].time_ms + index * shown.stepMs);
   const sharesOf = (point, label) => withError(within(point.counts[label] ?? 0, total(point)));
@@ -144,7 +185,17 @@ export function makeSeries(onRoute, hasHistory) {
     keyed($("series-values"), labels, String, makeReading).forEach((row, i) => text(row.figure, point ? sharesOf(point, labels[i]) : "–"));
     const values = labels.map((label) => `${nameOf(label)} ${point ? sharesOf(point, label) : "–"}`);
     attr(node, "aria-valuenow", Math.round((beginMs - points[0].time_ms) / stepMs));
-    attr(node, "aria-valuetext", `${head}. ${values.join(", ")}.`);
+    say($("series-moved"), moved);
+    $("series-key").hidden = Boolean(moved); // in whose place the words stand
+    attr(node, "aria-valuetext", `${head}. ${values.join(", ")}. ${moved}`.trim());
+  }
+
+  /** Return what the words of the step at the crosshair are asked by, against the time before it. */
+  function movedPath() {
+    const { points, stepMs, from } = shown;
+    const beginMs = points[0].time_ms + at * stepMs;
+    if (!(at > 0) || !pointAt(at)) return null;
+    return comparisonOf({ ...query, change: [Math.floor(from), beginMs, beginMs + stepMs].join("-") });
   }
 
   function build(labels) {
@@ -190,7 +241,9 @@ export function makeSeries(onRoute, hasHistory) {
       ],
       onPoint(index) {
         at = index;
-        if (shown) read();
+        if (!shown) return;
+        askMoved(movedPath());
+        read();
       },
       onSpan: (from, to) => onRange(from === undefined ? "" : zoomed(from, to)),
       onDraw: (chart) => coverLast(veil, chart, shown?.isOpen),

@@ -218,7 +218,7 @@ def test_queries_side_by_side(client: Client) -> None:
     assert sum(words["news"]["counts"].values()) == client.summary("coffee ")["n"]
 
 
-def test_one_query_at_two_times(client: Client) -> None:
+def test_one_query_at_two_times(client: Client, http: httpx.Client) -> None:
     """The times are the first and the second of `from` and `to`, in either form."""
     points = client.summary("morning")["series"]["points"]
     begin_ms, end_ms = points[0]["time_ms"], points[-1]["time_ms"] + 1000
@@ -226,6 +226,14 @@ def test_one_query_at_two_times(client: Client) -> None:
     sides = client.compare(
         "morning", times=[(begin_ms, "2026-11-21T10:00:20Z"), (middle_ms, end_ms)]
     )
+    query = f"q=morning&from={begin_ms}&to={middle_ms}&from={middle_ms}&to={end_ms}"
+    moved = http.get(f"/v1/compare?{query}").json()["moved"]
+    was, now = (side["raw"][moved["label"]] for side in sides)
+    assert (moved["before"], moved["after"]) == (was, now)
+    assert moved["after"] - moved["before"] == max(
+        sides[1]["raw"][label] - sides[0]["raw"][label] for label in sides[0]["raw"]
+    )
+    assert http.get("/v1/compare?q=a&q=b").json()["moved"] is None
     begin_of_minute_ms = middle_ms // 60_000 * 60_000
     assert sides[0]["from_ms"] == begin_ms
     assert sides[0]["to_ms"] == begin_of_minute_ms + 20_000

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,9 @@ from consumers.search.comparison import (
     ComparedMessages,
     ComparedSide,
     compare,
+    effects_on_shares,
     ranked,
+    share_move,
     words_of,
 )
 from tests.consumers.search.stores import CLASSES, offer, running, settle, tell, tweets
@@ -277,3 +280,61 @@ def test_what_was_removed_is_not_compared() -> None:
         found = compared(store, "good ", "bad ")
         assert [(each.counted.n, each.n_read) for each in found] == [(1, 1), (1, 1)]
         assert found[0].counted.counts == tuple(int(k == 0) for k in range(len(CLASSES)))
+
+
+# ---- what moved a share --------------------------------------------------------------------------
+
+COUNTS = st.lists(st.lists(st.integers(0, 40), min_size=2, max_size=2), min_size=2, max_size=2)
+
+
+@given(parts=st.lists(COUNTS, min_size=1, max_size=4))
+def test_effects_sum_to_the_difference_of_the_shares(parts: list[list[list[int]]]) -> None:
+    """Over parts that make up all messages; and those of the other side have the other sign."""
+    each = np.array(parts, float) + [[[1, 1], [1, 1]]] * len(parts)
+    whole = each.sum(axis=0)
+    shares = whole / whole.sum(axis=1, keepdims=True)
+    found = [[effects_on_shares(part, whole, i) for part in each] for i in range(2)]
+    assert np.sum(found[1], axis=0) == pytest.approx(shares[1] - shares[0])
+    assert np.array(found[0]) == pytest.approx(-np.array(found[1]))
+
+
+def times(store: RecentStore) -> tuple[ComparedMessages, ComparedMessages]:
+    """Compare the first and the second two hundred seconds."""
+    middle_ms = (BEGIN_S + 200) * 1000
+    spans = [(middle_ms - 200_000, middle_ms), (middle_ms, middle_ms + 200_000)]
+    before, after = compared(store, "", "", spans=spans)
+    return before, after
+
+
+def goals() -> list[Row]:
+    """Return 400 messages of a second each.
+
+    First one in two is positive, and the others are of rain; then three in four are, all of a goal.
+    """
+    positive = [i % 2 if i < 200 else i % 4 > 0 for i in range(400)]
+    topics = ["goal" if i >= 200 else ("rain", "sun")[is_so] for i, is_so in enumerate(positive)]
+    return [
+        {"text": f"w{i % 7} {topic}", "label": 4 * is_so, "created_at": BEGIN_S + i}
+        for i, (topic, is_so) in enumerate(zip(topics, positive, strict=True))
+    ]
+
+
+def test_the_words_that_moved_a_share() -> None:
+    """They are of the time that has or lacks them, and as strong as the messages with them."""
+    with running(None) as store:
+        tell(store, goals())
+        move = share_move(*times(store), CLASSES)
+    assert move is not None
+    assert (move.label, move.before, move.after) == ("positive", 0.5, 0.75)
+    assert (move.n_before, move.n_after) == (200, 200)
+    # Pooled 5/8: all later ones have the goal, 1·(3/4 − 5/8); rain had none, −1/2·(0 − 5/8).
+    effects = {each.word: each.effect for each in move.words}
+    assert effects == pytest.approx({"rain": 0.3125, "goal": 0.125})
+    assert [each.word for each in move.words] == ["rain", "goal"]
+
+
+def test_nothing_moved_where_nothing_was() -> None:
+    """Without messages on one side there is no share to compare."""
+    with running(None) as store:
+        tell(store, goals()[:200])
+        assert share_move(*times(store), CLASSES) is None
