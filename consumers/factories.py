@@ -57,6 +57,7 @@ from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import PartFiles
 from consumers.pipeline.reader import LabelReader, Reader
+from consumers.search.comparison import ShareAlerts
 from consumers.search.label_queue import LabelQueue
 from consumers.search.live_updater import LiveUpdater
 from consumers.search.store import RecentStore
@@ -355,6 +356,7 @@ class Components(msgspec.Struct, frozen=True):
     quality: Quality
     label_queue: LabelQueue | None = None
     teacher: Teacher | None = None
+    alerts: ShareAlerts | None = None
 
 
 def open_components(
@@ -371,12 +373,13 @@ def open_components(
     `is_moved` says whether the state folder has left its path: then its files stay as they are.
     A journal of corrections that cannot be opened is a `CheckpointError`.
     """
+    left_out = function_words(settings.page.function_words)
     quality = Quality(
         classes,
         statistics.prequential,
         settings.page.share_messages_min,
         clock=clock,
-        left_out=function_words(settings.page.function_words),
+        left_out=left_out,
     )
     recent = _recent(settings, classes, clock, is_moved)
     if recent is not None:
@@ -394,7 +397,11 @@ def open_components(
     if recent is not None and corrections is not None and settings.labels.teacher.is_on:
         teacher = Teacher.of(settings, corrections.correction_service, classes, clock)
         metrics.watch_teacher(lambda: (teacher.counts, teacher.n_waiting))
-    return Components(recent, corrections, quality, label_queue, teacher)
+    alerts = ShareAlerts.of(recent, settings.alerts, settings.page.share_messages_min, left_out)
+    if alerts is not None:
+        alerts.start()
+        stack.callback(alerts.stop)
+    return Components(recent, corrections, quality, label_queue, teacher, alerts)
 
 
 def build_memory(
@@ -563,7 +570,10 @@ def serve(
         else components.corrections.correction_service,
         shares=components.quality.shares,
         judged=components.quality.judged,
+        alerts=components.alerts,
     )
+    if components.alerts is not None:
+        health.watch_part(components.alerts.trouble)
     live_updater = None
     if components.recent is not None:
         live_updater = LiveUpdater(components.recent, ApiEventSerializer(app_state), metrics)

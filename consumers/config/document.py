@@ -42,6 +42,7 @@ SECRETS: dict[Path, str] = {
     ("kafka", "ssl_key_password"): "STREAMNB_KAFKA_KEY_PASSWORD",
     ("http", "token"): "STREAMNB_TOKEN",
     ("live", "token"): "STREAMNB_LIVE_TOKEN",
+    ("alerts", "webhook"): "STREAMNB_ALERTS_WEBHOOK",
 }
 HASH_KEY: Path = ("model", "hash_key")  # it may stand in a file, and is shown nowhere
 

@@ -404,6 +404,24 @@ class DriftSettings(Section):
     reaction: Literal["none", "compare"] = "none"  # of the challengers, soon after an alarm
 
 
+class AlertSettings(Section):
+    """Alerts when a class's share of the messages of a query rises."""
+
+    queries: tuple[str, ...] = Field(default=(), max_length=20)  # as in the search box; "" is all
+    window_s: float = Field(default=300.0, ge=10, le=86_400)
+    before_s: float = Field(default=3_600.0, ge=10, le=864_000)  # the time compared with
+    rise_min: float = Field(default=0.1, gt=0, lt=1)
+    webhook: SecretStr | None = None  # only by ${NAME} from the environment
+    timeout_s: float = Field(default=10.0, gt=0, le=60)  # of one delivery
+
+    @field_validator("webhook")
+    @classmethod
+    def _is_address(cls, webhook: SecretStr | None) -> SecretStr | None:
+        if webhook and not re.match(r"https?://[^\s/?#]", webhook.get_secret_value()):
+            raise wrong("must be an address as https://hooks.example.org/streamnb")
+        return webhook
+
+
 class CheckpointSettings(Section):
     """Where model and stream positions are kept, as one file."""
 

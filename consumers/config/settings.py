@@ -54,6 +54,7 @@ from consumers.config.model import (
     wrong_priors,
 )
 from consumers.config.sections import (
+    AlertSettings,
     CheckpointSettings,
     CorrectionsSettings,
     DriftSettings,
@@ -172,6 +173,7 @@ class Settings(Section):
     per: PerSettings = PerSettings()
     learning: LearningSettings = LearningSettings()
     drift: DriftSettings = DriftSettings()
+    alerts: AlertSettings = AlertSettings()
     learned: LearnedSettings = LearnedSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     group: SharedSettings = SharedSettings()
@@ -535,6 +537,8 @@ def _wrong_decay(settings: Settings) -> Iterator[_Found]:
 
 def _wrong_labelling(settings: Settings) -> Iterator[_Found]:
     """Find why nobody could be asked for labels, or answer."""
+    if settings.alerts.queries and not settings.recent.enabled:
+        yield ("alerts", "queries"), "needs recent.enabled: true, as stored messages are counted"
     people, teacher = ("labelling", "enabled"), ("labels", "teacher")
     asked = [people] * settings.labelling.enabled + [teacher] * settings.labels.teacher.is_on
     for here in asked:

@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from consumers.monitoring.prequential import Bin, DriftReport
 from consumers.monitoring.quality import Confusion, Point, PrequentialFigures, Share, Telling, Trend
 from consumers.monitoring.status import ChallengersReport, ClassRow, OwnModelsReport
-from consumers.search.comparison import ShareMove
+from consumers.search.comparison import ShareAlert, ShareMove
 from consumers.search.label_queue import LabellingState
 from streamnb import ReliabilityBin
 
@@ -546,7 +546,8 @@ class MessagesEvent(Struct):
 class StatusEvent(Struct):
     """The daemon's state; `accuracy` is prequential, over the window of the newest examples.
 
-    `note` says what the start is at, such as compiling; null once it is over.
+    `note` says what the start is at, such as compiling; null once it is over. `alerts` are the
+    newest of the shares that are watched, the oldest first.
     """
 
     state: str
@@ -558,6 +559,7 @@ class StatusEvent(Struct):
     accuracy: float | None
     n_messages: int
     note: str | None
+    alerts: tuple[ShareAlert, ...]
 
 
 class ChangeEvent(Struct):

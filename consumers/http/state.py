@@ -30,6 +30,7 @@ from streamnb import AnswerRule, Predictor
 if TYPE_CHECKING:
     from consumers.corrections import CorrectionService
     from consumers.search import RecentStore
+    from consumers.search.comparison import ShareAlerts
     from consumers.search.label_queue import LabelQueue, WantedRow
     from consumers.search.live_updater import LiveUpdater
 
@@ -48,6 +49,7 @@ class AppState(msgspec.Struct, frozen=True):
     label_queue: LabelQueue | None = None
     correction_service: CorrectionService | None = None
     live_updater: LiveUpdater | None = None
+    alerts: ShareAlerts | None = None
     # Of a replica: for how many seconds its model may have been outdated, None before the first.
     follow_age_s: Callable[[], float | None] | None = None
 
@@ -270,7 +272,7 @@ class ApiEventSerializer:
 
     def status(self) -> bytes:
         """Return the daemon's state."""
-        status = self._state.status()
+        status, alerts = self._state.status(), self._state.alerts
         return msgspec.json.encode(
             schemas.StatusEvent(
                 state=status.health.state,
@@ -282,6 +284,7 @@ class ApiEventSerializer:
                 accuracy=status.window_accuracy,
                 n_messages=status.n_messages,
                 note=status.note,
+                alerts=() if alerts is None else alerts.newest(),
             )
         )
 

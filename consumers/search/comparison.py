@@ -6,7 +6,8 @@ ratio of Monroe, Colaresi and Quinn (2008, *Fightin' words*) of a side against a
 in standard errors. The prior is a Dirichlet whose mean are the frequencies of all sides together:
 a rare word is pulled towards no difference, so it needs more than luck to be listed.
 
-Of two times of one query the words are named that moved a share.
+Of two times of one query the words are named that moved a share. `ShareAlerts` compares the newest
+time of each query in the settings with the time before it, and tells of a share that rose.
 """
 
 from __future__ import annotations
@@ -14,25 +15,33 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
 
 import msgspec
 import numpy as np
+import structlog
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from consumers.config.sections import AlertSettings
+from consumers.errors import ConfigError
 from consumers.search.chunks import Keys, RowFilter
 from consumers.search.query_syntax import (
     CJK_RUN,
     SIGN,
     Query,
+    QueryError,
     TokenKind,
     folded,
     plain_emoji,
 )
 from consumers.search.rows import Counted, MessageRow, Span
 from consumers.search.store import COUNTED_MAX, RecentStore
+from consumers.web_request import RequestError, WebService
 
 SIDES_MAX = 4
 WORD_MESSAGES_MAX = 2_000  # of a side, whose words are counted
@@ -336,3 +345,180 @@ def _named(query: Query) -> list[tuple[str, bool]]:
 def _is_named(word: str, named: Sequence[tuple[str, bool]]) -> bool:
     plain = folded(word).lstrip("#@")
     return any(plain == one or (goes_on and plain.startswith(one)) for one, goes_on in named)
+
+
+# ---- alerts --------------------------------------------------------------------------------------
+
+LOOKS_A_WINDOW = 5
+LOOK_INTERVAL_MAX_S = 60.0
+# By chance one look in 30,000 is as far; looks overlap, and messages in bursts go further.
+ALERT_ERRORS_MIN = 4.0
+ALERTS_KEPT = 10
+UNDELIVERED_MAX = 100
+_ANSWER_BYTES_MAX = 1 << 16
+log = structlog.get_logger(__name__)
+
+
+class ShareAlert(msgspec.Struct, frozen=True):
+    """A share that rose: of the messages of `query`, from before `split_ms` to the time behind it.
+
+    Both times are compared as `/v1/compare` does: from `from_ms`, and up to `to_ms`.
+    """
+
+    query: str
+    from_ms: int
+    split_ms: int
+    to_ms: int
+    moved: ShareMove
+
+
+class ShareAlerts:
+    """Watches shares, on a thread of its own; the newest alerts may be asked for on any thread.
+
+    The last `window_s` are compared with the `before_s` before them, by the messages' own times. An
+    alert is a share that rose by `rise_min`, and further than chance does, where both times have
+    `messages_min` messages. Afterwards the time before begins where this window did, so the same
+    rise is told once; after a restart it may be told again. What cannot be delivered to the
+    `webhook` is tried again at the next look.
+    """
+
+    def __init__(
+        self,
+        store: RecentStore,
+        settings: AlertSettings,
+        messages_min: int,
+        left_out: frozenset[str] = frozenset(),
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._messages_min = messages_min
+        self._left_out = left_out
+        self._wall_clock = wall_clock
+        self._queries = {text: store.parse(text) for text in settings.queries}
+        self._begins_ms = dict.fromkeys(self._queries, 0)  # where the time before may begin
+        self._newest: tuple[ShareAlert, ...] = ()
+        self._undelivered: deque[ShareAlert] = deque(maxlen=UNDELIVERED_MAX)
+        self._service = WebService(
+            {}, settings.timeout_s, _ANSWER_BYTES_MAX, None, setting="alerts"
+        )
+        self._trouble: str | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
+
+    @classmethod
+    def of(
+        cls,
+        store: RecentStore | None,
+        settings: AlertSettings,
+        messages_min: int,
+        left_out: frozenset[str],
+    ) -> Self | None:
+        """Return what watches the settings' shares; None if there are none, or nothing is stored.
+
+        A query that cannot be read is a `ConfigError`.
+        """
+        if store is None or not settings.queries:
+            return None
+        try:
+            return cls(store, settings, messages_min, left_out)
+        except QueryError as error:
+            raise ConfigError(f"alerts.queries: {error}") from None
+
+    def start(self) -> None:
+        """Look at the shares from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and a delivery that is under way."""
+        self._ended.set()
+        self._service.cancel()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def newest(self) -> tuple[ShareAlert, ...]:
+        """Return the newest alerts, the oldest first."""
+        return self._newest
+
+    def trouble(self) -> str | None:
+        """Return what keeps alerts from being found or delivered, as a sentence."""
+        return self._trouble
+
+    def look(self) -> list[ShareAlert]:
+        """Compare each query's times as they are now; log and keep what is found.
+
+        Raises
+        ------
+        QueryError
+            If a search takes too long, or the store is not open.
+        """
+        to_ms = int(self._wall_clock() * 1000)
+        found = [self._alert(text, query, to_ms) for text, query in self._queries.items()]
+        alerts = [each for each in found if each is not None]
+        for alert in alerts:
+            moved = alert.moved
+            log.warning(
+                "share_moved",
+                query=alert.query,
+                label=moved.label,
+                before=round(moved.before, 4),
+                after=round(moved.after, 4),
+                messages=moved.n_after,
+                words=[f"{each.word} ({100 * each.effect:+.1f} points)" for each in moved.words],
+                change=f"{alert.from_ms}-{alert.split_ms}-{alert.to_ms}",
+            )
+        self._newest = (*self._newest, *alerts)[-ALERTS_KEPT:]
+        if self._settings.webhook is not None:
+            self._undelivered.extend(alerts)
+        return alerts
+
+    def deliver(self) -> None:
+        """Post what is to be delivered, the oldest first; a `RequestError` leaves the rest."""
+        webhook = self._settings.webhook
+        while webhook is not None and self._undelivered:
+            body = {"event": "share_moved"} | msgspec.to_builtins(self._undelivered[0])
+            answer = self._service.ask(webhook.get_secret_value(), msgspec.json.encode(body))
+            if not 200 <= answer.status < 300:
+                raise RequestError(f"it answered with status {answer.status}")
+            self._undelivered.popleft()
+
+    def _alert(self, text: str, query: Query, to_ms: int) -> ShareAlert | None:
+        settings, least = self._settings, self._messages_min
+        split_ms = to_ms - int(settings.window_s * 1000)
+        from_ms = max(split_ms - int(settings.before_s * 1000), self._begins_ms[text])
+        if from_ms >= split_ms:
+            return None
+        spans = (from_ms, split_ms), (split_ms, to_ms)
+        sides = [ComparedSide(query, None, span_ms) for span_ms in spans]
+        # Words are read only where there is something to tell.
+        was, now = (_counted(self._store, side)[1].counts for side in sides)
+        moved = _moved_counts(was, now, self._store.classes)
+        if (
+            moved is None
+            or min(moved.n_before, moved.n_after) < least
+            or moved.after - moved.before < settings.rise_min
+            or moved.standard_errors < ALERT_ERRORS_MIN
+        ):
+            return None
+        before, after = compare(self._store, sides, self._left_out)
+        self._begins_ms[text] = split_ms
+        moved = share_move(before, after, self._store.classes) or moved
+        return ShareAlert(text, from_ms, split_ms, to_ms, moved)
+
+    def _run(self) -> None:
+        interval_s = min(self._settings.window_s / LOOKS_A_WINDOW, LOOK_INTERVAL_MAX_S)
+        while not self._ended.wait(interval_s):
+            try:
+                self.look()
+                self.deliver()
+                self._trouble = None
+            except (QueryError, RequestError) as error:
+                kind = "delivered to alerts.webhook" if isinstance(error, RequestError) else "found"
+                trouble = f"alerts cannot be {kind}: {error}"
+                if self._trouble is None and not self._ended.is_set():
+                    log.warning("alerts_held_up", detail=trouble)
+                self._trouble = trouble
+            except Exception as error:
+                # Whatever is wrong with an alert, the stream goes on.
+                self._trouble = f"alerts are not looked for: {error!r}"
+                log.exception("alerts_failed")

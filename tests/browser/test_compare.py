@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.browser.axe import violations
 from tests.browser.conftest import Opened
-from tests.browser.file_daemon import Book
+from tests.browser.file_daemon import Book, open_book
 from tests.browser.test_search import ask, query_of
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
@@ -250,6 +251,29 @@ def test_a_touch_names_the_words(numbats: Book, open_page: Callable[..., Opened]
     expect(page.get_by_test_id("series-moved")).to_contain_text("great +")
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_an_alert_on_the_page(open_page: Callable[..., Opened], tmp_path: Path) -> None:
+    """A share that rises is told with its words, and its link compares the two times."""
+    alerts = {"queries": ["numbat"], "window_s": 30, "before_s": 1_800}
+    with open_book(tmp_path, alerts=alerts) as book:
+        page, _ = open_page(f"{book.address}/?q=wombat")
+        book.write_past("an awful horrible numbat", label=0)
+        book.until_found("numbat", 90)
+        expect(page.get_by_test_id("alerts")).to_be_hidden()
+        book.write(*["a great lovely numbat sings"] * 60)
+        told = page.get_by_test_id("alerts")
+        expect(told).to_contain_text(re.compile(r"numbat: Positive rose from \d+% to \d+%\."))
+        expect(told).to_contain_text("great +")
+        line = book.daemon.until_line("share_moved")
+        assert line["label"] == "positive"
+        assert any(word.startswith("great (+") for word in line["words"])
+        assert violations(page) == []
+        told.get_by_role("link").first.click()
+        assert query_of(page)["q"] == ["numbat"]
+        expect(page.get_by_test_id("compare-row")).to_have_count(2)
+        assert query_of(page)["change"][0] == line["change"]
+        page.close()  # before the daemon ends, of which it would complain
 
 
 def _encoded(values: dict[str, Any]) -> str:

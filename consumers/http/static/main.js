@@ -46,6 +46,7 @@ function onEvent(kind, data) {
     rate = Number.isFinite(data.rate_per_s) ? `, ${count(data.rate_per_s)}/s` : "";
     note = data.note;
     showConnection();
+    search.alerts(data.alerts);
   } else if (data.index > 0) savedEvent(kind, data.index - 1, data);
   else search[kind](data);
 }

@@ -3,13 +3,13 @@
  * reader follows. Each is explained, taught and deleted there.
  */
 
-import { ask, asked, correctionsOn, messagePath, queryOf, send, tell } from "./api.js";
+import { address, ask, asked, correctionsOn, messagePath, queryOf, send, tell } from "./api.js";
 import { capital, classNames, inOrder, look, mark, meant, named, nameOf, names, onClasses } from "./classes.js";
 import { $, announce, attr, coalesced, copy, debounced, el, keyed, on, part, say, text } from "./dom.js";
 import { inWords, makeFigures, sharesOf, showSaveButton, toggleSaved } from "./figures.js";
-import { ago, count, fullTime, language, probability, withinWords } from "./format.js";
+import { ago, count, fullTime, language, moment, probability, withinWords } from "./format.js";
 import { colouring, explanationTable } from "./model.js";
-import { makeComparison, timesOf } from "./series.js";
+import { inMoved, makeComparison, timesOf } from "./series.js";
 
 const TYPING_MS = 250;
 const PAGE = 50;
@@ -163,6 +163,11 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
       if (data.n === 0) showMessages([]); // without messages there may be no event of them
     },
     messages: ({ messages }) => showMessages(messages),
+    alerts(all) {
+      $("alerts").hidden = !all.length;
+      keyed($("alerts"), all.toReversed(), JSON.stringify, ({ query: q, from_ms: from, split_ms: split, to_ms: to, moved }) =>
+        el("li", el("a", { href: address({ view: "search", q, change: `${from}-${split}-${to}` }), "data-view": "search" }, `${moment(to)}, ${q || "everything"}`), `: ${inMoved(moved)}`));
+    },
     problem({ detail }) {
       say($("search-problem"), detail);
       $("columns").hidden = true; // what was found before is not the answer

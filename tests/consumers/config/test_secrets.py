@@ -142,6 +142,19 @@ def test_a_secret_comes_from_one_place(tmp_path: Path, section: str, key: str) -
     assert "marked" not in text
 
 
+def test_a_webhook_is_a_secret_address(tmp_path: Path) -> None:
+    """Its path may be all that it asks for: it stands in the environment, and is shown nowhere."""
+    inside = "https://hooks.example.org/marked"
+    assert "STREAMNB_ALERTS_WEBHOOK" in mistakes(tmp_path, f"alerts: {{webhook: '{inside}'}}")
+    refused = mistakes(tmp_path, "alerts: {webhook: '${A}'}", A="marked.example.org")
+    assert "alerts.webhook: must be an address as https://" in refused
+    assert "marked" not in refused
+    settings = load(write(tmp_path, "alerts: {webhook: '${A}'}"), {"A": inside})
+    assert settings.alerts.webhook is not None
+    assert settings.alerts.webhook.get_secret_value() == inside
+    assert "marked" not in repr(settings) + to_yaml(settings)
+
+
 def test_a_certificate_must_fit_its_key(tmp_path: Path) -> None:
     """A key of another certificate, a locked key without its password, half a pair: mistakes."""
     files = Certificates(tmp_path / "certificates")

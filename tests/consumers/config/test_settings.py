@@ -233,6 +233,11 @@ port: 1
             "model: {half_life_s: 60, features: {text: {likelihood: complement, normalise: true}}}",
             "model.features.text.normalise: does not go with model.half_life_s",
         ),
+        (
+            "alerts: {queries: [obama]}\nrecent: {enabled: false}",
+            "alerts.queries: needs recent.enabled: true",
+        ),
+        ("alerts: {rise_min: 1}", "alerts.rise_min: must be"),
         ("challengers: {model: {}}", "challengers.model: is no name of a challenger"),
         (
             "challengers: {a: {hash_key: 'ab12'}}",

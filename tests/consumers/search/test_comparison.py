@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from consumers.config.sections import AlertSettings
+from consumers.errors import ConfigError
 from consumers.search import RecentStore, comparison, parse
 from consumers.search.comparison import (
     PRIOR_SHARE,
     STANDARD_ERRORS_MIN,
     ComparedMessages,
     ComparedSide,
+    ShareAlerts,
     compare,
     effects_on_shares,
     ranked,
     share_move,
     words_of,
 )
-from tests.consumers.search.stores import CLASSES, offer, running, settle, tell, tweets
+from consumers.web_request import RequestError
+from tests.consumers.search.stores import CLASSES, Clock, offer, running, settle, tell, tweets
 
 BEGIN_S = 1_700_000_000
 Row = dict[str, Any]
@@ -338,3 +346,108 @@ def test_nothing_moved_where_nothing_was() -> None:
     with running(None) as store:
         tell(store, goals()[:200])
         assert share_move(*times(store), CLASSES) is None
+
+
+def watching(store: RecentStore, now_s: float, **settings: Any) -> ShareAlerts:
+    """Return what watches all messages, two hundred seconds against those before."""
+    own = AlertSettings(queries=("", "goal"), window_s=200, before_s=200, **settings)
+    return ShareAlerts(store, own, 30, wall_clock=Clock(now_s))
+
+
+def test_an_alert_names_the_words() -> None:
+    """A share that rose is told once, with its words, in the log and to who asks; then no more."""
+    with running(None) as store, capture_logs() as logged:
+        tell(store, goals())
+        alerts = watching(store, BEGIN_S + 400)
+        (alert,) = alerts.look()
+        assert (alert.query, alert.split_ms) == ("", (BEGIN_S + 200) * 1000)
+        assert alert.moved == share_move(*times(store), CLASSES)
+        assert alerts.look() == []
+        assert alerts.newest() == (alert,)
+    (line,) = [each for each in logged if each["event"] == "share_moved"]
+    assert line["words"] == ["rain (+31.2 points)", "goal (+12.5 points)"]
+    assert (line["label"], line["before"], line["after"]) == ("positive", 0.5, 0.75)
+
+
+def test_what_cannot_be_watched() -> None:
+    """A query that cannot be read ends the start; without any nothing is watched."""
+    with running(None) as store:
+        own = AlertSettings(queries=("x*",))
+        with pytest.raises(ConfigError, match=r"alerts\.queries: .*at least 2 letters"):
+            ShareAlerts.of(store, own, 30, frozenset())
+        assert ShareAlerts.of(store, AlertSettings(), 30, frozenset()) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "n"), [({}, 1), ({"rise_min": 0.3}, 0), ({"before_s": 20}, 0)]
+)
+def test_what_is_too_little_for_an_alert(settings: dict[str, Any], n: int) -> None:
+    """Less than `rise_min`, or fewer messages than a share is said of, is no alert."""
+    with running(None) as store:
+        tell(store, goals())
+        own = AlertSettings.model_validate({"queries": [""], "window_s": 200} | settings)
+        alerts = ShareAlerts(store, own, 30, wall_clock=Clock(BEGIN_S + 400))
+        assert len(alerts.look()) == n
+
+
+def test_an_even_stream_raises_no_alert() -> None:
+    """Shares that differ by chance alone are not told, however often one looks."""
+    chance = random.Random(3)
+    rows = [
+        {"text": f"w{i % 7}", "label": chance.choice((0, 4)), "created_at": BEGIN_S + i}
+        for i in range(600)
+    ]
+    with running(None) as store:
+        tell(store, rows)
+        clock = Clock(BEGIN_S)
+        own = AlertSettings(queries=("",), window_s=60, before_s=200, rise_min=0.01)
+        alerts = ShareAlerts(store, own, 30, wall_clock=clock)
+        for second in range(0, 600, 12):
+            clock.now_s = BEGIN_S + second
+            assert alerts.look() == []
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Takes what is posted, and answers with the next of some statuses."""
+
+    statuses: ClassVar[list[int]] = []
+    bodies: ClassVar[list[bytes]] = []
+
+    def do_POST(self) -> None:
+        """Take it."""
+        self.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(self.statuses.pop(0))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def hook() -> Iterator[str]:
+    """Return the address of a server that takes alerts; it refuses the first."""
+    Hook.statuses, Hook.bodies = [503, 204], []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/alerts"
+        server.shutdown()
+        thread.join()
+
+
+def test_an_alert_is_delivered(hook: str) -> None:
+    """The webhook gets it as JSON with its words; a refused one is kept, and sent again."""
+    with running(None) as store:
+        tell(store, goals())
+        alerts = watching(store, BEGIN_S + 400, webhook=hook)
+        (alert,) = alerts.look()
+        with pytest.raises(RequestError, match="status 503"):
+            alerts.deliver()
+        alerts.deliver()
+        alerts.deliver()  # nothing is left
+    bodies = [msgspec.json.decode(body) for body in Hook.bodies]
+    assert bodies == 2 * [
+        {"event": "share_moved"} | msgspec.json.decode(msgspec.json.encode(alert))
+    ]
+    assert bodies[0]["moved"]["words"][0]["word"] == "rain"
