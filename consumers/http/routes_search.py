@@ -168,6 +168,10 @@ EXPORTS_MAX = 2  # at once
 EXPORT_MAX_S = 3_600.0  # however slowly its client takes it
 EXPORT_TIMEOUT_S = 60.0  # of one piece, on a thread that gives way to all others
 EXPORT_NICE = 15
+# Of the time, while messages wait to be learned. A piece needs the interpreter's lock, and a thread
+# that gives way to others may hold it while it waits for a core.
+EXPORT_SHARE_MAX = 0.2
+EXPORT_PAUSE_MAX_S = 0.05
 EXPORT = ApiOperation(
     "The newest messages that match, as a file",
     ("text/csv", "application/jsonl"),
@@ -503,7 +507,13 @@ def export_routes(app_state: AppState, exporter: WorkerPool) -> list[ApiRoute]:
         form = _FORMS[kind](classes, recent.fields)
         pieces = recent.exported(query, lang, rows, form, limit)
         read = partial(exporter.run, partial(next, pieces, b""))
-        return ExportStream(read, under_way, f"messages.{kind}", form.media_type)
+        return ExportStream(
+            read,
+            under_way,
+            f"messages.{kind}",
+            form.media_type,
+            is_behind=lambda: app_state.metrics.n_read_ahead() > 0,
+        )
 
     return [ApiRoute("/v1/export", export, EXPORT)]
 
@@ -512,6 +522,7 @@ class ExportStream(StreamingResponse):
     """Sends a file as it is read: a piece is read when the client has taken the one before.
 
     `read` returns the next piece, empty at the end; `under_way` are the files that are being sent.
+    While `is_behind`, as messages wait to be learned, it rests after each piece.
     """
 
     def __init__(
@@ -520,11 +531,13 @@ class ExportStream(StreamingResponse):
         under_way: set[ExportStream],
         name: str,
         media_type: str,
+        is_behind: Callable[[], bool] = lambda: False,
     ) -> None:
         headers = NO_STORE | {"Content-Disposition": f'attachment; filename="{name}"'}
         super().__init__(iter(()), headers=headers, media_type=media_type)
         self._read = read
         self._under_way = under_way
+        self._is_behind = is_behind
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer; reading ends with the connection."""
@@ -550,6 +563,18 @@ class ExportStream(StreamingResponse):
                 yield piece
                 if time.monotonic() > until_s:
                     raise ExportError(f"an export has taken longer than {EXPORT_MAX_S:g} s")
+                began_s = time.monotonic()
                 piece = await self._read()
+                if piece and self._is_behind():
+                    await asyncio.sleep(export_pause_s(time.monotonic() - began_s))
         except (QueryError, ProblemError) as error:
             raise ExportError(f"an export cannot be written to its end: {error}") from error
+
+
+def export_pause_s(took_s: float) -> float:
+    """Return how long an export rests after a piece: for its share of the time, or shortly.
+
+    >>> round(export_pause_s(0.005), 3), export_pause_s(1.0)
+    (0.02, 0.05)
+    """
+    return min(took_s / EXPORT_SHARE_MAX - took_s, EXPORT_PAUSE_MAX_S)

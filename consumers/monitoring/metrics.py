@@ -372,6 +372,7 @@ class Metrics(Collector):
             namespace="streamnb",
             registry=registry,
         )
+        self.n_read_ahead: Callable[[], int] = lambda: 0
         self._read_ahead = gauge(
             "read_ahead_messages", "Messages that are read and decoded, and not learned yet."
         )
@@ -426,6 +427,7 @@ class Metrics(Collector):
 
     def watch_backlog(self, read_ahead: Callable[[], int], erasures: Callable[[], int]) -> None:
         """Ask these for the messages read ahead, and for the deletions left, at each scrape."""
+        self.n_read_ahead = read_ahead
         self._read_ahead.set_function(read_ahead)
         self._erasures.set_function(erasures)
 

@@ -7,13 +7,16 @@ import contextlib
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
 from consumers.http.requests import ProblemError
 from consumers.http.routes_search import EXPORTS_MAX, ExportError, ExportStream
+from consumers.monitoring.metrics import Metrics
 from consumers.search import QueryError, RecentStore
 from consumers.search.rows import TEXT_MAX
 from tests.consumers.http.loopback_server import (
@@ -157,12 +160,14 @@ def sent(
     read: Callable[[], Awaitable[bytes]],
     send: Callable[[Message], Awaitable[None]],
     receive: Callable[[], Awaitable[Message]] = never,
+    is_behind: Callable[[], bool] = lambda: False,
 ) -> set[ExportStream]:
     """Send a file; return what is still under way."""
     under_way: set[ExportStream] = set()
 
     async def run() -> None:
-        await ExportStream(read, under_way, "messages.csv", "text/csv")(SCOPE, receive, send)
+        stream = ExportStream(read, under_way, "messages.csv", "text/csv", is_behind)
+        await stream(SCOPE, receive, send)
 
     asyncio.run(run())
     return under_way
@@ -184,6 +189,34 @@ def test_nothing_is_read_ahead_of_the_client() -> None:
 
     assert not sent(read, send)
     assert n_ahead == [1] * 100
+
+
+def test_a_file_rests_only_while_messages_wait() -> None:
+    """It asks behind each piece whether the learner is behind, and its bytes are the same."""
+    bodies: list[list[bytes]] = []
+    for waiting in ([], [True, False, True]):
+        left, wait = [b"one", b"two", b"three", b"four", b""], iter(waiting)
+        got: list[bytes] = []
+
+        async def read(left: list[bytes] = left) -> bytes:
+            return left.pop(0)
+
+        async def send(message: Message, got: list[bytes] = got) -> None:
+            got.append(message.get("body", b""))
+
+        assert not sent(read, send, is_behind=partial(next, wait, False))
+        assert list(wait) == []
+        bodies.append(got)
+    assert bodies[0] == bodies[1]
+    assert b"".join(bodies[0]) == b"onetwothreefour"
+
+
+def test_an_export_knows_of_the_messages_that_wait() -> None:
+    """They are those that the gauge of messages read ahead counts."""
+    metrics = Metrics(CollectorRegistry(), ("negative", "positive"))
+    assert metrics.n_read_ahead() == 0
+    metrics.watch_backlog(lambda: 5, lambda: 0)
+    assert metrics.n_read_ahead() == 5
 
 
 def test_reading_stops_with_the_client() -> None:
