@@ -28,6 +28,7 @@ from benchmarks.file_daemon import checkpoints, deletes, evaluation, file_daemon
 from benchmarks.kafka_daemon import kafka_daemon
 from benchmarks.kafka_drain import kafka_codecs
 from benchmarks.latency import latency
+from benchmarks.live import live
 from benchmarks.memory import memory
 from benchmarks.numeric import numeric, numeric_one
 from benchmarks.page_answers import page_answers
@@ -72,6 +73,7 @@ CASES: dict[str, Case] = {
         evaluation,
         checkpoints,
         deletes,
+        live,
         predict_http,
         page_cost,
         page_cost_busy,

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -80,6 +80,7 @@ def run_daemon(
     *,
     checkpoints: bool = True,
     settings: Mapping[str, Any] | None = None,
+    until: Sequence[str] = ("--until-end",),
     beside: Callable[[int], contextlib.AbstractContextManager[None]] | None = None,
     prepare: Callable[[Path], None] | None = None,
 ) -> Run:
@@ -98,6 +99,8 @@ def run_daemon(
     settings : mapping, optional
         Further sections of its configuration; of a section that is set here already, further
         settings.
+    until : sequence of str, optional
+        The options that say where it ends.
     beside : callable, optional
         Takes the port at which it will listen, and returns what is to run around it.
     prepare : callable, optional
@@ -130,7 +133,7 @@ def run_daemon(
             (folder / "state").mkdir(mode=0o700)
             prepare(folder / "state")
         with beside(port) if beside else contextlib.nullcontext():
-            looks, summary = _run(folder, f"http://127.0.0.1:{port}/metrics")
+            looks, summary = _run(folder, until, f"http://127.0.0.1:{port}/metrics")
     if summary["learned"] != n:
         raise RuntimeError(f"the daemon should have learned {n:,} messages, and says: {summary}")
     return _result(looks, summary)
@@ -154,13 +157,13 @@ class _Look:
     processor_s: float
 
 
-def _run(folder: Path, page: str) -> tuple[list[_Look], dict[str, Any]]:
+def _run(folder: Path, until: Sequence[str], page: str) -> tuple[list[_Look], dict[str, Any]]:
     """Run it in a folder with its configuration; look at its metrics until it ends."""
     looks: list[_Look] = []
     give_up_s = time.monotonic() + _PATIENCE_S
     with (folder / "log").open("wb") as log, (folder / "summary").open("wb") as summary:
         process = subprocess.Popen(
-            [sys.executable, "-m", "consumers", "run", "--until-end", "--json"],
+            [sys.executable, "-m", "consumers", "run", *until, "--json"],
             cwd=folder,
             env=os.environ | {"PYTHONPATH": str(_ROOT)},
             stdin=subprocess.DEVNULL,

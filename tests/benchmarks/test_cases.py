@@ -31,6 +31,7 @@ from benchmarks import (
     kafka_daemon,
     kafka_drain,
     latency,
+    live,
     numeric,
     ours,
     page_answers,
@@ -78,6 +79,7 @@ SMALL: dict[ModuleType, dict[str, object]] = {
         "BY_EXAMPLES_MESSAGES": N_MESSAGES, "EVALUATED_MESSAGES": N_MESSAGES, "EVALUATED_TURNS": 1,
     },
     kafka_daemon: {"TURNS": 1, "MESSAGES": N_MESSAGES},
+    live: {"TURNS": 1, "FRAMES": N_MESSAGES},
     kafka_drain: {
         "TURNS": 1, "MESSAGES": N_MESSAGES, "SINGLE_MESSAGES": N_MESSAGES, "CODECS": ("lz4",),
     },
