@@ -148,6 +148,11 @@ ROWS: Final = (
         "deletes",
     ),
     Row(
+        "a live stream of Jetstream, by its first / its second wire, with the *default model*",
+        "[live: Jetstream, version 1] / [live: Jetstream, version 2] frames/s",
+        "live",
+    ),
+    Row(
         "200 predictions a second while learning at full rate",
         "p50 [latency: p50] ms, p99 [latency: p99] ms",
         "latency",
