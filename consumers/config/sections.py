@@ -381,6 +381,7 @@ TOKEN_CHARACTERS_MIN = 16
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 Origin = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9._:\[\]-]+$")]
+_WEBHOOK = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?][!-~]*)?")
 _ASCII = re.compile("[!-~]([ -~]*[!-~])?")
 
 
@@ -417,8 +418,8 @@ class AlertSettings(Section):
     @field_validator("webhook")
     @classmethod
     def _is_address(cls, webhook: SecretStr | None) -> SecretStr | None:
-        if webhook and not re.match(r"https?://[^\s/?#]", webhook.get_secret_value()):
-            raise wrong("must be an address as https://hooks.example.org/streamnb")
+        if webhook and not _WEBHOOK.fullmatch(webhook.get_secret_value()):
+            raise wrong("must be an address as https://hooks.example.org/streamnb, without login")
         return webhook
 
 

@@ -536,16 +536,15 @@ def _wrong_decay(settings: Settings) -> Iterator[_Found]:
 
 
 def _wrong_labelling(settings: Settings) -> Iterator[_Found]:
-    """Find why nobody could be asked for labels, or answer."""
-    if settings.alerts.queries and not settings.recent.enabled:
-        yield ("alerts", "queries"), "needs recent.enabled: true, as stored messages are counted"
+    """Find why nobody could be asked for labels, or answer, and why no share could be watched."""
     people, teacher = ("labelling", "enabled"), ("labels", "teacher")
     asked = [people] * settings.labelling.enabled + [teacher] * settings.labels.teacher.is_on
-    for here in asked:
+    for here in [("alerts", "queries")] * bool(settings.alerts.queries) + asked:
         if not settings.recent.enabled:
             yield here, "needs recent.enabled: true, as the messages are those of the recent store"
         if not settings.http.enabled:
-            yield here, "needs http.enabled: true, as messages are kept to be asked about there"
+            yield here, "needs http.enabled: true, as messages are stored for page and API alone"
+    for here in asked:
         if settings.corrections.to == "none":
             yield here, "needs corrections.to: journal or kafka:TOPIC, where the answers go"
     if len(asked) > 1:

@@ -171,7 +171,8 @@ class Serializer:
     ) -> schemas.CompareAnswer:
         """Return queries side by side."""
         sides = [self._compared(each, state) for each in found]
-        is_of_times = len(found) == 2 and all(each.side.span_ms for each in found)
+        spans = {each.side.span_ms for each in found}
+        is_of_times = len(found) == len(spans) == 2 and None not in spans
         moved = share_move(found[0], found[1], sides[0].classes) if is_of_times else None
         return schemas.CompareAnswer(sides, moved)
 

@@ -13,7 +13,6 @@ time of each query in the settings with the time before it, and tells of a share
 from __future__ import annotations
 
 import html
-import math
 import re
 import threading
 import time
@@ -138,7 +137,8 @@ def compare(
                 counts[i], step_s=again.step_s, times_ms=again.times_ms, series=again.series
             )
     rows = [store.rows(found[-WORD_MESSAGES_MAX:]) for found in keys]
-    words = distinctive_words(rows, store.classes, [side.query for side in sides], left_out)
+    classes = tuple(store.classes)  # as they are now: one may join meanwhile
+    words = distinctive_words(rows, classes, [side.query for side in sides], left_out)
     return [
         ComparedMessages(side, counted, len(read), own)
         for side, counted, read, own in zip(sides, counts, rows, words, strict=True)
@@ -256,42 +256,49 @@ def effects_on_shares(
 
 
 def share_move(
-    before: ComparedMessages, after: ComparedMessages, classes: Sequence[str]
+    before: ComparedMessages,
+    after: ComparedMessages,
+    classes: Sequence[str],
+    label: str | None = None,
 ) -> ShareMove | None:
-    """Return how a share moved from one time to another; None if one of them has no message."""
-    found = _moved_counts(before.counted.counts, after.counted.counts, classes)
-    if found is None:
+    """Return how a share moved from one time to another; None if one of them has no message.
+
+    It is the share of the class that rose most, unless a `label` is named.
+    """
+    found = moves(before.counted.counts, after.counted.counts, classes)
+    own = [each for each in found if label in {None, each.label}]
+    if not own:
         return None
-    k = list(classes).index(found.label)
-    effects = {each.word: -each.effects[k] for each in before.words}
-    effects |= {each.word: each.effects[k] for each in after.words}
+    most = max(own, key=_rise)
+    k = list(classes).index(most.label)
+    effects = {each.word: -each.effects[k] for each in before.words if k < len(each.effects)}
+    effects |= {each.word: each.effects[k] for each in after.words if k < len(each.effects)}
     best = sorted(effects.items(), key=lambda each: -each[1])[:MOVING_WORDS_MAX]
     words = [MovingWord(word, effect) for word, effect in best if effect > 0.0]
-    return replace(found, words=tuple(words))
+    return replace(most, words=tuple(words))
 
 
-def _moved_counts(
-    before: Sequence[int], after: Sequence[int], classes: Sequence[str]
-) -> ShareMove | None:
-    """Return how the share that rose most did, without words."""
+def _rise(move: ShareMove) -> float:
+    return move.after - move.before
+
+
+def moves(before: Sequence[int], after: Sequence[int], classes: Sequence[str]) -> list[ShareMove]:
+    """Return how the share of each class moved, without words; none if a time has no message."""
     n_classes = min(len(before), len(after), len(classes))  # one may have joined in between
     counts = np.array([before[:n_classes], after[:n_classes]], float)
     n = counts.sum(axis=1)
     if not n.all():
-        return None
+        return []
     shares = counts / n[:, np.newaxis]
-    k = int(np.argmax(shares[1] - shares[0]))
-    pooled = counts[:, k].sum() / n.sum()
-    error = math.sqrt(pooled * (1.0 - pooled) * (1.0 / n).sum())
-    rise = float(shares[1, k] - shares[0, k])
-    return ShareMove(
-        label=classes[k],
-        before=float(shares[0, k]),
-        after=float(shares[1, k]),
-        n_before=int(n[0]),
-        n_after=int(n[1]),
-        standard_errors=rise / error if error else 0.0,
-    )
+    pooled = counts.sum(axis=0) / n.sum()
+    errors = np.sqrt(pooled * (1.0 - pooled) * (1.0 / n).sum())
+    rises = shares[1] - shares[0]
+    in_errors = np.divide(rises, errors, out=np.zeros(n_classes), where=errors > 0.0)
+    columns = zip(classes, *shares.tolist(), in_errors.tolist(), strict=False)
+    return [
+        ShareMove(label, was, now, int(n[0]), int(n[1]), in_error)
+        for label, was, now, in_error in columns
+    ]
 
 
 def ranked(sides: Sequence[Mapping[str, int]]) -> list[list[tuple[str, float, float]]]:
@@ -356,7 +363,27 @@ ALERT_ERRORS_MIN = 4.0
 ALERTS_KEPT = 10
 UNDELIVERED_MAX = 100
 _ANSWER_BYTES_MAX = 1 << 16
+_LATER_STATUSES = {408, 425, 429}  # of 4xx, those that ask to try again
 log = structlog.get_logger(__name__)
+
+
+def risen(
+    before: Sequence[int],
+    after: Sequence[int],
+    classes: Sequence[str],
+    *,
+    messages_min: int,
+    rise_min: float,
+) -> ShareMove | None:
+    """Return the share that rose most of those that rose far enough to be told, without words."""
+    far = [
+        each
+        for each in moves(before, after, classes)
+        if min(each.n_before, each.n_after) >= messages_min
+        and _rise(each) >= rise_min
+        and each.standard_errors >= ALERT_ERRORS_MIN
+    ]
+    return max(far, key=_rise, default=None)
 
 
 class ShareAlert(msgspec.Struct, frozen=True):
@@ -395,7 +422,8 @@ class ShareAlerts:
         self._messages_min = messages_min
         self._left_out = left_out
         self._wall_clock = wall_clock
-        self._queries = {text: store.parse(text) for text in settings.queries}
+        # As the page reads them: the last word is a whole one.
+        self._queries = {text: store.parse(f"{text} ") for text in settings.queries}
         self._begins_ms = dict.fromkeys(self._queries, 0)  # where the time before may begin
         self._newest: tuple[ShareAlert, ...] = ()
         self._undelivered: deque[ShareAlert] = deque(maxlen=UNDELIVERED_MAX)
@@ -450,36 +478,53 @@ class ShareAlerts:
         Raises
         ------
         QueryError
-            If a search takes too long, or the store is not open.
+            If a search takes too long, or the store is not open; once all others are done.
         """
         to_ms = int(self._wall_clock() * 1000)
-        found = [self._alert(text, query, to_ms) for text, query in self._queries.items()]
-        alerts = [each for each in found if each is not None]
-        for alert in alerts:
-            moved = alert.moved
-            log.warning(
-                "share_moved",
-                query=alert.query,
-                label=moved.label,
-                before=round(moved.before, 4),
-                after=round(moved.after, 4),
-                messages=moved.n_after,
-                words=[f"{each.word} ({100 * each.effect:+.1f} points)" for each in moved.words],
-                change=f"{alert.from_ms}-{alert.split_ms}-{alert.to_ms}",
-            )
-        self._newest = (*self._newest, *alerts)[-ALERTS_KEPT:]
-        if self._settings.webhook is not None:
-            self._undelivered.extend(alerts)
+        alerts, failed = list[ShareAlert](), None
+        for text, query in self._queries.items():
+            try:
+                alert = self._alert(text, query, to_ms)
+            except QueryError as error:
+                failed = failed or QueryError(f"{text!r}: {error}")
+                continue
+            if alert is not None:
+                self._tell(alert)
+                alerts.append(alert)
+        if failed is not None:
+            raise failed
         return alerts
 
+    def _tell(self, alert: ShareAlert) -> None:
+        moved = alert.moved
+        log.warning(
+            "share_moved",
+            query=alert.query,
+            label=moved.label,
+            before=round(moved.before, 4),
+            after=round(moved.after, 4),
+            messages=moved.n_after,
+            words=[f"{each.word} ({100 * each.effect:+.1f} points)" for each in moved.words],
+            change=f"{alert.from_ms}-{alert.split_ms}-{alert.to_ms}",
+        )
+        self._newest = (*self._newest, alert)[-ALERTS_KEPT:]
+        if self._settings.webhook is not None:
+            self._undelivered.append(alert)
+
     def deliver(self) -> None:
-        """Post what is to be delivered, the oldest first; a `RequestError` leaves the rest."""
+        """Post what is to be delivered, the oldest first; a `RequestError` leaves the rest.
+
+        An alert that the receiver refuses for good (a status of 4xx) is logged and left out.
+        """
         webhook = self._settings.webhook
-        while webhook is not None and self._undelivered:
+        while webhook is not None and self._undelivered and not self._ended.is_set():
             body = {"event": "share_moved"} | msgspec.to_builtins(self._undelivered[0])
             answer = self._service.ask(webhook.get_secret_value(), msgspec.json.encode(body))
-            if not 200 <= answer.status < 300:
+            is_refused = 400 <= answer.status < 500 and answer.status not in _LATER_STATUSES
+            if not 200 <= answer.status < 300 and not is_refused:
                 raise RequestError(f"it answered with status {answer.status}")
+            if is_refused:
+                log.warning("alert_refused", status=answer.status, query=body["query"])
             self._undelivered.popleft()
 
     def _alert(self, text: str, query: Query, to_ms: int) -> ShareAlert | None:
@@ -492,33 +537,29 @@ class ShareAlerts:
         sides = [ComparedSide(query, None, span_ms) for span_ms in spans]
         # Words are read only where there is something to tell.
         was, now = (_counted(self._store, side)[1].counts for side in sides)
-        moved = _moved_counts(was, now, self._store.classes)
-        if (
-            moved is None
-            or min(moved.n_before, moved.n_after) < least
-            or moved.after - moved.before < settings.rise_min
-            or moved.standard_errors < ALERT_ERRORS_MIN
-        ):
+        classes = tuple(self._store.classes)
+        most = risen(was, now, classes, messages_min=least, rise_min=settings.rise_min)
+        if most is None:
             return None
         before, after = compare(self._store, sides, self._left_out)
         self._begins_ms[text] = split_ms
-        moved = share_move(before, after, self._store.classes) or moved
+        moved = share_move(before, after, classes, most.label) or most
         return ShareAlert(text, from_ms, split_ms, to_ms, moved)
 
     def _run(self) -> None:
         interval_s = min(self._settings.window_s / LOOKS_A_WINDOW, LOOK_INTERVAL_MAX_S)
+        steps = ((self.look, "found"), (self.deliver, "delivered to alerts.webhook"))
         while not self._ended.wait(interval_s):
-            try:
-                self.look()
-                self.deliver()
-                self._trouble = None
-            except (QueryError, RequestError) as error:
-                kind = "delivered to alerts.webhook" if isinstance(error, RequestError) else "found"
-                trouble = f"alerts cannot be {kind}: {error}"
-                if self._trouble is None and not self._ended.is_set():
-                    log.warning("alerts_held_up", detail=trouble)
-                self._trouble = trouble
-            except Exception as error:
-                # Whatever is wrong with an alert, the stream goes on.
-                self._trouble = f"alerts are not looked for: {error!r}"
-                log.exception("alerts_failed")
+            troubles = []
+            for step, kind in steps:
+                try:
+                    step()
+                except (QueryError, RequestError) as error:
+                    troubles.append(f"alerts cannot be {kind}: {error}")
+                except Exception as error:
+                    # Whatever is wrong with an alert, the stream goes on.
+                    troubles.append(f"alerts cannot be {kind}: {error!r}")
+                    log.exception("alerts_failed")
+            if troubles and self._trouble is None and not self._ended.is_set():
+                log.warning("alerts_held_up", detail="; ".join(troubles))
+            self._trouble = "; ".join(troubles) or None

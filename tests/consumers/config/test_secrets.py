@@ -146,9 +146,11 @@ def test_a_webhook_is_a_secret_address(tmp_path: Path) -> None:
     """Its path may be all that it asks for: it stands in the environment, and is shown nowhere."""
     inside = "https://hooks.example.org/marked"
     assert "STREAMNB_ALERTS_WEBHOOK" in mistakes(tmp_path, f"alerts: {{webhook: '{inside}'}}")
-    refused = mistakes(tmp_path, "alerts: {webhook: '${A}'}", A="marked.example.org")
-    assert "alerts.webhook: must be an address as https://" in refused
-    assert "marked" not in refused
+    login, port = "https://me:marked@example.org/", "https://marked.example.org:123456/"
+    for wrong in ("marked.example.org", login, port):
+        refused = mistakes(tmp_path, "alerts: {webhook: '${A}'}", A=wrong)
+        assert "alerts.webhook: must be an address as https://" in refused
+        assert "marked" not in refused
     settings = load(write(tmp_path, "alerts: {webhook: '${A}'}"), {"A": inside})
     assert settings.alerts.webhook is not None
     assert settings.alerts.webhook.get_secret_value() == inside

@@ -237,6 +237,10 @@ port: 1
             "alerts: {queries: [obama]}\nrecent: {enabled: false}",
             "alerts.queries: needs recent.enabled: true",
         ),
+        (
+            "alerts: {queries: [obama]}\nhttp: {enabled: false}",
+            "alerts.queries: needs http.enabled: true",
+        ),
         ("alerts: {rise_min: 1}", "alerts.rise_min: must be"),
         ("challengers: {model: {}}", "challengers.model: is no name of a challenger"),
         (

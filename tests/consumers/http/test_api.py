@@ -234,6 +234,8 @@ def test_one_query_at_two_times(client: Client, http: httpx.Client) -> None:
         sides[1]["raw"][label] - sides[0]["raw"][label] for label in sides[0]["raw"]
     )
     assert http.get("/v1/compare?q=a&q=b").json()["moved"] is None
+    own = f"from={begin_ms}&to={middle_ms}"  # two queries at one time are no before and after
+    assert http.get(f"/v1/compare?q=a&q=b&{own}").json()["moved"] is None
     begin_of_minute_ms = middle_ms // 60_000 * 60_000
     assert sides[0]["from_ms"] == begin_ms
     assert sides[0]["to_ms"] == begin_of_minute_ms + 20_000

@@ -21,6 +21,7 @@ from consumers.config.sections import AlertSettings
 from consumers.errors import ConfigError
 from consumers.search import RecentStore, comparison, parse
 from consumers.search.comparison import (
+    ALERT_ERRORS_MIN,
     PRIOR_SHARE,
     STANDARD_ERRORS_MIN,
     ComparedMessages,
@@ -28,10 +29,13 @@ from consumers.search.comparison import (
     ShareAlerts,
     compare,
     effects_on_shares,
+    moves,
     ranked,
+    risen,
     share_move,
     words_of,
 )
+from consumers.search.query_syntax import Query, QueryError, SlowQueryError
 from consumers.web_request import RequestError
 from tests.consumers.search.stores import CLASSES, Clock, offer, running, settle, tell, tweets
 
@@ -378,6 +382,48 @@ def test_what_cannot_be_watched() -> None:
         assert ShareAlerts.of(store, AlertSettings(), 30, frozenset()) is None
 
 
+@pytest.mark.parametrize(("query", "n"), [("cat", 0), ("category", 1)])
+def test_a_query_of_an_alert_is_read_as_by_the_page(query: str, n: int) -> None:
+    """Its last word is a whole one, so what is told is what the page's link compares."""
+    with running(None) as store:
+        tell(store, [row | {"text": "category"} for row in goals()])
+        own = AlertSettings(queries=(query,), window_s=200, before_s=200)
+        assert len(ShareAlerts(store, own, 30, wall_clock=Clock(BEGIN_S + 400)).look()) == n
+
+
+def test_a_slow_query_holds_no_other_alert_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the others find is told, once; the error names the query."""
+    with running(None) as store:
+        tell(store, goals())
+        own = AlertSettings(queries=("goal", "", "rain"), window_s=200, before_s=200)
+        alerts = ShareAlerts(store, own, 30, wall_clock=Clock(BEGIN_S + 400))
+        scan = store.scanned_keys
+
+        def slow(query: Query, *rest: Any) -> Any:
+            if "goal" in query.text:
+                raise SlowQueryError("too long")
+            return scan(query, *rest)
+
+        monkeypatch.setattr(store, "scanned_keys", slow)
+        for _ in range(2):
+            with pytest.raises(QueryError, match="'goal': too long"):
+                alerts.look()
+            assert [each.query for each in alerts.newest()] == [""]
+
+
+def test_each_class_may_raise_an_alert() -> None:
+    """Of three classes the one that rose most may have done so by chance; another is told."""
+    before, after = (100, 2, 98), (124, 24, 52)
+    found = {each.label: each for each in moves(before, after, ("a", "b", "c"))}
+    assert found["a"].after - found["a"].before > found["b"].after - found["b"].before
+    assert found["a"].standard_errors < ALERT_ERRORS_MIN < found["b"].standard_errors
+    told = risen(before, after, ("a", "b", "c"), messages_min=30, rise_min=0.1)
+    assert told is not None
+    assert told.label == "b"
+    assert risen(before, after, ("a", "b", "c"), messages_min=30, rise_min=0.12) is None
+    assert risen((0, 0, 0), after, ("a", "b", "c"), messages_min=0, rise_min=0.1) is None
+
+
 @pytest.mark.parametrize(
     ("settings", "n"), [({}, 1), ({"rise_min": 0.3}, 0), ({"before_s": 20}, 0)]
 )
@@ -451,3 +497,31 @@ def test_an_alert_is_delivered(hook: str) -> None:
         {"event": "share_moved"} | msgspec.json.decode(msgspec.json.encode(alert))
     ]
     assert bodies[0]["moved"]["words"][0]["word"] == "rain"
+
+
+def test_an_alert_that_is_refused_holds_none_up(hook: str) -> None:
+    """What the receiver does not want is logged and left out; the next one is delivered."""
+    Hook.statuses = [410, 429, 204]
+    with running(None) as store, capture_logs() as logged:
+        tell(store, goals())
+        own = AlertSettings(queries=("", "-none"), window_s=200, before_s=200, webhook=hook)
+        alerts = ShareAlerts(store, own, 10, wall_clock=Clock(BEGIN_S + 400))
+        assert len(alerts.look()) == 2
+        with pytest.raises(RequestError, match="status 429"):
+            alerts.deliver()
+        alerts.deliver()
+    (line,) = [each for each in logged if each["event"] == "alert_refused"]
+    assert (line["status"], line["query"]) == (410, "")
+    asked = [msgspec.json.decode(body)["query"] for body in Hook.bodies]
+    assert asked == ["", "-none", "-none"]
+
+
+def test_no_delivery_begins_after_the_end(hook: str) -> None:
+    """A stop waits for one delivery at most, however many wait."""
+    with running(None) as store:
+        tell(store, goals())
+        alerts = watching(store, BEGIN_S + 400, webhook=hook)
+        assert alerts.look()
+        alerts.stop()
+        alerts.deliver()
+    assert Hook.bodies == []
