@@ -28,7 +28,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import reduce
 from typing import TypeAlias
 
 import msgspec
@@ -46,7 +46,6 @@ log = structlog.get_logger(__name__)
 
 STEPS_S = {"minute": 60, "hour": 3_600, "day": 86_400}
 POINTS_MAX = 3_000  # of one answer
-_FINE_POINTS_MAX = 1_500  # as many as a step that nobody chose may have
 _TAKEN_OUT_MAX = 50_000  # removed messages that are remembered, as they may come again
 _EARLY_MAX = 2_000_000  # messages that wait for the file to be opened for the first time
 WORD_MINUTES_MAX = 1_440  # steps of a minute that have words
@@ -286,58 +285,6 @@ def _change(
         "INSERT OR REPLACE INTO history VALUES (?, ?, ?)", (*at, new.astype("<i8").tobytes())
     )
     return found is None
-
-
-def read(
-    db: sqlite3.Connection,
-    span_s: tuple[int, int],
-    step: str | None,
-    n_classes: int,
-    steps_max: Mapping[int, int],
-) -> CountsOverTime:
-    """Return the steps that begin in [span_s[0], span_s[1]), the first of them rounded down."""
-    begin_s, end_s = span_s
-    step_s, kept_from_s = chosen_step(
-        span_s, step, partial(bounded_from_s, db, "history", steps_max)
-    )
-    rows = db.execute(
-        "SELECT begins_s, counts FROM history WHERE step_s = ? AND begins_s >= ? AND begins_s < ?"
-        " ORDER BY begins_s DESC LIMIT ?",
-        (step_s, begin_s // step_s * step_s, end_s, POINTS_MAX),
-    ).fetchall()
-    counts = np.zeros((len(rows), n_classes), np.int64)
-    for k, (_, value) in enumerate(reversed(rows)):
-        own = np.frombuffer(value, "<i8")[:n_classes]  # further classes are still to join again
-        counts[k, : len(own)] = own
-    begins_s = [int(begins_s) for begins_s, _ in reversed(rows)]
-    return CountsOverTime(step_s, kept_from_s, begins_s, counts.tolist())
-
-
-def chosen_step(
-    span_s: tuple[int, int], step: str | None, kept_from_s: Callable[[int], int | None]
-) -> tuple[int, int | None]:
-    """Return the length of a step in seconds, and since when such steps are known; None: all are.
-
-    Without a `step` it is the finest that is known since the span began, and makes few enough.
-    """
-    begin_s, end_s = span_s
-    for step_s in STEPS_S.values() if step is None else (STEPS_S[step],):
-        since_s = kept_from_s(step_s)
-        is_known = since_s is None or since_s <= begin_s
-        if is_known and (end_s - begin_s) / step_s <= _FINE_POINTS_MAX:
-            break
-    return step_s, since_s
-
-
-def bounded_from_s(
-    db: sqlite3.Connection, table: str, steps_max: Mapping[int, int], step_s: int
-) -> int | None:
-    """Return when the oldest step of a length begins if all that may be are kept; else None."""
-    n, oldest_s = db.execute(
-        f"SELECT count(*), min(begins_s) FROM {table} WHERE step_s = ?",  # noqa: S608 -- of ours
-        (step_s,),
-    ).fetchone()
-    return oldest_s if n >= steps_max[step_s] else None
 
 
 def _forget_oldest(db: sqlite3.Connection, table: str, step_s: int, n_max: int) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -35,9 +35,6 @@ from consumers.search.history import (
     STEPS_S,
     WORD_CHARS_MAX,
     CountsOverTime,
-    bounded_from_s,
-    chosen_step,
-    read,
     steps_of,
     word_steps_max,
 )
@@ -51,6 +48,7 @@ from consumers.search.query_syntax import (
 
 NewestFirst: TypeAlias = Iterator[tuple[Chunk, int]]  # chunks, each with its lowest key to show
 _AT_ONCE = 5_000
+_FINE_POINTS_MAX = 1_500  # as many as a step that nobody chose may have
 _COLUMN_OF = {"lang": "lang_code", "label": "label", "confidence": "probability"}
 
 
@@ -197,6 +195,58 @@ def keys_where(db: sqlite3.Connection, number: int, condition: str, keys: Sequen
 # ---- over time -----------------------------------------------------------------------------------
 
 
+def read(
+    db: sqlite3.Connection,
+    span_s: tuple[int, int],
+    step: str | None,
+    n_classes: int,
+    steps_max: Mapping[int, int],
+) -> CountsOverTime:
+    """Return the steps that begin in [span_s[0], span_s[1]), the first of them rounded down."""
+    begin_s, end_s = span_s
+    step_s, kept_from_s = chosen_step(
+        span_s, step, partial(bounded_from_s, db, "history", steps_max)
+    )
+    rows = db.execute(
+        "SELECT begins_s, counts FROM history WHERE step_s = ? AND begins_s >= ? AND begins_s < ?"
+        " ORDER BY begins_s DESC LIMIT ?",
+        (step_s, begin_s // step_s * step_s, end_s, POINTS_MAX),
+    ).fetchall()
+    counts = np.zeros((len(rows), n_classes), np.int64)
+    for k, (_, value) in enumerate(reversed(rows)):
+        own = np.frombuffer(value, "<i8")[:n_classes]  # further classes are still to join again
+        counts[k, : len(own)] = own
+    begins_s = [int(begins_s) for begins_s, _ in reversed(rows)]
+    return CountsOverTime(step_s, kept_from_s, begins_s, counts.tolist())
+
+
+def chosen_step(
+    span_s: tuple[int, int], step: str | None, kept_from_s: Callable[[int], int | None]
+) -> tuple[int, int | None]:
+    """Return the length of a step in seconds, and since when such steps are known; None: all are.
+
+    Without a `step` it is the finest that is known since the span began, and makes few enough.
+    """
+    begin_s, end_s = span_s
+    for step_s in STEPS_S.values() if step is None else (STEPS_S[step],):
+        since_s = kept_from_s(step_s)
+        is_known = since_s is None or since_s <= begin_s
+        if is_known and (end_s - begin_s) / step_s <= _FINE_POINTS_MAX:
+            break
+    return step_s, since_s
+
+
+def bounded_from_s(
+    db: sqlite3.Connection, table: str, steps_max: Mapping[int, int], step_s: int
+) -> int | None:
+    """Return when the oldest step of a length begins if all that may be are kept; else None."""
+    n, oldest_s = db.execute(
+        f"SELECT count(*), min(begins_s) FROM {table} WHERE step_s = ?",
+        (step_s,),
+    ).fetchone()
+    return oldest_s if n >= steps_max[step_s] else None
+
+
 class MatchesOverTime(CountsOverTime, frozen=True):
     """Counts of the messages that match, by when they came, as far as they are known.
 
@@ -320,7 +370,7 @@ def over_time(
     classes: Sequence[str],
     steps_max: Mapping[int, int],
 ) -> MatchesOverTime:
-    """Return counts of what matches by the steps that begin in a span, as `history.read` does.
+    """Return counts of what matches by the steps that begin in a span, as `read` does.
 
     `newest_first` are all chunks, with what is too old to be shown.
     """

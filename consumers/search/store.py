@@ -24,7 +24,7 @@ from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
 from consumers.search import database, matching
 from consumers.search.chunks import Chunk, Keys, Parts, Retention, RowFilter, located
-from consumers.search.history import STEPS_S, CountsOverTime, MessageCounter, read
+from consumers.search.history import STEPS_S, CountsOverTime, MessageCounter
 from consumers.search.matching import Matcher, NewestFirst, Scan, matching_keys
 from consumers.search.query_syntax import (
     Query,
@@ -502,9 +502,9 @@ class RecentStore:
         return bool(self._history_steps)
 
     def history(self, begin_s: int, end_s: int, step: str | None) -> CountsOverTime:
-        """Return counts of all messages that came in a span of Unix seconds; see `history.read`."""
+        """Return counts of all messages that came in a span of Unix seconds: `matching.read`."""
         with self._view(self._file()) as (db, _):
-            return read(db, (begin_s, end_s), step, len(self.classes), self._history_steps)
+            return matching.read(db, (begin_s, end_s), step, len(self.classes), self._history_steps)
 
     def matches_over_time(
         self, query: Query, lang: str | None, span_s: tuple[int, int], step: str | None
