@@ -42,6 +42,7 @@ from consumers.search.query_syntax import (
     FieldCondition,
     Query,
     SlowQueryError,
+    TimeLimit,
     expression,
     single_word,
 )
@@ -291,7 +292,12 @@ class StepCount(msgspec.Struct):
 
 
 def read_word(
-    db: sqlite3.Connection, word: str, span_s: tuple[int, int], step_s: int, n_classes: int
+    db: sqlite3.Connection,
+    word: str,
+    span_s: tuple[int, int],
+    step_s: int,
+    n_classes: int,
+    limit: TimeLimit,
 ) -> dict[int, StepCount]:
     """Return counts of a word of messages that are no longer stored, of a span's newest steps."""
     rows = db.execute(
@@ -301,6 +307,7 @@ def read_word(
     )
     found = {}
     for begins_s, of, unlisted_max, words, table in rows:
+        limit.check()  # a step may have half a megabyte
         own_classes, n_of = len(of) // 8, int(np.frombuffer(of, "<i8").sum())
         counts, missed_max = np.zeros(n_classes, np.int64), unlisted_max
         at = words.find(f"\n{word}\n")
@@ -369,6 +376,7 @@ def over_time(
     step: str | None,
     classes: Sequence[str],
     steps_max: Mapping[int, int],
+    limit: TimeLimit,
 ) -> MatchesOverTime:
     """Return counts of what matches by the steps that begin in a span, as `read` does.
 
@@ -376,7 +384,8 @@ def over_time(
     """
     since = db.execute("SELECT arrived_ms FROM words_since").fetchone()
     is_one = since is not None and matcher.rows.lang_code is None
-    word = indexed_word(single_word(matcher.query) or "") if is_one else None
+    asked = single_word(matcher.query) if is_one else None
+    word = None if asked is None else indexed_word(asked)
     kept = partial(bounded_from_s, db, "word_history", word_steps_max(steps_max))
     step_s, kept_from_s = chosen_step(span_s, step, kept if word else lambda _: None)
     first_s, end_s = span_s[0] // step_s * step_s, -(-span_s[1] // step_s) * step_s
@@ -389,7 +398,8 @@ def over_time(
         kept_from_s = stored_from_s
     else:
         is_asked = np.array([matcher.query.admits({"label": name}) for name in classes], np.int64)
-        for at_s, own in read_word(db, word, (first_s, end_s), step_s, len(classes)).items():
+        lost = read_word(db, word, (first_s, end_s), step_s, len(classes), limit)
+        for at_s, own in lost.items():
             own.counts *= is_asked
             own.add(found.get(at_s, StepCount(0 * is_asked, 0)))
             found[at_s] = own

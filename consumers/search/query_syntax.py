@@ -186,6 +186,23 @@ class SlowQueryError(QueryError):
     """A search took longer than it may."""
 
 
+class TimeLimit:
+    """How long a search may take, by a clock in seconds."""
+
+    def __init__(self, clock: Callable[[], float], limit_s: float) -> None:
+        self._clock = clock
+        self._limit_s = limit_s
+        self._until_s = clock() + limit_s
+
+    def check(self) -> None:
+        """Raise a `SlowQueryError` if the time is over."""
+        if self._clock() >= self._until_s:
+            raise SlowQueryError(
+                f"The search took longer than {self._limit_s:g} s; ask for something rarer, or"
+                " leave out beginnings of words."
+            )
+
+
 class StoreBusyError(QueryError):
     """The store is still being read, as after a start, or out of reach, or busy; ask again."""
 

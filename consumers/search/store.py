@@ -29,8 +29,8 @@ from consumers.search.matching import Matcher, NewestFirst, Scan, matching_keys
 from consumers.search.query_syntax import (
     Query,
     QueryError,
-    SlowQueryError,
     StoreBusyError,
+    TimeLimit,
     expression,
     parse,
     pieces,
@@ -513,7 +513,8 @@ class RecentStore:
         file = self._file()
         matcher = self._matcher(file, query, lang)
         with self._view(file, whole=True) as (db, newest_first):
-            asked = (span_s, step, self.classes, self._history_steps)
+            limit = TimeLimit(self._clock, LIMIT_S)
+            asked = (span_s, step, self.classes, self._history_steps, limit)
             return matching.over_time(db, newest_first, matcher, *asked)
 
     def trouble(self) -> str | None:
@@ -559,17 +560,16 @@ class RecentStore:
 
         `whole` means with the rows that are too old to be shown.
         """
-        until_s = self._clock() + LIMIT_S
+        limit = TimeLimit(self._clock, LIMIT_S)
         cutoff_ms = 0 if whole else self._cutoff_ms()
-        published = (
-            file.published
-        )  # before: what leaves them meanwhile is counted as gone, if it is
+        # Taken before the snapshot: a chunk dropped in between is found in the word counts.
+        published = file.published
         with (readers or file.readers).borrowed(LIMIT_S) as db:
             try:
                 db.execute("BEGIN")
                 there = database.numbers(db)
                 chunks = [chunk for chunk in reversed(published) if chunk.number in there]
-                yield db, self._newest_first(chunks, until_s, cutoff_ms)
+                yield db, self._newest_first(chunks, limit, cutoff_ms)
             except sqlite3.OperationalError:
                 raise  # the lender says so
             except sqlite3.DatabaseError as error:
@@ -581,14 +581,11 @@ class RecentStore:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
 
-    def _newest_first(self, chunks: Sequence[Chunk], until_s: float, cutoff_ms: int) -> NewestFirst:
+    @staticmethod
+    def _newest_first(chunks: Sequence[Chunk], limit: TimeLimit, cutoff_ms: int) -> NewestFirst:
         """Yield chunks, each with the lowest key to show, for as long as there is time."""
         for chunk in chunks:
-            if self._clock() >= until_s:
-                raise SlowQueryError(
-                    f"The search took longer than {LIMIT_S:g} s; ask for something rarer, or leave"
-                    " out beginnings of words."
-                )
+            limit.check()
             if chunk.newest_ms >= cutoff_ms:
                 yield chunk, chunk.first_since(cutoff_ms)
 

@@ -18,6 +18,7 @@ from consumers.config.sections import HistorySettings
 from consumers.search import RecentStore, history, parse
 from consumers.search.history import STEPS_S, StepWords
 from consumers.search.matching import MatchesOverTime, indexed_word
+from consumers.search.query_syntax import SlowQueryError
 from tests.consumers.search.stores import (
     CLASSES,
     forget,
@@ -194,6 +195,30 @@ def test_a_kill_at_any_statement_neither_loses_nor_doubles(tmp_path: Path) -> No
             found = over_time(store, "day")
             assert (sum(found.n_of), total(found)) == (72, [36, 36])
             assert store.state().n_messages < 72
+
+
+def test_reading_words_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if nothing is stored, and only counts of words are read."""
+    with running(tmp_path / "recent.db", history=ON, messages_max=64, age_max_s=240.0) as store:
+        tell(store, ["good day"] * 8)
+        wall_of(store).now_s += 1_000
+        while store._writer.file.published:  # type: ignore[union-attr]
+            settle(store)
+        assert sum(over_time(store, "day").n_of) == 8
+        monkeypatch.setattr("consumers.search.store.LIMIT_S", 0.0)
+        with pytest.raises(SlowQueryError, match="took longer than"):
+            over_time(store, "day")
+
+
+def test_an_index_is_asked_of_single_words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To fold a word takes an index in memory; no other query needs one."""
+    asked: list[str] = []
+    monkeypatch.setattr("consumers.search.matching.indexed_word", asked.append)
+    with running(None, history=ON) as store:
+        tell(store, ["good day"])
+        for text in ("good day", "-good", "", "good"):
+            over_time(store, text)
+    assert asked == ["good"]
 
 
 def test_rare_and_removed_words_are_not_kept(tmp_path: Path) -> None:
