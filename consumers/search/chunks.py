@@ -215,14 +215,8 @@ class Chunk:
 
     def figures(self) -> Figures:
         """Return what `go_back` needs to come back to now."""
-        return Figures(
-            self.n_offered,
-            self.n_bytes,
-            self.dirty_since_s,
-            self.n_deleted,
-            self.is_packed,
-            self.n_changed,
-        )
+        told = self.n_offered, self.n_bytes, self.dirty_since_s
+        return Figures(*told, self.n_deleted, self.is_packed, self.n_changed)
 
     def go_back(self, figures: Figures) -> None:
         """Take back what could not be written: rows, and what was told of them."""
@@ -308,6 +302,21 @@ class Chunk:
             for key, crc in crcs_since(self.first_key + n):
                 self._accounts[key - self.first_key] = crc
         return (np.flatnonzero(np.isin(self._accounts, crcs)) + self.first_key).tolist()
+
+    def kinds(self, n: int) -> NDArray[np.int64]:
+        """Return of each of `n` rows its place, twice, and one more if labelled; 0 if unknown."""
+        place = np.maximum(self.columns["place"][:n], 0).astype(np.int64)
+        kinds: NDArray[np.int64] = 2 * place + (self.columns["truth"][:n] >= 0)
+        return kinds
+
+    def highest_offsets(self) -> dict[tuple[int, bool], int]:
+        """Return the highest offset by place and whether labelled, of rows that are gone, too."""
+        at = np.flatnonzero(self.columns["place"][: self.n] >= 0)
+        kinds = self.kinds(self.n)[at]
+        highest = np.full(int(kinds.max(initial=-1)) + 1, -1, np.int64)
+        np.maximum.at(highest, kinds, self.columns["offset"][at])
+        found = enumerate(highest.tolist())
+        return {(kind // 2, bool(kind % 2)): offset for kind, offset in found if offset >= 0}
 
     def at_offsets(self, place: int, offsets: NDArray[np.int64]) -> dict[int, int]:
         """Return the keys of rows, gone ones too, that came from some places: offset → key."""

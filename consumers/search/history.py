@@ -11,9 +11,11 @@
 - A deletion takes a message out of its counts if it is held, and once, however often it comes:
   the places of the newest of these are remembered. Messages not held stay counted, as a number.
 
-Words are counted when the store lets go of a chunk of messages, in the same transaction. So a
-message is either held or counted, never both, whatever kill comes, and a deletion of one that is
-held needs nothing more. Of each step that the chunk has messages of stand there
+Words are counted when the store lets go of a chunk of messages, in the same transaction, and the
+highest offset that left is noted of each partition. A message that comes again from below it is
+stored and shown again, for its topic may be a recreated one; but it does not count again, and its
+deletion takes nothing out of the counts. So each message counts once, whatever kill comes. Of each
+step that the chunk has messages of stand there
 
 - how many messages were looked through, by class: those that the store held, a sample maybe;
 - the words that most of their texts hold, each with its messages by class. Those of fewer than
@@ -51,7 +53,7 @@ _EARLY_MAX = 2_000_000  # messages that wait for the file to be opened for the f
 WORD_MINUTES_MAX = 1_440  # steps of a minute that have words
 WORD_MESSAGES_MIN = 5  # of a chunk and step; a word of fewer is not kept
 WORD_CHARS_MAX = 40  # of what is longer nothing is kept
-# Of a step that may go on with the next chunk so many times as many words are kept.
+# The newest step, which may go on with the next chunk, has so many times as many words.
 _OPEN_TIMES = 4
 # Words are counted in blocks, so that the interpreter's lock is never held for long.
 _BLOCK_CHARS = 100_000
@@ -197,10 +199,6 @@ def create_tables(db: sqlite3.Connection) -> None:
         "CREATE TABLE IF NOT EXISTS history (step_s INTEGER, begins_s INTEGER, counts BLOB,"
         " PRIMARY KEY (step_s, begins_s)) WITHOUT ROWID"
     )
-    db.execute(
-        "CREATE TABLE IF NOT EXISTS counted (place INTEGER, labelled INTEGER, offset INTEGER,"
-        " PRIMARY KEY (place, labelled)) WITHOUT ROWID"
-    )
     db.execute("CREATE TABLE IF NOT EXISTS counted_since (key INTEGER)")
     db.execute(
         "CREATE TABLE IF NOT EXISTS taken_out (place INTEGER, offset INTEGER,"
@@ -211,6 +209,11 @@ def create_tables(db: sqlite3.Connection) -> None:
         " unlisted_max INTEGER, words TEXT, counts BLOB, PRIMARY KEY (step_s, begins_s))"
     )
     db.execute("CREATE TABLE IF NOT EXISTS words_since (arrived_ms INTEGER)")
+    for table in ("counted", "left_offsets"):
+        db.execute(
+            f"CREATE TABLE IF NOT EXISTS {table} (place INTEGER, labelled INTEGER, offset INTEGER,"
+            " PRIMARY KEY (place, labelled)) WITHOUT ROWID"
+        )
 
 
 def counted_since(db: sqlite3.Connection, next_key: int, *, is_on: bool) -> int:
@@ -247,14 +250,34 @@ def write(
     )
 
 
-def take_out(db: sqlite3.Connection, removed: Iterable[tuple[tuple[int, int], int, int]]) -> None:
-    """Take messages out of the counts: each its place in the stream, when it came, and class.
+def came_again(db: sqlite3.Connection, chunk: Chunk, n: int) -> NDArray[np.bool_]:
+    """Return which of the first `n` rows have an offset that had left the store before."""
+    kinds = chunk.kinds(n)
+    highest = np.full(int(kinds.max(initial=0)) + 1, -1, np.int64)
+    rows = db.execute("SELECT place, labelled, offset FROM left_offsets")
+    for place, is_labelled, offset in rows:
+        if 2 * place + is_labelled < len(highest):
+            highest[2 * place + is_labelled] = offset
+    found: NDArray[np.bool_] = chunk.columns["offset"][:n] <= highest[kinds]
+    return found
 
-    A place is the number of the partition and the offset, the time in ms.
+
+def take_out(
+    db: sqlite3.Connection, removed: Iterable[tuple[tuple[int, int], bool, int, int]]
+) -> None:
+    """Take messages out of the counts: place in the stream, if labelled, when it came, class.
+
+    A place is the number of the partition and the offset, the time in ms. Left alone are messages
+    that came again after they had left, for they do not count.
     """
     less: dict[tuple[int, int], Counter[int]] = {}
-    for at, arrived_ms, label in removed:
-        if not db.execute("INSERT OR IGNORE INTO taken_out VALUES (?, ?)", at).rowcount:
+    for at, is_labelled, arrived_ms, label in removed:
+        found = db.execute(
+            "INSERT OR IGNORE INTO taken_out SELECT ?1, ?2 WHERE NOT EXISTS"
+            " (SELECT 1 FROM left_offsets WHERE place = ?1 AND labelled = ?3 AND offset >= ?2)",
+            (*at, is_labelled),
+        )
+        if not found.rowcount:
             continue
         for step_s in STEPS_S.values():
             begins_s = arrived_ms // (1000 * step_s) * step_s
@@ -379,14 +402,16 @@ def steps_of(arrived_ms: Longs, step_s: int) -> tuple[Longs, Longs]:
 class _Grid:
     """Counts the words of a chunk by class and steps of one length, the newest `n_max` of them."""
 
-    def __init__(self, chunk: Chunk, n_classes: int, step_s: int, n_max: int) -> None:
+    def __init__(
+        self, chunk: Chunk, is_left: NDArray[np.bool_], n_classes: int, step_s: int, n_max: int
+    ) -> None:
         begins_s, step = steps_of(chunk.columns["arrived_ms"][: chunk.n], step_s)
         step -= max(0, len(begins_s) - n_max)
         self._begins_s = begins_s[-n_max:]
         self._shape = n_classes, len(self._begins_s)
         self.width = n_classes * len(self._begins_s)
         labels = chunk.columns["label"][: chunk.n].astype(np.int64)
-        is_counted = chunk.alive[: chunk.n] & (step >= 0)
+        is_counted = is_left & (step >= 0)
         self._cells = np.where(is_counted, labels * len(self._begins_s) + step, -1)
         of = np.bincount(self._cells[is_counted], minlength=self.width)
         self._of = of.reshape(self._shape)
@@ -416,18 +441,32 @@ class _Grid:
             yield begins_s, StepWords(self._of[:, k], most, names, counts[at], no_more)
 
 
+def count_left(
+    db: sqlite3.Connection, chunk: Chunk, steps_max: Mapping[int, int], words_max: int
+) -> None:
+    """Note that a chunk leaves the store, and count its words, `words_max` a step; 0: none."""
+    if words_max:
+        count_words(db, chunk, steps_max, words_max)
+    db.executemany(
+        "INSERT INTO left_offsets VALUES (?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET offset = max(offset, excluded.offset)",
+        [(*kind, offset) for kind, offset in chunk.highest_offsets().items()],
+    )
+
+
 def count_words(
     db: sqlite3.Connection, chunk: Chunk, steps_max: Mapping[int, int], words_max: int
 ) -> None:
     """Count the words of a chunk that the store lets go of, beside those of others before it."""
-    if not chunk.alive[: chunk.n].any():
+    is_left = chunk.alive[: chunk.n] & ~came_again(db, chunk, chunk.n)
+    if not is_left.any():
         return
-    words, unlisted_max = _frequent_words(db, chunk.number, _OPEN_TIMES * words_max)
     n_classes = int(chunk.columns["label"][: chunk.n].max()) + 1
     n_max = word_steps_max(steps_max)
-    grids = {step_s: _Grid(chunk, n_classes, step_s, n) for step_s, n in n_max.items()}
-    first = 0
+    grids = {step_s: _Grid(chunk, is_left, n_classes, step_s, n) for step_s, n in n_max.items()}
     width = max(grid.width for grid in grids.values())
+    words, unlisted_max = _frequent_words(db, chunk.number, _OPEN_TIMES * words_max)
+    first = 0
     for lengths, at in _occurrences(db, chunk, words, max(1, _BLOCK_CELLS // width)):
         word = np.repeat(np.arange(len(lengths)), lengths)
         for grid in grids.values():

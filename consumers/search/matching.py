@@ -35,6 +35,7 @@ from consumers.search.history import (
     STEPS_S,
     WORD_CHARS_MAX,
     CountsOverTime,
+    came_again,
     steps_of,
     word_steps_max,
 )
@@ -344,25 +345,38 @@ class _Stored:
             return self._span_ms[1]
         return None if self._seen[-1].number == 1 else self._seen[-1].oldest_ms
 
-    def count(self, found: Sequence[tuple[Chunk, Keys]], scan: Scan) -> None:
-        """Count what matches, by its keys, and what was looked through for it."""
+    def count(
+        self,
+        found: Sequence[tuple[Chunk, Keys]],
+        scan: Scan,
+        is_left_out: Callable[[Chunk, int], NDArray[np.bool_]] | None,
+    ) -> None:
+        """Count what matches, by its keys, and what was looked through for it.
+
+        `is_left_out` says which of the first rows of a chunk do not count.
+        """
         for chunk in self._seen:
-            arrived_ms = chunk.columns["arrived_ms"][: chunk.n_committed]
+            n_rows = chunk.n_committed
+            arrived_ms = chunk.columns["arrived_ms"][:n_rows]
             begin, end = np.searchsorted(arrived_ms, self._span_ms).tolist()
             if scan.is_cut:
                 begin = max(begin, scan.below - chunk.first_key)
             if begin >= end:
                 continue
+            alive = chunk.alive
+            if is_left_out is not None:
+                alive = alive[:n_rows] & ~is_left_out(chunk, n_rows)
             begins_s, step = steps_of(arrived_ms[begin:end], self._step_s)
             own = [keys for other, keys in found if other is chunk]
             at = np.concatenate([np.zeros(0, np.int64), *own]) - chunk.first_key
             at = at[(at >= begin) & (at < end)]
+            at = at[alive[at]]
             labels = chunk.columns["label"][at].astype(np.int64)
             at, labels = at[labels < self._n_classes], labels[labels < self._n_classes]
             cells = step[at - begin] * self._n_classes + labels
             counts = np.bincount(cells, minlength=len(begins_s) * self._n_classes)
             counts = counts.reshape(-1, self._n_classes)
-            n_of = np.bincount(step[chunk.alive[begin:end]], minlength=len(begins_s))
+            n_of = np.bincount(step[alive[begin:end]], minlength=len(begins_s))
             for at_s, each, n in zip(begins_s.tolist(), counts, n_of.tolist(), strict=True):
                 none = StepCount(np.zeros(self._n_classes, np.int64), 0)
                 self.counts.setdefault(at_s, none).add(StepCount(each, n))
@@ -391,7 +405,8 @@ def over_time(
     first_s, end_s = span_s[0] // step_s * step_s, -(-span_s[1] // step_s) * step_s
     stored = _Stored((1000 * first_s, 1000 * end_s), step_s, len(classes))
     scan = Scan(database.KEY_LAST)
-    stored.count(list(matcher.newest(db, stored.of_span(newest_first), scan)), scan)
+    matching = list(matcher.newest(db, stored.of_span(newest_first), scan))
+    stored.count(matching, scan, partial(came_again, db) if word else None)
     stored_from_s = _whole_s(stored.from_ms(scan))
     found = stored.counts
     if word is None:

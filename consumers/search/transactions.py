@@ -8,8 +8,9 @@ again is not stored: the row that is there wins, with what a person corrected, a
 removed for good stays away. What a person said of a message that is not there yet waits for it:
 if the file was lost, the log of corrections is read back before the stream brings the messages
 again. Only if a place held a message of another id was the stream itself begun again: then the new
-one is stored. To ask costs next to nothing as long as the stream goes forward, for then each
-message lies behind all that were held of its partition.
+one is stored. One that has left the store is not known any more: it is stored and shown again, and
+`history` sees to it that it does not count twice. To ask costs next to nothing as long as the
+stream goes forward, for then each message lies behind all that were held of its partition.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ class Held(NamedTuple):
         return int(own["place"][i]), int(own["offset"][i])
 
     @property
-    def judged(self) -> tuple[int, int]:
-        """When it came, in Unix milliseconds, and the number of the class it was judged to be."""
+    def judged(self) -> tuple[bool, int, int]:
+        """If it is labelled, when it came, in Unix milliseconds, and the number of its class."""
         own, i = self.chunk.columns, self.key - self.chunk.first_key
-        return int(own["arrived_ms"][i]), int(own["label"][i])
+        return bool(own["truth"][i] >= 0), int(own["arrived_ms"][i]), int(own["label"][i])
 
 
 def is_behind(one: Held, last: Mapping[int, int]) -> bool:
@@ -72,28 +73,19 @@ def is_behind(one: Held, last: Mapping[int, int]) -> bool:
 class Deduplicator:
     """What is known of places in the stream; of messages not held no more than `expected_max`."""
 
-    def __init__(self, gone: Gone, chunks: Sequence[Chunk], n_places: int) -> None:
+    def __init__(self, gone: Gone, chunks: Sequence[Chunk]) -> None:
         self._gone = gone
         self.expected_max = EXPECTED_MAX
         self._expected: dict[At, Correct] = {}  # what was said of messages that are not held
         # Messages with a label and those without come in order each, but not together: they are
         # judged on different threads.
         self._highest: dict[tuple[int, bool], int] = {}
-        self._raise_all(chunks, n_places)
+        for chunk in chunks:
+            for (place, kind), offset in chunk.highest_offsets().items():
+                self._raise(place, kind, np.array([offset]))
         for place, offset in gone:
             for kind in (False, True):
                 self._raise(place, kind, np.array([offset]))
-
-    def _raise_all(self, chunks: Sequence[Chunk], n_places: int) -> None:
-        """Learn how far the held rows of each place go, those with a label and those without."""
-        highest = np.full(2 * n_places, -1, np.int64)
-        for chunk in chunks:
-            own = {name: column[: chunk.n] for name, column in chunk.columns.items()}
-            at = np.flatnonzero(chunk.alive[: chunk.n] & (own["place"] >= 0))
-            kinds = 2 * own["place"][at].astype(np.int64) + (own["truth"][at] >= 0)
-            np.maximum.at(highest, kinds, own["offset"][at])
-        for kind, offset in enumerate(highest.tolist()):
-            self._raise(kind // 2, bool(kind % 2), np.array([offset]))
 
     def state(self) -> tuple[Gone, dict[tuple[int, bool], int]]:
         """Return what `restore` needs to come back to now."""
@@ -219,9 +211,7 @@ class Transactions:
         self.published = tuple(self._chunks)
         # Rows that are in their chunk's columns, and not yet in a table.
         self._waiting: list[database.RowValues] = []
-        self._known = Deduplicator(
-            self.contents.gone, self._chunks, len(self.contents.places.names)
-        )
+        self._known = Deduplicator(self.contents.gone, self._chunks)
         # A kill may have come between a removal and the purge. Of an index that is one piece
         # already, purging costs nothing.
         self._purged_s = self._packed_s = clock()
@@ -497,8 +487,7 @@ class Transactions:
         return chunk
 
     def _drop(self, chunk: Chunk) -> None:
-        if self._history_steps and self._words_max:
-            history.count_words(self._db, chunk, self._history_steps, self._words_max)
+        history.count_left(self._db, chunk, self._history_steps or {}, self._words_max)
         self.next_key = max(self.next_key, chunk.next_key)
         self._next_number = max(self._next_number, chunk.number + 1)
         self._log_holds_words |= chunk.dirty_since_s is not None

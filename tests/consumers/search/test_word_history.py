@@ -22,6 +22,7 @@ from consumers.search.query_syntax import SlowQueryError
 from tests.consumers.search.stores import (
     CLASSES,
     forget,
+    ids,
     made,
     offer,
     running,
@@ -84,7 +85,7 @@ def test_a_word_is_counted_for_as_long_as_the_daemon_has_run(tmp_path: Path) -> 
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("tell"), st.lists(st.sets(st.sampled_from(WORDS)), max_size=30)),
-        st.tuples(st.just("tell again"), st.integers(1, 3)),
+        st.tuples(st.just("tell again"), st.integers(1, 100)),
         st.tuples(st.sampled_from(["remove", "forget", "correct"]), st.integers(0, 60)),
         st.tuples(st.just("wait"), st.sampled_from([20, 60, 1_500, 40_000])),
         st.tuples(st.just("restart"), st.sampled_from([1, 2, 100])),
@@ -99,6 +100,8 @@ def run(
 ) -> tuple[RecentStore, list[tuple[int, int, set[str]]]]:
     """Do what steps say; return the store, and what stays of each message: time, class, words."""
     told: list[tuple[int, int, set[str]] | None] = []
+    left = set[str]()  # ids of messages that have left the store: if they came again, too
+    forgotten: list[int] = []
     texts: list[str] = []
     now_s = float(BEGAN_S)
     store = made(path, history=ON, **SMALL)
@@ -113,6 +116,8 @@ def run(
         elif name == "tell again":
             first = max(0, len(told) - what)
             tell(store, texts[first:], first)
+            forget(store, [f"m{i}" for i in forgotten if i >= first])  # which comes again, too
+            settle(store)
         elif name == "wait":
             now_s += what
         elif name == "restart":
@@ -122,13 +127,16 @@ def run(
             settle(store)
         elif told:
             i = what % len(told)
-            is_held = store.get(f"m{i}") is not None
+            is_held = store.get(f"m{i}") is not None and f"m{i}" not in left
             if name == "correct":
                 store.correct(f"m{i}", CLASSES[i // 2 % 2], None)
                 continue
             store.remove(f"m{i}") if name == "remove" else forget(store, [f"m{i}"])
             settle(store)
             told[i] = None if is_held else told[i]
+            forgotten += [i] * (is_held and name == "forget")
+        if name in {"tell", "tell again"}:
+            left |= {f"m{k}" for k in range(len(told))} - set(ids(store, "", limit=1_000))
     return store, [each for each in told if each is not None]
 
 
@@ -195,6 +203,46 @@ def test_a_kill_at_any_statement_neither_loses_nor_doubles(tmp_path: Path) -> No
             found = over_time(store, "day")
             assert (sum(found.n_of), total(found)) == (72, [36, 36])
             assert store.state().n_messages < 72
+
+
+@pytest.mark.usefixtures("few")
+def test_what_comes_again_after_it_left_counts_once(tmp_path: Path) -> None:
+    """As after a kill amid a fast stream: it is shown again, and its deletion takes out nothing."""
+    path = tmp_path / "recent.db"
+    with running(path, history=ON, **SMALL) as store:
+        wall_of(store).now_s = MINUTE_S
+        tell(store, ["good day"] * 400)
+    for _ in range(2):
+        with running(path, history=ON, **SMALL) as store:
+            wall_of(store).now_s = MINUTE_S + 60.0
+            tell(store, ["good day"] * 100, first=300)
+            again, other, *_ = ids(store, "day")
+            assert store.get(again).arrived_ms == 1000 * (MINUTE_S + 60)  # type: ignore[union-attr]
+            found = over_time(store, "day")
+            assert (sum(found.n_of), total(found)) == (400, [200, 200])
+            store.remove(again)
+            forget(store, [other])
+            settle(store)
+            assert np.sum(store.history(0, 4 * BEGAN_S, "day").counts, axis=0).tolist() == [200] * 2
+    with running(path, history=ON, **SMALL) as store:
+        tell(store, ["good day"] * 100, first=400)
+        assert store.get("m399") is None
+        found = over_time(store, "day")
+        assert (sum(found.n_of), total(found)) == (500, [250, 250])
+
+
+@pytest.mark.usefixtures("few")
+def test_a_recreated_topic_counts_once_its_offsets_pass(tmp_path: Path) -> None:
+    """Its messages are stored and shown from the first; words are counted as all messages are."""
+    with running(tmp_path / "recent.db", history=ON, **SMALL) as store:
+        tell(store, ["good day"] * 200)
+        for first in range(0, 300, 50):
+            new = [{"id": f"new{k}", "text": "good day"} for k in range(first, first + 50)]
+            tell(store, new, first)
+            assert ids(store, "day")[0] == f"new{first + 49}"
+            found = over_time(store, "day")
+            n = max(200, first + 50)
+            assert (sum(found.n_of), sum(found.n_all), sum(total(found))) == (n, n, n)
 
 
 def test_reading_words_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
