@@ -214,6 +214,18 @@ def create_tables(db: sqlite3.Connection) -> None:
             f"CREATE TABLE IF NOT EXISTS {table} (place INTEGER, labelled INTEGER, offset INTEGER,"
             " PRIMARY KEY (place, labelled)) WITHOUT ROWID"
         )
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS left_chunks (one INTEGER PRIMARY KEY, next_key INTEGER,"
+        " next_number INTEGER, word_bytes INTEGER)"
+    )
+    # From a file that had no such table all messages may have left.
+    db.execute(
+        "INSERT OR IGNORE INTO left_chunks"
+        " SELECT 1, ifnull((SELECT max(key) FROM counted_since), 1),"
+        " 1 + EXISTS (SELECT 1 FROM history),"
+        " ifnull(sum(length(of) + length(CAST(words AS BLOB)) + length(counts)), 0)"
+        " FROM word_history WHERE NOT EXISTS (SELECT 1 FROM left_chunks)"
+    )
 
 
 def counted_since(db: sqlite3.Connection, next_key: int, *, is_on: bool) -> int:
@@ -248,6 +260,12 @@ def write(
         "INSERT OR REPLACE INTO counted VALUES (?, ?, ?)",
         [(place_code(part), labelled, at) for (part, labelled), at in new.highest.items()],
     )
+
+
+def next_chunk(db: sqlite3.Connection) -> tuple[int, int]:
+    """Return the lowest key and number of a chunk above those of all that have left the store."""
+    key, number = db.execute("SELECT next_key, next_number FROM left_chunks").fetchone()
+    return int(key), int(number)
 
 
 def came_again(db: sqlite3.Connection, chunk: Chunk, n: int) -> NDArray[np.bool_]:
@@ -376,6 +394,7 @@ def words_since(db: sqlite3.Connection, chunks: Sequence[Chunk], *, is_on: bool)
     if is_noted and not is_on:
         db.execute("DELETE FROM word_history")
         db.execute("DELETE FROM words_since")
+        db.execute("UPDATE left_chunks SET word_bytes = 0")
     if is_noted or not is_on:
         return
     (newest_s,) = db.execute("SELECT max(begins_s) FROM history WHERE step_s = 60").fetchone()
@@ -446,12 +465,33 @@ def count_left(
 ) -> None:
     """Note that a chunk leaves the store, and count its words, `words_max` a step; 0: none."""
     if words_max:
+        n_bytes = _bytes_in_use(db)
         count_words(db, chunk, steps_max, words_max)
+        more = (_bytes_in_use(db) - n_bytes,)
+        db.execute("UPDATE left_chunks SET word_bytes = max(0, word_bytes + ?)", more)
+    db.execute(
+        "UPDATE left_chunks SET next_key = max(next_key, ?), next_number = max(next_number, ?)",
+        (chunk.next_key, chunk.number + 1),
+    )
     db.executemany(
         "INSERT INTO left_offsets VALUES (?, ?, ?)"
         " ON CONFLICT DO UPDATE SET offset = max(offset, excluded.offset)",
         [(*kind, offset) for kind, offset in chunk.highest_offsets().items()],
     )
+
+
+def message_bytes(db: sqlite3.Connection) -> int:
+    """Return how many bytes of the file are in use, but those of words that were counted."""
+    (word_bytes,) = db.execute("SELECT word_bytes FROM left_chunks").fetchone()
+    return _bytes_in_use(db) - int(word_bytes)
+
+
+def _bytes_in_use(db: sqlite3.Connection) -> int:
+    (n_bytes,) = db.execute(
+        "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count,"
+        " pragma_freelist_count, pragma_page_size"
+    ).fetchone()
+    return int(n_bytes)
 
 
 def count_words(

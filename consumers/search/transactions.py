@@ -219,9 +219,11 @@ class Transactions:
             chunk.dirty_since_s = self._purged_s if chunk.n_gone else None
         self._log_holds_words = True  # of rows that were removed
         self._is_marked = database.is_unpurged(path)
-        self.next_key, self._next_number = first_key, 1  # above those of all rows that were let go
+        # Above those of all rows that were let go.
+        next_key, self._next_number = history.next_chunk(self._db)
+        self.next_key = max(first_key, next_key)
         self._history_steps, self._words_max = history_steps, words_max if history_steps else 0
-        next_key = max([first_key, *(chunk.next_key for chunk in self._chunks)])
+        next_key = max([self.next_key, *(chunk.next_key for chunk in self._chunks)])
         is_on = history_steps is not None
         self._counted_since = history.counted_since(self._db, next_key, is_on=is_on)
         history.words_since(self._db, self._chunks, is_on=self._words_max > 0)
@@ -475,7 +477,8 @@ class Transactions:
             pack(self._db, newest)
             self._log_holds_words |= newest.dirty_since_s is not None
             newest.dirty_since_s = None
-        while self._chunks and self._bounds.is_beyond(self._chunks, self._n_bytes()):
+        n_bytes = partial(history.message_bytes, self._db)
+        while self._chunks and self._bounds.is_beyond(self._chunks, n_bytes()):
             self._drop(self._chunks[0])
         first_key = self.next_key if newest is None else newest.next_key
         number = self._next_number if newest is None else newest.number + 1
@@ -494,14 +497,6 @@ class Transactions:
         database.drop(self._db, chunk.number)
         self._db.execute("DELETE FROM chunk WHERE number = ?", (chunk.number,))
         self._chunks.remove(chunk)
-
-    def _n_bytes(self) -> int:
-        """Return how many bytes of the file are in use."""
-        (n_bytes,) = self._db.execute(
-            "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count,"
-            " pragma_freelist_count, pragma_page_size"
-        ).fetchone()
-        return int(n_bytes)
 
     def _write(self) -> None:
         """Write rows that are made; they all belong to the newest chunk."""

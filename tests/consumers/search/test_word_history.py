@@ -245,6 +245,52 @@ def test_a_recreated_topic_counts_once_its_offsets_pass(tmp_path: Path) -> None:
             assert (sum(found.n_of), sum(found.n_all), sum(total(found))) == (n, n, n)
 
 
+@pytest.mark.usefixtures("few")
+def test_an_empty_file_knows_that_messages_have_left(tmp_path: Path) -> None:
+    """After a restart, too: stored is not "since the first", and no key is given twice."""
+    path, aged = tmp_path / "recent.db", {"messages_max": 64, "age_max_s": 240.0}
+    with running(path, **aged) as store:
+        tell(store, ["good day"] * 8)
+    with running(path, history=ON, **aged) as store:
+        tell(store, ["good day"] * 2, first=8)
+        newest = store.get("m9")
+        wall_of(store).now_s += 1_000
+        settle(store)
+        while store.held_rows() or store._writer.file.published:  # type: ignore[union-attr]
+            settle(store)
+    with running(path, history=ON, **aged) as store:
+        wall_of(store).now_s += 2_000
+        tell(store, ["good day"] * 4, first=10)
+        row = store.get("m10")
+        assert newest is not None
+        assert row is not None
+        assert row.key > newest.key
+        assert over_time(store, "day").stored_from_s == BEGAN_S + 2_000
+        forget(store, ["m10"])
+        settle(store)
+        assert np.sum(store.history(0, 4 * BEGAN_S, "day").counts) == 5
+
+
+def test_words_take_no_room_of_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many bytes they have, as many messages are held; the bytes are known exactly."""
+    monkeypatch.setattr(history, "WORD_MESSAGES_MIN", 1)
+    monkeypatch.setattr("consumers.search.chunks._BYTES_MAX", 3_000_000)
+    path = tmp_path / "recent.db"
+    for first in (0, 240):
+        with running(path, history=ON, **SMALL) as store:
+            for k in range(first, first + 240, 4):
+                wall_of(store).now_s = MINUTE_S + 60.0 * k
+                texts = [" ".join(f"w{i}of{m}" for i in range(500)) for m in range(k, k + 4)]
+                tell(store, texts, first=k)
+            assert store.state().n_messages > 56
+    with sqlite3.connect(path) as db:
+        n_bytes = history.message_bytes(db)
+        db.execute("DROP TABLE word_history")
+        db.execute("UPDATE left_chunks SET word_bytes = 0")
+        assert 0 <= n_bytes - history.message_bytes(db) <= 3 * 4_096
+    db.close()
+
+
 def test_reading_words_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if nothing is stored, and only counts of words are read."""
     with running(tmp_path / "recent.db", history=ON, messages_max=64, age_max_s=240.0) as store:
