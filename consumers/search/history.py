@@ -55,6 +55,8 @@ WORD_MESSAGES_MIN = 5  # of a chunk and step; a word of fewer is not kept
 WORD_CHARS_MAX = 40  # of what is longer nothing is kept
 # The newest step, which may go on with the next chunk, has so many times as many words.
 _OPEN_TIMES = 4
+_STEP_CELLS_MAX = 100_000  # words of a step times classes: with more classes fewer words are kept
+_CHUNK_CELLS_MAX = 20_000_000  # words of a chunk times classes and steps: its drop stays short
 # Words are counted in blocks, so that the interpreter's lock is never held for long.
 _BLOCK_CHARS = 100_000
 _BLOCK_CELLS = 200_000
@@ -502,10 +504,12 @@ def count_words(
     if not is_left.any():
         return
     n_classes = int(chunk.columns["label"][: chunk.n].max()) + 1
+    words_max = min(words_max, max(1, _STEP_CELLS_MAX // n_classes))
     n_max = word_steps_max(steps_max)
     grids = {step_s: _Grid(chunk, is_left, n_classes, step_s, n) for step_s, n in n_max.items()}
     width = max(grid.width for grid in grids.values())
-    words, unlisted_max = _frequent_words(db, chunk.number, _OPEN_TIMES * words_max)
+    n_words_max = min(_OPEN_TIMES * words_max, max(1, _CHUNK_CELLS_MAX // width))
+    words, unlisted_max = _frequent_words(db, chunk.number, n_words_max)
     first = 0
     for lengths, at in _occurrences(db, chunk, words, max(1, _BLOCK_CELLS // width)):
         word = np.repeat(np.arange(len(lengths)), lengths)

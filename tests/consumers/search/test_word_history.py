@@ -291,6 +291,25 @@ def test_words_take_no_room_of_messages(tmp_path: Path, monkeypatch: pytest.Monk
     db.close()
 
 
+def test_many_classes_have_fewer_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words of a step, and of a chunk as it leaves, are bounded by cells; the rest has a bound."""
+    monkeypatch.setattr(history, "WORD_MESSAGES_MIN", 1)
+    texts = [" ".join(WORDS[: 1 + i % 6]) for i in range(100)]
+    for name, n_kept in (("_STEP_CELLS_MAX", 3), ("_CHUNK_CELLS_MAX", 2)):
+        with monkeypatch.context() as patch:
+            patch.setattr(history, name, 2 * n_kept)
+            with running(tmp_path / f"{name}.db", history=ON, **SMALL) as store:
+                for minute in range(2):
+                    wall_of(store).now_s = MINUTE_S + 60.0 * minute
+                    tell(store, texts, first=100 * minute)
+                found = [over_time(store, word) for word in WORDS]
+        true = [sum(len(text.split()) > k for text in texts) for k in range(6)]
+        for word, n in zip(found, true, strict=True):
+            assert sum(word.counts[0]) <= n <= (word.at_most[0] or sum(word.counts[0]))
+        listed = [k for k, word in enumerate(found) if sum(word.counts[0])]
+        assert listed == list(range(n_kept))
+
+
 def test_reading_words_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if nothing is stored, and only counts of words are read."""
     with running(tmp_path / "recent.db", history=ON, messages_max=64, age_max_s=240.0) as store:
