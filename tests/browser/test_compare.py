@@ -162,7 +162,12 @@ def over(page: Page, i: int, n: int) -> tuple[float, float]:
 @pytest.fixture
 def resting(numbats: Book, open_page: Callable[..., Opened]) -> tuple[Page, list[str], int]:
     """Return a page whose clock stands still, what it asks to compare, and the last step."""
-    page, watch = open_page(f"{numbats.address}/?q=numbat&range=15m")
+    return rested(f"{numbats.address}/?q=numbat&range=15m", open_page)
+
+
+def rested(address: str, open_page: Callable[..., Opened]) -> tuple[Page, list[str], int]:
+    """Return what `resting` does, of an address."""
+    page, watch = open_page(address)
     watch.expect("ERR_ABORTED")
     chart = page.get_by_test_id("series-chart")
     expect(chart.locator("canvas")).to_be_visible()
@@ -215,6 +220,37 @@ def test_the_words_are_named_to_keys(resting: tuple[Page, list[str], int]) -> No
     assert len(asked) == 1
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("series-moved")).to_be_hidden()
+
+
+def test_the_words_stay_while_time_goes_on(book: Book, open_page: Callable[..., Opened]) -> None:
+    """The last quarter of an hour begins later when it is drawn again, and nothing is asked."""
+    book.write_past("an awful horrible quoll", n=10, label=0)  # so it begins with empty steps
+    book.write(*["a great lovely quoll sings"] * 60)
+    book.until_found("quoll", 70)
+    page, asked, _ = rested(f"{book.address}/?q=quoll&range=15m", open_page)
+    chart, moved = page.get_by_test_id("series-chart"), page.get_by_test_id("series-moved")
+
+    def draw_again() -> None:
+        before = chart.get_attribute("aria-label")
+        book.write("a great lovely quoll sings")
+        while chart.get_attribute("aria-label") == before:
+            page.clock.run_for(20)
+
+    now_ms = page.evaluate("Date.now()")
+    times = f"from={now_ms - 900_000}&to={now_ms}"
+    step_ms = 1000 * book.json(f"/v1/summary?q=quoll&{times}")["series"]["step_s"]
+    page.clock.run_for(step_ms + (900_000 - now_ms) % step_ms)  # now the chart begins with a step
+    draw_again()
+    chart.focus()
+    page.keyboard.press("End")
+    page.clock.run_for(400)
+    expect(moved).to_contain_text(" rose from ")
+    said = moved.inner_text()
+    assert len(asked) == 1
+    page.clock.run_for(3_000)
+    draw_again()
+    page.clock.run_for(1_000)
+    assert (moved.inner_text(), len(asked)) == (said, 1)
 
 
 def test_a_question_is_given_up(resting: tuple[Page, list[str], int]) -> None:

@@ -195,7 +195,9 @@ export function makeSeries(onRoute, hasHistory) {
     const { points, stepMs, from } = shown;
     const beginMs = points[0].time_ms + at * stepMs;
     if (!(at > 0) || !pointAt(at)) return null;
-    return comparisonOf({ ...query, change: [Math.floor(from), beginMs, beginMs + stepMs].join("-") });
+    // In whole steps: the last quarter of an hour begins later with each answer, and would be asked for again.
+    const fromMs = beginMs - Math.ceil((beginMs - from) / stepMs) * stepMs;
+    return comparisonOf({ ...query, change: [fromMs, beginMs, beginMs + stepMs].join("-") });
   }
 
   function build(labels) {
