@@ -396,6 +396,7 @@ def over_time(
 
     `newest_first` are all chunks, with what is too old to be shown.
     """
+    classes = tuple(classes)  # as they are now: one may join meanwhile
     since = db.execute("SELECT arrived_ms FROM words_since").fetchone()
     is_one = since is not None and matcher.rows.lang_code is None
     asked = single_word(matcher.query) if is_one else None
