@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -66,8 +66,10 @@ class CoveredWindow:
 
     A set's own outcome is not kept. Of the running totals there are about `WINDOW_MARKS` marks, and
     what the newest one has above the last mark before the window is the window's. So this holds
-    somewhat more than `size` examples: up to a `WINDOW_MARKS`th, or one call that learns. The
-    consuming thread writes, any thread may read.
+    somewhat more than `size` examples: up to a `WINDOW_MARKS`th, or one call that learns. Where the
+    marks stand follows from how the log was cut into batches, so no checkpoint has them: after a
+    restart all examples count until `size` new ones have come. The consuming thread writes, any
+    thread may read.
     """
 
     def __init__(self, size: int) -> None:
@@ -101,10 +103,6 @@ class CoveredWindow:
             return None, None
         first, last = marks[0], marks[-1]
         return (last.n_covered - first.n_covered) / n, (last.n_in_sets - first.n_in_sets) / n
-
-    def restore(self, marks: Iterable[Iterable[int]]) -> None:
-        """Go on with the marks of a checkpoint."""
-        self._of, self.marks = None, tuple(SetCounts(*each) for each in marks)
 
 
 class RunStatistics:
@@ -331,7 +329,6 @@ class RunStatistics:
 
         def unpack(entry: CheckpointEntry) -> None:
             self.prequential.unpack(entry, sums=sums)
-            self.covered.restore(entry.values.get("covered", ()))  # older files have none
             if sums:
                 values = entry.values
                 self.n_messages = self._n_restored = self._rate.n = values["n_messages"]
@@ -354,7 +351,6 @@ class RunStatistics:
         return CheckpointEntry(
             {
                 **window.values,
-                **({"covered": self.covered.marks} if self.covered.marks else {}),
                 "n_messages": self.n_messages,
                 "n_learned": self.n_learned,
                 "n_learned_late": self.n_learned_late,

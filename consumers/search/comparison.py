@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from consumers.config.sections import AlertSettings
 from consumers.errors import ConfigError
+from consumers.process import watch_cache
 from consumers.search.chunks import Keys, RowFilter
 from consumers.search.query_syntax import (
     CJK_RUN,
@@ -433,6 +434,7 @@ class ShareAlerts:
         self._trouble: str | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
+        watch_cache("undelivered_alerts", self._fill)
 
     @classmethod
     def of(
@@ -452,6 +454,9 @@ class ShareAlerts:
             return cls(store, settings, messages_min, left_out)
         except QueryError as error:
             raise ConfigError(f"alerts.queries: {error}") from None
+
+    def _fill(self) -> tuple[int, int]:
+        return len(self._undelivered), UNDELIVERED_MAX
 
     def start(self) -> None:
         """Look at the shares from now on."""

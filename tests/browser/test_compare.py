@@ -143,12 +143,12 @@ def test_what_changed(book: Book, open_page: Callable[..., Opened]) -> None:
 
 
 @pytest.fixture(scope="module")
-def numbats(book: Book) -> Book:
+def bandicoots(book: Book) -> Book:
     """Return the book with tweets of a quarter of an hour, whose words and class end as others."""
-    book.write_past("an awful horrible numbat", label=0)
-    book.until_found("numbat", 90)
-    book.write(*["a great lovely numbat sings"] * 60)
-    book.until_found("numbat", 150)
+    book.write_past("an awful horrible bandicoot", label=0)
+    book.until_found("bandicoot", 90)
+    book.write(*["a great lovely bandicoot sings"] * 60)
+    book.until_found("bandicoot", 150)
     return book
 
 
@@ -160,9 +160,9 @@ def over(page: Page, i: int, n: int) -> tuple[float, float]:
 
 
 @pytest.fixture
-def resting(numbats: Book, open_page: Callable[..., Opened]) -> tuple[Page, list[str], int]:
+def resting(bandicoots: Book, open_page: Callable[..., Opened]) -> tuple[Page, list[str], int]:
     """Return a page whose clock stands still, what it asks to compare, and the last step."""
-    return rested(f"{numbats.address}/?q=numbat&range=15m", open_page)
+    return rested(f"{bandicoots.address}/?q=bandicoot&range=15m", open_page)
 
 
 def rested(address: str, open_page: Callable[..., Opened]) -> tuple[Page, list[str], int]:
@@ -274,9 +274,9 @@ def test_a_question_is_given_up(resting: tuple[Page, list[str], int]) -> None:
     assert len(set(asked)) == 2
 
 
-def test_a_touch_names_the_words(numbats: Book, open_page: Callable[..., Opened]) -> None:
+def test_a_touch_names_the_words(bandicoots: Book, open_page: Callable[..., Opened]) -> None:
     """A tap on a step is enough."""
-    page, _ = open_page(f"{numbats.address}/?q=numbat&range=15m", **PHONE)
+    page, _ = open_page(f"{bandicoots.address}/?q=bandicoot&range=15m", **PHONE)
     chart = page.get_by_test_id("series-chart")
     expect(chart.locator("canvas")).to_be_visible()
     chart.scroll_into_view_if_needed()
@@ -291,22 +291,22 @@ def test_a_touch_names_the_words(numbats: Book, open_page: Callable[..., Opened]
 
 def test_an_alert_on_the_page(open_page: Callable[..., Opened], tmp_path: Path) -> None:
     """A share that rises is told with its words, and its link compares the two times."""
-    alerts = {"queries": ["numbat"], "window_s": 30, "before_s": 1_800}
+    alerts = {"queries": ["bandicoot"], "window_s": 30, "before_s": 1_800}
     with open_book(tmp_path, alerts=alerts) as book:
         page, _ = open_page(f"{book.address}/?q=wombat")
-        book.write_past("an awful horrible numbat", label=0)
-        book.until_found("numbat", 90)
+        book.write_past("an awful horrible bandicoot", label=0)
+        book.until_found("bandicoot", 90)
         expect(page.get_by_test_id("alerts")).to_be_hidden()
-        book.write(*["a great lovely numbat sings"] * 60)
+        book.write(*["a great lovely bandicoot sings"] * 60)
         told = page.get_by_test_id("alerts")
-        expect(told).to_contain_text(re.compile(r"numbat: Positive rose from \d+% to \d+%\."))
+        expect(told).to_contain_text(re.compile(r"bandicoot: Positive rose from \d+% to \d+%\."))
         expect(told).to_contain_text("great +")
         line = book.daemon.until_line("share_moved")
         assert line["label"] == "positive"
         assert any(word.startswith("great (+") for word in line["words"])
         assert violations(page) == []
         told.get_by_role("link").first.click()
-        assert query_of(page)["q"] == ["numbat"]
+        assert query_of(page)["q"] == ["bandicoot"]
         expect(page.get_by_test_id("compare-row")).to_have_count(2)
         assert query_of(page)["change"][0] == line["change"]
         page.close()  # before the daemon ends, of which it would complain

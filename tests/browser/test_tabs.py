@@ -78,7 +78,7 @@ def test_the_model(book: Book, open_page: Callable[..., Opened]) -> None:
     interval = re.compile(r": [\d.]+% \([\d.]+%–[\d.]+%\)$")
     expect(line).to_have_attribute("aria-valuetext", interval)
     expect(page.locator("[data-line=accuracy] .note")).to_have_text(interval)
-    off = "Off: predictions have no sets, as model.coverage is null."
+    off = "Off: predictions have no sets, as model.coverage is not set."
     expect(page.get_by_test_id("coverage-note")).to_have_text(off)
     for trend in ("rising", "falling"):
         expect(page.get_by_test_id(trend)).not_to_be_empty()

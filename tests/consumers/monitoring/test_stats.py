@@ -18,7 +18,6 @@ from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller
 from consumers.messages import (
     OPERATIONS,
-    CheckpointEntry,
     Messages,
     Operation,
     Partition,
@@ -370,23 +369,15 @@ def test_figures_go_on_from_a_checkpoint(figures: Figures, sums: bool) -> None:
 CALLS = st.lists(st.lists(st.booleans(), min_size=1, max_size=30), min_size=1, max_size=60)
 
 
-@given(calls=CALLS, size=st.integers(1, 100), restart=st.integers(0, 60))
-def test_the_window_of_sets_is_that_of_a_list(
-    calls: list[list[bool]], size: int, restart: int
-) -> None:
-    """It holds the newest sets, as many as the window and up to a mark or call more.
-
-    A restart amid the stream changes nothing.
-    """
+@given(calls=CALLS, size=st.integers(1, 100))
+def test_the_window_of_sets_is_that_of_a_list(calls: list[list[bool]], size: int) -> None:
+    """It holds the newest sets, as many as the window and up to a mark or call more."""
     window, sets = CoveredWindow(size), ConformalSets()
     outcomes: list[bool] = []
-    for i, call in enumerate(calls):
+    for call in calls:
         outcomes += call
         sets.n, sets.n_covered, sets.n_in_sets = len(outcomes), sum(outcomes), 2 * len(outcomes)
         window.update(sets)
-        if i == restart:
-            known, window, sets = window, CoveredWindow(size), ConformalSets()
-            window.restore(msgspec.json.decode(msgspec.json.encode(known.marks)))
         covered, set_size = window.figures()
         n = window.marks[-1].n - window.marks[0].n
         newest = outcomes[-n:]
@@ -410,23 +401,31 @@ def test_other_sets_begin_their_own_window() -> None:
     assert window.figures() == (None, None)
 
 
-def test_coverage_goes_on_after_a_restart() -> None:
-    """The share of the window stands in the checkpoint, and in each point of the history."""
-    first, second = (RunStatistics(CLASSES, ("text",), 100) for _ in range(2))
+def test_a_window_after_a_restart() -> None:
+    """All sets count, by the totals of the model, until the window is full of new ones."""
+    window, sets = CoveredWindow(10), ConformalSets()
+    sets.n, sets.n_covered, sets.n_in_sets = 100, 90, 150
+    window.update(sets)
+    assert window.figures() == (0.9, 1.5)
+    for n in range(101, 121):
+        sets.n = n
+        window.update(sets)
+    assert window.figures() == (0.0, 0.0)
+
+
+def test_coverage_stands_in_the_history() -> None:
+    """Each point has the share of the window; the checkpoint has no marks, which batches set."""
+    statistics = RunStatistics(CLASSES, ("text",), 100)
     truth = np.array([0, 1, 1, 0], np.int64)
-    for each in (first, second):
-        each.confidence = Confidence(conformal=ConformalSets(0.9))
-    assert first.confidence is not None
+    statistics.confidence = Confidence(conformal=ConformalSets(0.9))
     stated = posteriors(0.1, 0.9, 0.2, 0.4)
-    first.confidence.learn(stated, truth)
-    first.learned(messages(*"0440"), rows(0, 1, 2, 3), stated, truth)
-    assert first.covered.figures() == first.prediction_sets()
-    assert first.coverage() == 0.9
-    entry = first.learned_entry(sums=False).pack()
-    again = CheckpointEntry(msgspec.json.decode(msgspec.json.encode(entry.values)), entry.arrays)
-    second.learned_entry(sums=False).unpack(again)
-    assert second.covered.figures() == first.covered.figures() != (None, None)
-    quality = Quality(CLASSES, second.prequential, 30)
-    quality.update(None, 0.0, covered=second.covered.figures())
+    statistics.confidence.learn(stated, truth)
+    statistics.learned(messages(*"0440"), rows(0, 1, 2, 3), stated, truth)
+    figures = statistics.covered.figures()
+    assert figures == statistics.prediction_sets() != (None, None)
+    assert statistics.coverage() == 0.9
+    assert "covered" not in statistics.learned_entry(sums=False).pack().values
+    quality = Quality(CLASSES, statistics.prequential, 30)
+    quality.update(None, 0.0, covered=figures)
     (point,) = quality.report().history
-    assert (point.covered, point.set_size) == first.covered.figures()
+    assert (point.covered, point.set_size) == figures
