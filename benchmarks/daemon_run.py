@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -137,6 +137,21 @@ def run_daemon(
     if summary["learned"] != n:
         raise RuntimeError(f"the daemon should have learned {n:,} messages, and says: {summary}")
     return _result(looks, summary)
+
+
+@contextlib.contextmanager
+def client(module: str, *arguments: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a module of the benchmarks beside the daemon; whatever happens, it ends."""
+    with subprocess.Popen(
+        [sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": str(_ROOT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _free_port() -> int:

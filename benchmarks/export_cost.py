@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.alternate import alternate
-from benchmarks.daemon_run import DEFAULT, Run, run_daemon
+from benchmarks.daemon_run import DEFAULT, Run, client, run_daemon
 from benchmarks.file_daemon import write_lines
 from benchmarks.recent import write_file
 from benchmarks.result import Result
@@ -32,7 +30,6 @@ from consumers.search.store import FILE_NAME
 MESSAGES = 3_000_000  # learned in a run
 ROWS = 1_000_000  # stored before it
 TURNS = 5
-_ROOT: Final = Path(__file__).resolve().parents[1]
 _PATIENCE_S: Final = 10.0
 
 
@@ -47,7 +44,7 @@ def add_export_cost(result: Result, tweets: Tweets, show: Show) -> None:
 
         @contextlib.contextmanager
         def exporting(port: int) -> Iterator[None]:
-            with _client(port) as process:
+            with client("export_client", port) as process:
                 yield
                 said.append(_said(process))
 
@@ -87,18 +84,3 @@ def _said(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     out, _ = process.communicate(timeout=_PATIENCE_S)
     found: dict[str, Any] = json.loads(out)
     return found
-
-
-@contextlib.contextmanager
-def _client(port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the client; whatever happens, it ends."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.export_client", str(port)],
-        env=os.environ | {"PYTHONPATH": str(_ROOT)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()

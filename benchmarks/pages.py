@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from benchmarks.alternate import alternate
-from benchmarks.daemon_run import PAIRS, run_daemon
+from benchmarks.daemon_run import PAIRS, client, run_daemon
 from benchmarks.export_cost import add_export_cost
 from benchmarks.file_daemon import write_lines
 from benchmarks.result import Result
@@ -27,7 +25,6 @@ from benchmarks.tweets import Tweets
 MESSAGES = 3_000_000  # so that a run lasts for several ticks
 PAGES = 100
 TURNS = 3
-_ROOT: Final = Path(__file__).resolve().parents[1]
 _PATIENCE_S: Final = 10.0
 
 
@@ -39,7 +36,7 @@ def pages(tweets: Tweets, show: Show) -> Result:
 
         @contextlib.contextmanager
         def watched(port: int) -> Iterator[None]:
-            with _pages(port) as process:
+            with client("page_client", port, PAGES) as process:
                 yield
                 said.append(_said(process))
 
@@ -71,18 +68,3 @@ def _said(process: subprocess.Popen[bytes]) -> dict[str, float]:
         return {"pages": 0, "gap_s": 0.0}
     found: dict[str, float] = json.loads(out)
     return found
-
-
-@contextlib.contextmanager
-def _pages(port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the pages; whatever happens, they end."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.page_client", str(port), str(PAGES)],
-        env=os.environ | {"PYTHONPATH": str(_ROOT)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
