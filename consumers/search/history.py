@@ -12,16 +12,16 @@
   the places of the newest of these are remembered. Messages not held stay counted, as a number.
 
 Words are counted when the store lets go of a chunk of messages, in the same transaction, and the
-highest offset that left is noted of each partition. A message that comes again from below it is
-stored and shown again, for its topic may be a recreated one; but it does not count again, and its
-deletion takes nothing out of the counts. So each message counts once, whatever kill comes. Of each
-step that the chunk has messages of stand there
+highest offset that left is noted for each partition. A message at or below that offset may come
+again. It is stored and shown, for its topic may be a recreated one, but it does not count again,
+and its deletion takes nothing out of the counts. So each message counts once, whatever kill comes.
+For each step of the chunk's messages the file keeps
 
-- how many messages were looked through, by class: those that the store held, a sample maybe;
-- the words that most of their texts hold, each with its messages by class. Those of fewer than
-  five messages of a chunk and step are left out: rare ones may name people;
-- in how many messages a word that is not listed can be at most. As chunks cut steps, a word that
-  is listed for one chunk and not for another has such a bound of its own.
+- how many messages were looked through, by class: those that the store held, which may be a sample;
+- the most frequent words, each with its messages by class. A word that fewer than five messages of
+  a chunk and step hold is left out, as rare words may name people;
+- how many messages can hold a word that is not listed, at most. Chunks cut steps: a word that is
+  listed for one chunk and not for another has a bound of its own.
 """
 
 from __future__ import annotations
