@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -152,46 +153,67 @@ def bandicoots(book: Book) -> Book:
     return book
 
 
-def over(page: Page, i: int, n: int) -> tuple[float, float]:
-    """Return the middle of one of so many equal stretches of the chart."""
-    area = page.get_by_test_id("series-chart").locator(".u-over").bounding_box()
-    assert area is not None
-    return area["x"] + area["width"] * (i + 0.5) / n, area["y"] + 30
+@dataclass(frozen=True)
+class Resting:
+    """A page whose clock stands still, and where its chart's steps are."""
+
+    page: Page
+    asked: list[str]
+    """What it asks to compare."""
+    first: tuple[int, float]
+    """The first step and where it is, in pixels."""
+    last: tuple[int, float]
+    """The last step with messages; empty ones may follow it, as time goes on."""
+
+    def over(self, step: int) -> None:
+        """Move the pointer over a step."""
+        (i, x_i), (j, x_j) = self.first, self.last
+        area = self.page.get_by_test_id("series-chart").locator(".u-over").bounding_box()
+        assert area is not None
+        self.page.mouse.move(x_i + (x_j - x_i) * (step - i) / (j - i), area["y"] + 30)
+
+
+def step_at(page: Page, key: str) -> tuple[int, float]:
+    """Return which step a key chooses in the chart, and where that is, in pixels."""
+    chart = page.get_by_test_id("series-chart")
+    chart.focus()
+    page.keyboard.press(key)
+    step = int(chart.get_attribute("aria-valuenow") or 0)
+    crosshair = chart.locator(".u-cursor-x").bounding_box()
+    page.keyboard.press("Escape")
+    assert crosshair is not None
+    return step, crosshair["x"]
 
 
 @pytest.fixture
-def resting(bandicoots: Book, open_page: Callable[..., Opened]) -> tuple[Page, list[str], int]:
-    """Return a page whose clock stands still, what it asks to compare, and the last step."""
+def resting(bandicoots: Book, open_page: Callable[..., Opened]) -> Resting:
+    """Return a page with bandicoots whose clock stands still."""
     return rested(f"{bandicoots.address}/?q=bandicoot&range=15m", open_page)
 
 
-def rested(address: str, open_page: Callable[..., Opened]) -> tuple[Page, list[str], int]:
+def rested(address: str, open_page: Callable[..., Opened]) -> Resting:
     """Return what `resting` does, of an address."""
     page, watch = open_page(address)
     watch.expect("ERR_ABORTED")
-    chart = page.get_by_test_id("series-chart")
-    expect(chart.locator("canvas")).to_be_visible()
-    chart.focus()
-    page.keyboard.press("End")
-    last = int(chart.get_attribute("aria-valuenow") or 0)
-    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("series-chart").locator("canvas")).to_be_visible()
+    first, last = step_at(page, "Home"), step_at(page, "End")
     asked: list[str] = []
     page.on("request", lambda one: asked.append(one.url) if "/v1/compare" in one.url else None)
     page.clock.install()
     page.clock.pause_at(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1))
     asked.clear()
-    return page, asked, last
+    return Resting(page, asked, first, last)
 
 
-def test_the_words_that_moved_a_share_on_hover(resting: tuple[Page, list[str], int]) -> None:
+def test_the_words_that_moved_a_share_on_hover(resting: Resting) -> None:
     """They are named where the pointer rests, asked for once; nothing is where it only crosses."""
-    page, asked, last = resting
-    moved, n = page.get_by_test_id("series-moved"), last + 1
-    for i in (*range(0, n, 3), *range(n - 2, 0, -3)):
-        page.mouse.move(*over(page, i, n))
+    page, asked, first, last = resting.page, resting.asked, resting.first[0], resting.last[0]
+    moved = page.get_by_test_id("series-moved")
+    for step in (*range(first, last + 1, 3), *range(last - 1, first, -3)):
+        resting.over(step)
         page.clock.run_for(200)
     assert asked == []
-    page.mouse.move(*over(page, last, n))
+    resting.over(last)
     page.clock.run_for(200)
     assert asked == []
     expect(moved).to_be_hidden()
@@ -200,17 +222,17 @@ def test_the_words_that_moved_a_share_on_hover(resting: tuple[Page, list[str], i
     for word in ("great", "lovely", "sings"):
         expect(moved).to_contain_text(re.compile(rf"{word} \+\d"))
     assert len(asked) == 1
-    page.mouse.move(*over(page, 1, n))
+    resting.over(first + 1)
     expect(moved).to_be_hidden()
-    page.mouse.move(*over(page, last, n))
+    resting.over(last)
     expect(moved).to_contain_text("great")
     page.clock.run_for(1_000)
     assert len(asked) == 1
 
 
-def test_the_words_are_named_to_keys(resting: tuple[Page, list[str], int]) -> None:
+def test_the_words_are_named_to_keys(resting: Resting) -> None:
     """The crosshair of the arrow keys names them too, to who hears the page as well."""
-    page, asked, _ = resting
+    page, asked = resting.page, resting.asked
     chart = page.get_by_test_id("series-chart")
     chart.focus()
     page.keyboard.press("End")
@@ -227,7 +249,8 @@ def test_the_words_stay_while_time_goes_on(book: Book, open_page: Callable[..., 
     book.write_past("an awful horrible quoll", n=10, label=0)  # so it begins with empty steps
     book.write(*["a great lovely quoll sings"] * 60)
     book.until_found("quoll", 70)
-    page, asked, _ = rested(f"{book.address}/?q=quoll&range=15m", open_page)
+    found = rested(f"{book.address}/?q=quoll&range=15m", open_page)
+    page, asked = found.page, found.asked
     chart, moved = page.get_by_test_id("series-chart"), page.get_by_test_id("series-moved")
 
     def draw_again() -> None:
@@ -253,20 +276,20 @@ def test_the_words_stay_while_time_goes_on(book: Book, open_page: Callable[..., 
     assert (moved.inner_text(), len(asked)) == (said, 1)
 
 
-def test_a_question_is_given_up(resting: tuple[Page, list[str], int]) -> None:
+def test_a_question_is_given_up(resting: Resting) -> None:
     """One that is under way ends when the pointer goes on, before another is asked."""
-    page, asked, last = resting
+    page, asked, last = resting.page, resting.asked, resting.last[0]
     held: list[Route] = []
 
     def hold(route: Route) -> None:
         held.append(route)
 
     page.route("**/v1/compare*", hold)
-    page.mouse.move(*over(page, last, last + 1))
+    resting.over(last)
     with page.expect_request("**/v1/compare*") as first:
         page.clock.run_for(400)
     with page.expect_event("requestfailed") as failed:
-        page.mouse.move(*over(page, last // 2, last + 1))
+        resting.over(last - 1)
     assert failed.value.url == first.value.url
     page.unroute("**/v1/compare*")
     with page.expect_response("**/v1/compare*"):
@@ -280,14 +303,10 @@ def test_a_touch_names_the_words(bandicoots: Book, open_page: Callable[..., Open
     chart = page.get_by_test_id("series-chart")
     expect(chart.locator("canvas")).to_be_visible()
     chart.scroll_into_view_if_needed()
+    _, x = step_at(page, "End")
     area = chart.locator(".u-over").bounding_box()
     assert area is not None
-    chart.focus()
-    page.keyboard.press("End")  # the last step with messages; a later one may have begun meanwhile
-    crosshair = chart.locator(".u-cursor-x").bounding_box()
-    page.keyboard.press("Escape")
-    assert crosshair is not None
-    page.touchscreen.tap(crosshair["x"], area["y"] + 20)
+    page.touchscreen.tap(x, area["y"] + 20)
     expect(page.get_by_test_id("series-moved")).to_contain_text("great +")
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -353,14 +353,21 @@ def test_a_kill_loses_nothing_and_the_answer_names_its_model(tmp_path: Path) -> 
         assert models[0] == models[1]
         asked = {"text": "love monday"}
         messages = [asked | {"lang": "de"}, asked | {"lang": "fr"}, asked]
-        status, answer = ask(
-            daemon.address, "POST", "/v1/predict", {"messages": messages, "explain": True}
-        )
+        n = model_of(killed / "state", "de").n_examples
+        own = f"answered by the model of de: {n} labelled messages in lang de"
+        wanted = {"messages": messages, "explain": True}
+        told: list[tuple[int, dict[str, Any]]] = []
+
+        def is_published() -> bool:
+            """Return whether what was saved answers too: a snapshot is published by the clock."""
+            told[:] = [ask(daemon.address, "POST", "/v1/predict", wanted)]
+            return bool(told[0][1]["predictions"][0]["answered_by"] == own)
+
+        daemon.until(is_published, "the snapshot of the end")
+        status, answer = told[0]
         assert status == 200
         de, fr, none = answer["predictions"]
-        n = model_of(killed / "state", "de").n_examples
         assert (de["model"], fr["model"], none["model"]) == ("de", None, None)
-        assert de["answered_by"] == f"answered by the model of de: {n} labelled messages in lang de"
         assert fr["answered_by"] == (
             "answered by the shared model: only 0 labelled messages in lang fr, of per.examples_min"
             " 20"
