@@ -68,11 +68,15 @@ class LogHandler(logging.StreamHandler[LogStream]):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- logging's name
         """Note why a line was not written."""
         error = sys.exc_info()[1]
-        if not isinstance(error, OSError):
+        if getattr(self.stream, "closed", False):
+            why = "what they go to is closed"
+        elif isinstance(error, OSError):
+            why = error.strerror or str(error)
+        else:
             super().handleError(record)
             return
         self._failed = True
-        self.trouble = f"log lines are lost: they cannot be written ({error.strerror or error})"
+        self.trouble = f"log lines are lost: they cannot be written ({why})"
 
 
 def trouble() -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from consumers.monitoring.logs import HELD_LINES_MAX, HeldLines, configure
+from consumers.monitoring.logs import HELD_LINES_MAX, HeldLines, configure, trouble
 
 SECRET = "marked-secret"
 
@@ -159,6 +159,22 @@ def test_held_lines_are_bounded_and_say_so() -> None:
     held.write("later\n")
     held.release()
     assert stream.getvalue().splitlines()[-2:] == [str(HELD_LINES_MAX + 4), "later"]
+
+
+def test_a_closed_stream_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines that go nowhere are told of as trouble, and ended by the next one that is written."""
+    stream = io.StringIO()
+    configure(stream)
+    stream.close()
+    structlog.get_logger("streamnb").warning("lost")
+    assert trouble() == "log lines are lost: they cannot be written (what they go to is closed)"
+    assert capsys.readouterr() == ("", "")
+    (handler,) = logging.getLogger().handlers
+    assert isinstance(handler, logging.StreamHandler)
+    handler.stream = io.StringIO()
+    structlog.get_logger("streamnb").warning("written")
+    assert trouble() is None
+    assert "written" in handler.stream.getvalue()
 
 
 def test_standard_error_is_looked_up_when_asked() -> None:
