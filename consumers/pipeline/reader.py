@@ -357,6 +357,8 @@ class Reader:
             self._health.set_trouble(self._status.trouble)
             self._tell_taken_over(self._status.assigned | {raw.partition for raw in batches})
             for raw in batches:
+                if self._is_over():
+                    break  # each would wait for room once more: with many partitions, for seconds
                 self._enqueue(raw)
             self._tell_lost()
             if self._n_read == self._limits.messages_max:

@@ -178,8 +178,9 @@ def test_a_number_of_messages_is_exact(n: int, found: list[int]) -> None:
 
 
 def test_a_stop_is_heeded_while_there_is_no_room() -> None:
-    """A reader that waits for the learner ends when told to, and what it holds is left."""
-    run = Run([lines(1, i) for i in range(50)], queue=BatchQueue(batches_max=1))
+    """A reader that waits for the learner ends when told to, however many batches it holds."""
+    batches = [lines(1, partition=Partition("t", i)) for i in range(500)]
+    run = Run(batches, queue=BatchQueue(batches_max=1))
     run.reader.start({}, Limits())
     assert run.reader.take(LONG_S) is not None
     run.stop.set()
