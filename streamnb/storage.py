@@ -14,14 +14,16 @@ leaves a complete `model.nb`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
+import stat
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import safetensors
@@ -221,7 +223,17 @@ def groups_of(path: Path) -> dict[str, Any]:
         return groups
 
 
+def _opened(path: Path) -> BinaryIO:
+    """Open a file for reading; a pipe, which would wait for somebody to write, is an OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return os.fdopen(descriptor, "rb")
+
+
 def _header(path: Path) -> dict[str, Any]:
+    _opened(path).close()
     with safetensors.safe_open(path, framework="numpy") as file:
         header: dict[str, Any] = json.loads(file.metadata()["header"])
     return header
@@ -293,7 +305,7 @@ def _read_one(path: Path) -> Stored:
     """Read one file, whatever is kept beside it."""
     try:
         for _ in range(_ATTEMPTS):
-            with path.open("rb") as whole:
+            with _opened(path) as whole:
                 digest = serialization.check(whole, os.fstat(whole.fileno()).st_size, str(path))
             with safetensors.safe_open(path, framework="numpy") as file:
                 meta = file.metadata()

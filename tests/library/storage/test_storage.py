@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Snapshot, Words
 from streamnb.errors import InputError, StoreError
 from streamnb.inspection.words import word_group
-from streamnb.storage import load, read, save
+from streamnb.storage import load, positions_of, read, save
 from tests.library.streams import Example, examples, facts, learn, models
 
 FAMILIES: list[Bernoulli | Multinomial] = [Bernoulli(Beta(0.5, 2)), Multinomial(Dirichlet(0.25))]
@@ -289,6 +290,17 @@ def test_a_file_that_never_rests_is_given_up(path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(safetensors, "safe_open", replaced_just_before)
     with pytest.raises(StoreError, match="replaced again and again"):
         read(path)
+
+
+def test_a_pipe_is_refused_at_once(path: Path) -> None:
+    """What is no regular file is named, where reading would wait for somebody to write."""
+    pipe = path.with_name("pipe")
+    os.mkfifo(pipe)
+    asked: list[Callable[[Path], object]] = [load, read, positions_of]
+    for ask in asked:
+        for each in (pipe, path.parent):
+            with pytest.raises(StoreError, match="it is no regular file"):
+                ask(each)
 
 
 def test_an_array_that_stands_there_already_is_written_once(path: Path) -> None:
