@@ -255,7 +255,7 @@ class Settings(Section):
             *_wrong_transactions(self),
             *_wrong_late_labels(self),
             *_wrong_decay(self),
-            *_wrong_labelling(self),
+            *_wrong_without_messages(self),
             *wrong_page_classes(self),
             *wrong_form(self.message, self.source_address.kind, self.file.format),
         ]
@@ -535,7 +535,7 @@ def _wrong_decay(settings: Settings) -> Iterator[_Found]:
                 yield (*path, "features", name, "normalise"), f"{text} weight"
 
 
-def _wrong_labelling(settings: Settings) -> Iterator[_Found]:
+def _wrong_without_messages(settings: Settings) -> Iterator[_Found]:
     """Find why nobody could be asked for labels, or answer, and why no share could be watched."""
     people, teacher = ("labelling", "enabled"), ("labels", "teacher")
     asked = [people] * settings.labelling.enabled + [teacher] * settings.labels.teacher.is_on
