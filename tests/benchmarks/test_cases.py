@@ -58,7 +58,7 @@ KAFKA = ("kafka_daemon", "kafka_codecs")
 # Each starts daemons and asks them for seconds.
 LONG = (
     "checkpoints", "deletes", "evaluation", "file_daemon", "predict_http", "page_answers",
-    "page_cost", "page_cost_busy", "pages", "kafka_daemon", "kafka_codecs",
+    "page_cost", "page_cost_busy", "pages", "kafka_daemon", "kafka_codecs", "live", "memory",
 )  # fmt: skip
 QUICK = [case for case in __main__.CASES if case not in (*KAFKA, "start")]
 N_MESSAGES = 2_000

@@ -59,8 +59,15 @@ def address_of(book: Book, view: str) -> str:
     return f"{book.address}/?{query[view]}"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [
+        pytest.param(WIDE, "light", id="wide-light"),
+        pytest.param(PHONE, "dark", id="phone-dark"),
+        pytest.param(WIDE, "dark", id="wide-dark", marks=pytest.mark.deep),
+        pytest.param(PHONE, "light", id="phone-light", marks=pytest.mark.deep),
+    ],
+)
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_is_open_to_all(
     book: Book, open_page: Callable[..., Opened], view: str, size: dict[str, Any], scheme: str

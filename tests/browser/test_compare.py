@@ -343,8 +343,15 @@ def _encoded(values: dict[str, Any]) -> str:
     )
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [{}, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [
+        pytest.param({}, "dark", id="wide-dark"),
+        pytest.param(PHONE, "light", id="phone-light"),
+        pytest.param({}, "light", id="wide-light", marks=pytest.mark.deep),
+        pytest.param(PHONE, "dark", id="phone-dark", marks=pytest.mark.deep),
+    ],
+)
 def test_the_comparison_is_open_to_all(
     animals: Book, open_page: Callable[..., Opened], size: dict[str, Any], scheme: str
 ) -> None:

@@ -125,7 +125,13 @@ def test_the_end_of_the_queue(asking: Book, open_page: Callable[..., Opened]) ->
 
 
 @pytest.mark.parametrize(
-    ("scheme", "width"), [("light", 1440), ("dark", 1280), ("light", 390), ("dark", 390)]
+    ("scheme", "width"),
+    [
+        ("light", 1440),
+        ("dark", 390),
+        pytest.param("dark", 1280, marks=pytest.mark.deep),
+        pytest.param("light", 390, marks=pytest.mark.deep),
+    ],
 )
 def test_curves_and_challengers(
     asking: Book, open_page: Callable[..., Opened], scheme: str, width: int

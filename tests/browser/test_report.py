@@ -36,8 +36,15 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return folder / "report.html"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (1440, "light"),
+        (390, "dark"),
+        pytest.param(1440, "dark", marks=pytest.mark.deep),
+        pytest.param(390, "light", marks=pytest.mark.deep),
+    ],
+)
 def test_it_opens_offline(
     report: Path, open_page: Callable[..., Opened], scheme: str, width: int
 ) -> None:

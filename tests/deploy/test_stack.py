@@ -119,7 +119,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 
 @pytest.mark.integration
-@pytest.mark.slow
+@pytest.mark.deep
 def test_all_run_until_ctrl_c_ends_all(stack: Stack, tmp_path: Path) -> None:
     """Prometheus sees the daemon learn from the broker, by our rules; then nothing is left."""
     assert len(stack.programs) == 4

@@ -67,7 +67,11 @@ def learned_at_once(tweets: list[Tweet]) -> NaiveBayes:
 @pytest.mark.data
 @pytest.mark.parametrize(
     "n_tweets",
-    [20_000, pytest.param(100_000, marks=[pytest.mark.deep, pytest.mark.timeout(900)])],
+    [
+        4_000,
+        pytest.param(20_000, marks=pytest.mark.deep),
+        pytest.param(100_000, marks=[pytest.mark.deep, pytest.mark.timeout(900)]),
+    ],
 )
 def test_counts_are_exact_when_the_daemon_is_killed_twice(
     broker: Broker,
