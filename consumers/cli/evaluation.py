@@ -513,8 +513,12 @@ def _training_figures(model: ModelReader) -> Figure | None:
         total = model.training_log_likelihood()
     except InputError:
         return None
-    n = float(model.n_examples)
-    return {"examples": n, "log_likelihood": total, "joint_nll": -total / n if n else 0.0}
+    weight = float(model.class_counts.sum())  # what the total sums over: weighted and decayed
+    return {
+        "examples": float(model.n_examples),
+        "log_likelihood": total,
+        "joint_nll": -total / weight if weight else 0.0,
+    }
 
 
 def _padded(posteriors: NDArray[Any], n_classes: int, value: float = -np.inf) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from consumers.cli import commands, conventions
 from consumers.cli import compare as comparing
 from consumers.cli.compare import compare, mcnemar, names_of, pairs
 from consumers.cli.evaluation import Evaluation, Method, judge
-from consumers.cli.figures import JudgedExamples
+from consumers.cli.figures import JudgedExamples, figures
 from consumers.config.settings import Settings, load
 from consumers.errors import ConfigError
 from consumers.messages import Messages
@@ -63,6 +63,34 @@ def settings_of(files: tuple[str, list[Path]]) -> dict[str, Settings]:
     """Return the settings of each model."""
     source, configs = files
     return {each.stem: load(each, {}, {"source": source}) for each in configs}
+
+
+def test_the_likelihood_of_an_example_is_by_its_weight(tmp_path: Path) -> None:
+    """A message of weight 2 is the message twice; with a half-life, what is left is divided by."""
+    texts = [["good sun", "bad rain"][i % 2] for i in range(40)]
+    lines = [
+        {"text": text, "label": ["positive", "negative"][i % 2], "n": 1 + i % 2, "created_at": i}
+        for i, text in enumerate(texts)
+    ]
+    (tmp_path / "weighted.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    twice = [line for line in lines for _ in range(line["n"])]
+    (tmp_path / "twice.jsonl").write_text("\n".join(map(json.dumps, twice)), encoding="utf-8")
+    fading = {"model": {"half_life_s": 5}, "learned": {"messages_max": 0}}
+    configs: dict[str, dict[str, Any]] = {
+        "weighted": {"message": {"weight": "n"}}, "twice": {},
+        "fading": fading | {"corrections": {"to": "none"}},
+    }  # fmt: skip
+    found = {}
+    for name, config in configs.items():
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(json.dumps(config), encoding="utf-8")
+        read = "weighted" if name == "weighted" else "twice"
+        settings = load(path, {}, {"source": f"file:{tmp_path / read}.jsonl"})
+        found[name] = figures(judge(settings, Method()))["training"]
+    assert found["weighted"]["log_likelihood"] == pytest.approx(found["twice"]["log_likelihood"])
+    assert found["weighted"]["joint_nll"] == pytest.approx(found["twice"]["joint_nll"])
+    # The words are the same throughout, so that an example is about as probable however few are left.
+    assert found["fading"]["joint_nll"] == pytest.approx(found["twice"]["joint_nll"], rel=0.3)
 
 
 @pytest.mark.parametrize("delay", [0, 10])
