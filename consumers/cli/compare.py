@@ -96,6 +96,12 @@ def compare(
     return Comparison(judged, n_found, [_explained(each, evaluations) for each in found])
 
 
+def _shown(settings: Settings, key: str) -> str:
+    """Return a setting of the model, as a list in YAML has it."""
+    value = getattr(settings.model, key)
+    return f"[{', '.join(value)}]" if isinstance(value, tuple) else str(value).lower()
+
+
 def _reading(settings: Mapping[str, Settings]) -> Any:
     """Return model settings by which all fields are read that a model wants.
 
@@ -106,8 +112,9 @@ def _reading(settings: Mapping[str, Settings]) -> Any:
         for key in ("classes", "new_classes"):
             if getattr(each.model, key) != getattr(first.model, key):
                 raise ConfigError(
-                    f"{name}: model.{key} is {getattr(each.model, key)!r}, and in {first_name}"
-                    f" {getattr(first.model, key)!r}. Give all models the same"
+                    f"{name}: model.{key} is {_shown(each, key)}, and in {first_name}"
+                    f" {_shown(first, key)}. Give all models the same"
+                    + (", in the same order" if key == "classes" else "")
                 )
     kinds: dict[str, FieldKind] = {}
     groups: dict[str, FeatureSettings] = {}

@@ -68,7 +68,7 @@ def settings_of(files: tuple[str, list[Path]]) -> dict[str, Settings]:
 def test_the_likelihood_of_an_example_is_by_its_weight(tmp_path: Path) -> None:
     """A message of weight 2 is the message twice; with a half-life, what is left is divided by."""
     texts = [["good sun", "bad rain"][i % 2] for i in range(40)]
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"text": text, "label": ["positive", "negative"][i % 2], "n": 1 + i % 2, "created_at": i}
         for i, text in enumerate(texts)
     ]
@@ -89,7 +89,7 @@ def test_the_likelihood_of_an_example_is_by_its_weight(tmp_path: Path) -> None:
         found[name] = figures(judge(settings, Method()))["training"]
     assert found["weighted"]["log_likelihood"] == pytest.approx(found["twice"]["log_likelihood"])
     assert found["weighted"]["joint_nll"] == pytest.approx(found["twice"]["joint_nll"])
-    # The words are the same throughout, so that an example is about as probable however few are left.
+    # The words stay the same, so an example is about as probable however few are left.
     assert found["fading"]["joint_nll"] == pytest.approx(found["twice"]["joint_nll"], rel=0.3)
 
 
@@ -184,6 +184,10 @@ def test_models_that_cannot_be_compared_are_refused(
     source, (first, *_) = files
     for model, told in (
         ({"classes": ["negative", "positive", "odd"]}, r"other: model.classes is .* same"),
+        (
+            {"classes": ["positive", "negative"]},
+            r"is \[positive, negative\], and in words \[negative, positive\]\..* in the same order",
+        ),
         ({"features": {"text": {"kind": "categories"}}}, "other: reads 'text' as categories, and"),
     ):
         (tmp_path / "other.yaml").write_text(json.dumps({"model": model}), encoding="utf-8")
