@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from consumers.messages import Partition
+from consumers.monitoring.metrics import LATE_LABELS
 from consumers.monitoring.quality import Quality, QualityReport
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import ClassRow, Health, Status, Summary
@@ -288,4 +289,5 @@ class Reporter:
             snapshot_version=snapshot.version if snapshot else 0,
             exit_reason=reason,
             checkpoint=None if self._checkpoint.path is None else str(self._checkpoint.path),
+            late_labels={name: n for name in LATE_LABELS if (n := statistics.labels.get(name, 0))},
         )

@@ -148,6 +148,9 @@ def print_summary(console: Console, summary: Summary) -> None:
     """Print what a run did."""
     late = f", {number(summary.learned_late)} of them late" if summary.learned_late else ""
     in_time = "learned in time" if summary.learned_late else "learned"
+    late_labels = {}
+    if summary.late_labels:
+        late_labels = {"late labels": _parts(summary.late_labels).removeprefix(", ")}
     rows = {
         "ended": summary.exit_reason,
         "source": summary.source,
@@ -161,6 +164,7 @@ def print_summary(console: Console, summary: Summary) -> None:
         "superseded": number(summary.superseded),
         "ignored": number(sum(summary.ignored.values())) + _parts(summary.ignored),
         "rejected": number(sum(summary.rejected.values())) + _parts(summary.rejected),
+        **late_labels,
         "accuracy": f"{share(summary.accuracy)}, log-loss {nats(summary.log_loss)}",
         "model": f"{_size(summary)}; "
         + ", ".join(

@@ -396,3 +396,4 @@ class Summary(msgspec.Struct, frozen=True):
     snapshot_version: int
     exit_reason: str  # ``"end of source"``, ``"max messages"`` or ``"told to stop"``
     checkpoint: str | None = None  # where the model is kept
+    late_labels: Mapping[str, int] = {}  # labels of `late_labels.source`, by what became of them

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from consumers.cli.output import print_summary
 from consumers.config.settings import Settings
 from consumers.daemon import run
 from consumers.errors import ConfigError
@@ -78,6 +81,14 @@ def test_two_files_are_joined(tmp_path: Path) -> None:
     assert [each["id"] for each in out] == [f"m{i}" for i in range(N)]
     rejects = [json.loads(line) for line in (tmp_path / "rejects.jsonl").read_bytes().splitlines()]
     assert {each["reason"] for each in rejects} == {"not_json", "unknown_label", "unmatched_label"}
+    # Without an output for rejects nothing else of a run tells of labels that could not be used.
+    told = {"learned": len(learned), "unusable": 2}
+    assert {name: summary.late_labels.get(name) for name in told} == told
+    console = Console(file=(printed := io.StringIO()), width=200)
+    print_summary(console, summary)
+    row = next(x for x in printed.getvalue().splitlines() if x.startswith("late labels"))
+    assert f"learned {len(learned):,}, " in row
+    assert "unusable 2" in row
 
 
 def test_a_label_that_comes_late_may_bring_a_class(tmp_path: Path) -> None:
