@@ -38,6 +38,7 @@ CUT_OFF = "it ends in the middle, as if it had been cut off"
 _STEP_BYTES = 512
 _MEMORY_BYTES_MAX = 512 << 20
 _HEAD_BYTES = 1 << 18
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _IDLE_WAIT_MAX_S = 0.2  # how soon a line that was appended is noticed
 # What identifies a file: so much of its beginning, and so much before a position.
 _HEAD_PRINT_BYTES = 1 << 16
@@ -187,6 +188,11 @@ class FileSource(Source):
         self._follow = follow and not self._bytes.packed
         head = self._read(_HEAD_BYTES)
         self._bytes.close()
+        if settings.encoding == "auto" and head.startswith(_UTF16_MARKS):
+            raise SourceError(
+                f"{self._path}: begins as UTF-16 does, which is not read; write it as UTF-8, with "
+                "`iconv -f UTF-16 -t UTF-8`"
+            )
         self._head = self._tail = b""  # the first bytes on the disk; the last before `_position`
         self._facts = LogFacts()
         self._is_gone = self._is_replaced = False

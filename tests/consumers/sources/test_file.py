@@ -104,6 +104,19 @@ def test_every_packing_gives_the_same_records(tmp_path: Path, packing: str) -> N
     assert all(data[at : at + len(value)] == value for at, value in found)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("packing", ["plain", "gzip"])
+def test_utf_16_is_told_and_not_read_as_lines_of_nul(
+    tmp_path: Path, packing: str, encoding: str
+) -> None:
+    """What Windows writes by `>` is refused with the way out, unless the encoding is given."""
+    text = '\ufeff{"id":1,"text":"a, b"}\n'.encode(encoding)
+    path = written(tmp_path / "x.jsonl", PACKERS[packing](text))
+    with pytest.raises(SourceError, match=r"UTF-16.*iconv -f UTF-16 -t UTF-8"):
+        begun(path)
+    begun(path, FileSettings(encoding="latin-1"))
+
+
 @pytest.mark.parametrize("packing", PACKERS)
 def test_reading_goes_on_at_any_record(tmp_path: Path, packing: str) -> None:
     """From each batch's next offset on, a second run reads exactly what is left."""
