@@ -213,8 +213,8 @@ def metadata_text(value: Any) -> str | None:
 
 
 def quoted(value: Any) -> str:
-    """Return the start of a value, to quote in an error."""
-    text = repr(value)
+    """Return the start of a value, to quote in an error; a truth value as JSON has it."""
+    text = repr(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}..."
 
 

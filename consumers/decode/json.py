@@ -57,6 +57,8 @@ _QUOTED_MAX = 60
 # Levels of arrays and objects, the message itself included. A fifth of what Python allows at an
 # empty stack, so that reading and writing have room wherever they are called.
 NESTING_MAX = 200
+_ERROR_BYTE = re.compile(r"\(byte (\d+)\)")
+_NO_NUMBER = re.compile(rb"NaN|Infinity")  # which Python's json writes, and no other JSON has
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', flags=re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _SQUARE, _EITHER_CASE = np.uint8(ord("[")), np.uint8(0xDF)
@@ -294,11 +296,20 @@ def _error(value: bytes, error: Exception) -> DecodeError:
     if isinstance(error, RecursionError):
         return _too_deep()
     if not isinstance(error, msgspec.ValidationError):
-        return DecodeError(Reason.NOT_JSON, f"{error}, {len(value)} bytes")
+        return DecodeError(Reason.NOT_JSON, f"{error}, {len(value)} bytes{_remedy(value, error)}")
     if " - at " in str(error):
         where = "`message`, `labels.field` and `model.features`"
         return DecodeError(Reason.WRONG_TYPE, f"{error} (see the paths under {where})")
     return DecodeError(Reason.NOT_AN_OBJECT, f"{error}; a message is one JSON object")
+
+
+def _remedy(value: bytes, error: Exception) -> str:
+    """Return what to write instead where JSON breaks off at a number that it has no word for."""
+    at = _ERROR_BYTE.search(str(error))
+    found = None if at is None else _NO_NUMBER.match(value, int(at[1]))
+    if found is None:
+        return ""
+    return f"; JSON has no {found[0].decode()}, write null for a number that is missing"
 
 
 def _utf8_detail(value: bytes) -> str:

@@ -172,6 +172,21 @@ def test_what_cannot_be_used_is_rejected_with_its_reason(
     assert len(found.detail) < 400
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_json_does_not_have_are_named(number: str) -> None:
+    """Python's json writes them by default: the reject says what to write instead."""
+    found = reject(f'{{"text": "NaN", "size": [1, {number}]}}'.encode())
+    named = number.removeprefix("-")
+    assert found.reason is Reason.NOT_JSON
+    assert found.detail.endswith(f"; JSON has no {named}, write null for a number that is missing")
+    assert "JSON has no" not in reject(b'{"text": "NaN", x}').detail
+
+
+def test_a_truth_value_is_quoted_as_json_has_it() -> None:
+    """The reader of a reject has JSON before him."""
+    assert "the id at 'id' is true;" in reject(b'{"text":"a","id":true}').detail
+
+
 def test_a_message_may_be_as_large_as_the_limit_and_no_larger() -> None:
     """A message of exactly the limit is taken, and one byte more is rejected, bytes and all."""
     message = b'{"text":"' + b"a" * 89 + b'"}'
