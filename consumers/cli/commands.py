@@ -43,6 +43,7 @@ from consumers.cli.conventions import (
     fail,
     find_config,
     load_settings,
+    note_shared_model,
     port_option,
     print_json,
     recorded_file,
@@ -255,9 +256,10 @@ def _examples(
     if fields and not texts:
         yield fields, None
     if messages:
-        settings = load(find_config(config), os.environ).message
+        settings = load(find_config(config), os.environ)
+        note_shared_model(settings, "predict")
         for message in messages:
-            yield questions.of_message(model, settings, message), None
+            yield questions.of_message(model, settings.message, message), None
 
 
 @app.command(

@@ -6,6 +6,7 @@ which a restart does not mend, from a source that is away.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -210,6 +211,15 @@ def load_settings(config: Path | None, source: str | None) -> Settings:
     return settings
 
 
+def note_shared_model(settings: Settings, command: str) -> None:
+    """Say on standard error that `per.field` has no part in what a command answers."""
+    if settings.per.field is not None:
+        what = (
+            f"{command} looks at the shared model alone, not at those of each {settings.per.field}"
+        )
+        typer.echo(f"note: per.field: {what}", err=True)
+
+
 def print_json(value: Any) -> None:
     """Print a value as one line of JSON.
 
@@ -342,9 +352,13 @@ _RECORDED = {".jsonl", ".csv", ".gz", ".xz", ".zst"}
 def recorded_file(texts: Sequence[str]) -> str | None:
     """Return the source in the recorded file that stands alone in the place of texts, if any.
 
-    An address of such a file is one, be the file there or not; a mere name of none is refused.
+    An address of such a file is one, be the file there or not; a mere name of none is refused, and
+    so is a file that stands beside other texts.
     """
-    if len(texts) != 1:
+    if len(texts) > 1:
+        _refuse_files(texts)
+        return None
+    if not texts:
         return None
     text = texts[0]
     path = Path(text.removeprefix("file:").removeprefix("recording:"))
@@ -370,6 +384,18 @@ def recorded_file(texts: Sequence[str]) -> str | None:
     from consumers.sources.recording import is_recording  # noqa: PLC0415 -- heavy, as in `commands`
 
     return f"{'recording' if is_recording(path) else 'file'}:{path}"
+
+
+def _refuse_files(texts: Sequence[str]) -> None:
+    """Refuse texts that are recorded files, as `*.jsonl` gives them: a text each is not meant."""
+    for text in texts:
+        path = Path(text)
+        with contextlib.suppress(OSError):  # as above
+            if path.suffix in _RECORDED and path.is_file():
+                as_text = f"--json-message '{json.dumps({'text': text})}'"
+                raise typer.BadParameter(
+                    f"{text!r} is a file; judge each file by itself, or as a text: {as_text}"
+                )
 
 
 def polls(

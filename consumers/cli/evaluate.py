@@ -28,6 +28,7 @@ from consumers.cli.conventions import (
     SourceOption,
     find_config,
     load_settings,
+    note_shared_model,
     print_json,
     stream_range,
 )
@@ -185,6 +186,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
 
     require_scikit_learn()
     settings = load_settings(config, source)
+    note_shared_model(settings, "evaluate")
     if report is not None:
         check_report(report, settings.source_address.path, find_config(config), model)
     saved = None
@@ -251,6 +253,8 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
     settings = {
         name: load_settings(path, source) for name, path in zip(names, configs, strict=True)
     }
+    for each in settings.values():
+        note_shared_model(each, "compare")
     if report is not None:
         check_report(report, settings[names[0]].source_address.path, *configs)
     method = Method(delay=delay, messages_max=max_messages)
@@ -291,6 +295,7 @@ def predict_source(
     from consumers.cli.output import print_warning
 
     settings = load_settings(config, source)
+    note_shared_model(settings, "predict")
     stored, troubles = model_report.read_model(model or model_report.newest_checkpoint(config))
     for text in troubles:
         print_warning(Console(stderr=True), text)

@@ -85,8 +85,8 @@ def with_fields(kinds: Mapping[str, FieldKind], given: Sequence[str]) -> dict[st
             )
         if name not in kinds:
             near = difflib.get_close_matches(name, kinds, n=1)
-            guess = f"did you mean {near[0]!r}? " if near else ""
-            raise QuestionError(f"the model reads no field {name!r}; {guess}Set {_known(kinds)}")
+            guess = f"did you mean {near[0]!r}? Set" if near else "set"
+            raise QuestionError(f"the model reads no field {name!r}; {guess} {_known(kinds)}")
         spec = reads.get(name)
         found = value if spec is None else _of_cell(spec._replace(path=name), value)
         example[name] = _shown(found, kinds[name])

@@ -248,6 +248,8 @@ def test_predict_is_asked_by_fields_and_messages(command: Command, tmp_path: Pat
     text, whole = (json.loads(line) for line in done.out.splitlines())
     assert (text["label"], text["fields"]) == ("positive", {"open": True, "text": "fine"})
     assert (whole["label"], whole["fields"]) == ("negative", {"size": 9, "text": "sad"})
+    unread = command(*ask, "--set", "zzz=1").err
+    assert "the model reads no field 'zzz'; set --set" in unread
     for wrong, code in {"--set size=big": 65, "--json-message {": 65, "": 2}.items():
         assert command(*ask, *wrong.split()).code == code
 
@@ -291,6 +293,10 @@ def test_predict_judges_a_recorded_file(command: Command, tmp_path: Path, how: s
     assert "there is no file 'no.jsonl'; check its path, or judge it as a text" in said
     by_way_out = command("predict", "--model", str(model), "--json-message", '{"text": "no.jsonl"}')
     assert by_way_out.code == 0
+    beside = command("predict", "--model", str(model), "a text", str(path))
+    assert (beside.code, beside.out) == (2, "")
+    assert "is a file; judge each file by itself" in " ".join(beside.err.replace("│", " ").split())
+    assert command("predict", "--model", str(model), "a text", "no.jsonl").code == 0
     for text, is_noted in {"data/no": True, ":-/": False, "see no.jsonl": False}.items():
         judged = command("predict", "--model", str(model), "--json", text)
         assert json.loads(judged.out)["text"] == text
@@ -494,3 +500,23 @@ def test_a_closed_pipe_is_quiet(tmp_path: Path, arguments: list[str]) -> None:
             timeout=100,
         )
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_commands_that_ask_the_shared_model_alone_say_so(command: Command, tmp_path: Path) -> None:
+    """With `per.field` the daemon answers by other models as well: a note says what is compared."""
+    model = str(model_file(tmp_path))
+    (tmp_path / "per.yaml").write_text("per: {field: lang}\n", encoding="utf-8")
+    (tmp_path / "none.yaml").write_text("{}\n", encoding="utf-8")
+    lines = [json.dumps({"text": text, "label": label}) for text, label in EXAMPLES]
+    (tmp_path / "stream.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name, *arguments in (
+        ("predict", "--json-message", '{"text": "sun", "lang": "de"}', "--model", model),
+        ("predict", "stream.jsonl", "--model", model),
+        ("evaluate", "file:stream.jsonl"),
+    ):
+        noted = command(name, *arguments, "-c", "per.yaml")
+        note = f"note: per.field: {name} looks at the shared model alone, not at those of each lang"
+        assert (noted.code, note in noted.err.splitlines()) == (0, True)
+        assert "note:" not in command(name, *arguments, "-c", "none.yaml").err
+    compared = command("compare", "file:stream.jsonl", "none.yaml", "per.yaml")
+    assert (compared.code, compared.err.count("note: per.field: compare looks")) == (0, 1)
