@@ -405,9 +405,10 @@ class ShareAlerts:
 
     The last `window_s` are compared with the `before_s` before them, by the messages' own times. An
     alert is a share that rose by `rise_min`, and further than chance does, where both times have
-    `messages_min` messages. Afterwards the time before begins where this window did, so the same
-    rise is told once; after a restart it may be told again. What cannot be delivered to the
-    `webhook` is tried again at the next look.
+    `messages_min` messages. Afterwards the time before begins where this window ended: of a rise
+    that the window does not wholly have yet, its beginning would be too low, and each look tell the
+    rise again. After a restart it may be told again. What cannot be delivered to the `webhook` is
+    tried again at the next look.
     """
 
     def __init__(
@@ -547,7 +548,7 @@ class ShareAlerts:
         if most is None:
             return None
         before, after = compare(self._store, sides, self._left_out)
-        self._begins_ms[text] = split_ms
+        self._begins_ms[text] = to_ms
         moved = share_move(before, after, classes, most.label) or most
         return ShareAlert(text, from_ms, split_ms, to_ms, moved)
 

@@ -453,6 +453,26 @@ def test_an_even_stream_raises_no_alert() -> None:
             assert alerts.look() == []
 
 
+def test_a_step_is_told_once_however_often_one_looks() -> None:
+    """Also while the window is not yet whole of what came after it; a later step is told too."""
+    shares = [(0, 0.25), (400, 0.5), (800, 0.75)]  # from second on
+    rows, told = list[Row](), list[tuple[int, str]]()
+    for second in range(1_200):
+        share = [share for since, share in shares if second >= since][-1]
+        for i in range(8):
+            is_positive = i < 8 * share
+            rows.append({"text": "w", "label": 4 * is_positive, "created_at": BEGIN_S + second})
+    with running(None) as store:
+        tell(store, rows)
+        clock = Clock(BEGIN_S)
+        own = AlertSettings(queries=("",), window_s=100, before_s=200)
+        alerts = ShareAlerts(store, own, 30, wall_clock=clock)
+        for second in range(0, 1_200, 20):
+            clock.now_s = BEGIN_S + second
+            told += [(second // 400, alert.moved.label) for alert in alerts.look()]
+    assert told == [(1, "positive"), (2, "positive")]
+
+
 class Hook(BaseHTTPRequestHandler):
     """Takes what is posted, and answers with the next of some statuses."""
 
