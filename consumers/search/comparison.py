@@ -364,6 +364,7 @@ ALERT_ERRORS_MIN = 4.0
 ALERTS_KEPT = 10
 UNDELIVERED_MAX = 100
 _ANSWER_BYTES_MAX = 1 << 16
+_STOP_S = 2.0
 _LATER_STATUSES = {408, 425, 429}  # of 4xx, those that ask to try again
 log = structlog.get_logger(__name__)
 
@@ -464,11 +465,14 @@ class ShareAlerts:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, and a delivery that is under way."""
+        """End the thread, and a delivery that is under way.
+
+        One whose connection is still being made cannot be cut: it is not waited for.
+        """
         self._ended.set()
         self._service.cancel()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(_STOP_S)
 
     def newest(self) -> tuple[ShareAlert, ...]:
         """Return the newest alerts, the oldest first."""

@@ -545,3 +545,31 @@ def test_no_delivery_begins_after_the_end(hook: str) -> None:
         alerts.stop()
         alerts.deliver()
     assert Hook.bodies == []
+
+
+def test_a_stop_waits_little_for_a_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is being made cannot be cut; it may take `alerts.timeout_s`."""
+    began, is_over = threading.Event(), threading.Event()
+
+    def connect(*_: Any) -> None:
+        began.set()
+        is_over.wait(20)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("socket.create_connection", connect)
+    rows: list[Row] = [
+        {"text": "w", "label": 4 * (i >= 50), "created_at": BEGIN_S + i // 5} for i in range(100)
+    ]
+    with running(None) as store:
+        tell(store, rows)
+        own = AlertSettings.model_validate(
+            {"queries": [""], "window_s": 10, "before_s": 10, "webhook": "http://h.example/"}
+        )
+        alerts = ShareAlerts(store, own, 30, wall_clock=Clock(BEGIN_S + 20))
+        alerts.start()
+        assert began.wait(20)
+        alerts.stop()
+        assert alerts._thread.is_alive()
+        is_over.set()
+        alerts._thread.join()
+    assert [each.query for each in alerts.newest()] == [""]
