@@ -36,13 +36,14 @@ _SHOWN_CHARACTERS = 4  # of a variable's value: up to so many, less one, a messa
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 
+_WEBHOOK: Path = ("alerts", "webhook")  # the only secret that no file may hold
 # Secrets, which may come from the environment alone, with the variable that we suggest.
 SECRETS: dict[Path, str] = {
     ("kafka", "sasl_password"): "STREAMNB_KAFKA_PASSWORD",
     ("kafka", "ssl_key_password"): "STREAMNB_KAFKA_KEY_PASSWORD",
     ("http", "token"): "STREAMNB_TOKEN",
     ("live", "token"): "STREAMNB_LIVE_TOKEN",
-    ("alerts", "webhook"): "STREAMNB_ALERTS_WEBHOOK",
+    _WEBHOOK: "STREAMNB_ALERTS_WEBHOOK",
 }
 HASH_KEY: Path = ("model", "hash_key")  # it may stand in a file, and is shown nowhere
 
@@ -133,11 +134,12 @@ class _Walk:
         if path in SECRETS and node.tag != "tag:yaml.org,2002:null":
             variable = _VARIABLE.fullmatch(written)
             if variable is None or variable["name"] is None:
+                of_file = f", or {path[-1]}_file with the path of a file that holds it"
+                of_file = "" if path == _WEBHOOK else of_file
                 self._report(
                     path,
                     "must come from the environment, never stand in a file: write "
-                    f"{path[-1]}: ${{{SECRETS[path]}}} and set that variable, or "
-                    f"{path[-1]}_file with the path of a file that holds it",
+                    f"{path[-1]}: ${{{SECRETS[path]}}} and set that variable{of_file}",
                 )
                 return
         if "${" not in written:

@@ -418,7 +418,7 @@ class AlertSettings(Section):
     @field_validator("webhook")
     @classmethod
     def _is_address(cls, webhook: SecretStr | None) -> SecretStr | None:
-        if webhook and not _WEBHOOK.fullmatch(webhook.get_secret_value()):
+        if webhook is not None and not _WEBHOOK.fullmatch(webhook.get_secret_value()):
             raise wrong("must be an address as https://hooks.example.org/streamnb, without login")
         return webhook
 

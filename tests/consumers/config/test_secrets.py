@@ -145,9 +145,11 @@ def test_a_secret_comes_from_one_place(tmp_path: Path, section: str, key: str) -
 def test_a_webhook_is_a_secret_address(tmp_path: Path) -> None:
     """Its path may be all that it asks for: it stands in the environment, and is shown nowhere."""
     inside = "https://hooks.example.org/marked"
-    assert "STREAMNB_ALERTS_WEBHOOK" in mistakes(tmp_path, f"alerts: {{webhook: '{inside}'}}")
+    in_file = mistakes(tmp_path, f"alerts: {{webhook: '{inside}'}}")
+    assert "STREAMNB_ALERTS_WEBHOOK" in in_file
+    assert "webhook_file" not in in_file  # there is no such setting
     login, port = "https://me:marked@example.org/", "https://marked.example.org:123456/"
-    for wrong in ("marked.example.org", login, port):
+    for wrong in ("", "marked.example.org", login, port):
         refused = mistakes(tmp_path, "alerts: {webhook: '${A}'}", A=wrong)
         assert "alerts.webhook: must be an address as https://" in refused
         assert "marked" not in refused
