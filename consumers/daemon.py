@@ -81,6 +81,7 @@ from streamnb.inspection.summary import values_dropped
 from streamnb.state import ModelState
 
 _NOTE_INTERVAL_S = 0.2
+_RECENT_TIMEOUT_S = 5.0  # for which a checkpoint waits for the store of recent messages
 log = structlog.get_logger(__name__)
 
 
@@ -285,10 +286,12 @@ class Daemon:
         return True
 
     def _before_checkpoint(self) -> None:
-        """Have the source confirmed, and the files synced that the checkpoint will name."""
+        """Have the source confirmed, and written what a start from the checkpoint passes over."""
         self.reader.confirm()
         if self._learned is not None:
             self._learned.sync()
+        if self._components.recent is not None:
+            self._components.recent.wait_written(_RECENT_TIMEOUT_S)
 
     def _after_checkpoint(self, state: ModelState, positions: Mapping[Partition, int]) -> None:
         """Hand on to the group what was saved, and erase what the kept files know as deleted."""

@@ -8,8 +8,9 @@ same file, each as an entry. The steps of a checkpoint, in this order:
    queues a marker behind the messages that wait for the predictor. Learning continues.
 2. When the predictor's thread reaches the marker, it has answered everything before it and flushes
    the sinks.
-3. The checkpoint thread waits until the files of what messages taught are synced, writes the frozen
-   counts and offsets to a new file and syncs it.
+3. The checkpoint thread waits until the files of what messages taught are synced and, for five
+   seconds at most, until the store of recent messages has written what came before the marker; then
+   it writes the frozen counts and offsets to a new file and syncs it.
 4. It renames the file over the last checkpoint and syncs the folder.
 5. The reader reports the positions to the source, for lag tools only.
 

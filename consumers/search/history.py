@@ -6,8 +6,8 @@
 - How much: the newest steps that have messages, so many of each length; no text, no id.
 - Exactly once: the highest offset counted of each partition is written in the same transaction,
   and what comes again after a restart lies below it. Labelled messages and others are judged on
-  different threads, and have an offset each. Only what came in the last moment before a checkpoint
-  is lost, by a kill right after it. A recreated topic counts once its offsets pass the old ones.
+  different threads, and have an offset each. A checkpoint waits for the counts; only if that takes
+  too long may a kill lose some. A recreated topic counts once its offsets pass the old ones.
 - A deletion takes a message out of its counts if it is held, and once, however often it comes:
   the places of the newest of these are remembered. Messages not held stay counted, as a number.
 

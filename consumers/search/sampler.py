@@ -170,7 +170,13 @@ class Labelled(msgspec.Struct, frozen=True):
     done: threading.Event = field(default_factory=threading.Event)
 
 
-QueuedItem = Offer | Forget | Correct | Remove | Labelled
+class WriteMark(msgspec.Struct, frozen=True):
+    """Nothing to do; its event is set once what was put in before is done, or cannot be."""
+
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+QueuedItem = Offer | Forget | Correct | Remove | Labelled | WriteMark
 
 
 class _LastMinute:
@@ -348,16 +354,22 @@ class Sampler:
             self._n_bytes += n_bytes
         self.something.set()
 
-    def put(self, item: Forget | Correct | Remove | Labelled) -> bool:
+    def put(self, item: Forget | Correct | Remove | Labelled | WriteMark) -> bool:
         """Put in what is always taken; return False if the queue is closed."""
         with self._lock:
             if not self.is_open:
                 return False
             self._items.append(item)
-        if not isinstance(item, Forget | Labelled):
+        if not isinstance(item, Forget | Labelled | WriteMark):
             self.urgent.set()
         self.something.set()
         return True
+
+    def wait_done(self, timeout_s: float) -> None:
+        """Wait until what was put in before is done, or cannot be; for so long at most."""
+        mark = WriteMark()
+        if self.put(mark):
+            mark.done.wait(timeout_s)
 
     def put_back(self, items: Sequence[QueuedItem]) -> None:
         """Put what could not be done before all that waits."""
@@ -426,7 +438,7 @@ class Sampler:
     def written(self, items: Sequence[QueuedItem], seconds: float) -> None:
         """Take note of the processor time that it took to write some items."""
         n = sum(len(item) * item.cost for item in items if isinstance(item, Offer))
-        has_changes = any(not isinstance(item, Offer) for item in items)
+        has_changes = any(not isinstance(item, Offer | WriteMark) for item in items)
         with self._lock:
             # Otherwise transactions may be small, and say little of what a message takes.
             if self._is_pressed(self._clock()):

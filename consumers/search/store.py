@@ -121,14 +121,7 @@ class RecentStore:
             settings.rate_max_per_s, budget, row_builder, wall_clock, clock, counter=counter
         )
         self._writer = Writer(
-            path,
-            self._sampler,
-            self._bounds,
-            classes,
-            wall_clock,
-            clock,
-            is_moved,
-            counter,
+            path, self._sampler, self._bounds, classes, wall_clock, clock, is_moved, counter
         )
         self.listeners: list[Callable[[NewRows], None]] = self._writer.listeners
         self.change_listeners: list[Callable[[list[Change]], None]] = self._writer.change_listeners
@@ -171,6 +164,11 @@ class RecentStore:
         else:
             self._sampler.put(forget)
         return forget.done
+
+    def wait_written(self, timeout_s: float) -> None:
+        """Wait until the file has all that was offered before, for so long if it can be written."""
+        if self._writer.trouble is None:
+            self._sampler.wait_done(timeout_s)
 
     def note_labels(
         self, partition: Partition, offsets: Sequence[int], labels: Sequence[str]

@@ -22,7 +22,7 @@ from consumers.search.chunks import Retention
 from consumers.search.database import drop_aside, is_damage, move_aside
 from consumers.search.history import MessageCounter, Uncounted
 from consumers.search.rows import Change, NewRows
-from consumers.search.sampler import Forget, Offer, QueuedItem, Remove, Sampler
+from consumers.search.sampler import Forget, Offer, QueuedItem, Remove, Sampler, WriteMark
 from consumers.search.transactions import Applied, Transactions
 
 _IDLE_S = 1.0  # how often it looks for what has become too old
@@ -170,7 +170,10 @@ class Writer:
         if self._counter is not None:
             self._counter.put_back(counts)
         self.n_failed += sum(len(item) for item in items if isinstance(item, Offer))
-        self._sampler.put_back([item for item in items if not isinstance(item, Offer)])
+        self._sampler.put_back([item for item in items if not isinstance(item, Offer | WriteMark)])
+        for item in items:
+            if isinstance(item, WriteMark):
+                item.done.set()
 
     def _say(
         self, error: BaseException, event: str = "recent_store_failed", **details: Any

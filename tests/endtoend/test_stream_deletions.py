@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 import json
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from consumers.config.settings import Settings
+from consumers.daemon import run
+from consumers.messages import Partition
+from consumers.pipeline.checkpoint import Checkpoint, SavedCheckpoint
 from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import fill
@@ -16,6 +24,7 @@ from tests.consumers.sources.live_server import LiveServer, Peer
 from tests.endtoend.correction_clients import ask
 from tests.endtoend.daemon_process import Daemon, write_config
 from tests.endtoend.expected_counts import Example, counts_at, counts_of, message
+from tests.endtoend.test_any_message import DrawnView
 from tests.endtoend.test_reproducible import KEY, replay
 
 
@@ -38,6 +47,51 @@ def test_what_the_stream_deletes_cannot_be_found(tmp_path: Path) -> None:
         assert status == 200
         assert [message["id"] for message in found["messages"]] == ["c"]
         assert ask(daemon.address, "GET", "/v1/messages/a")[0] == 404
+
+
+def test_no_checkpoint_passes_over_what_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill behind it would lose messages, and keep versions that the stream has replaced."""
+    lines, begins = list[str](), [0]
+    for i in range(6_000):
+        update = {"id": f"m{i - 3}", "operation": "update"} if i % 5 == 4 else {"id": f"m{i}"}
+        label = {} if i % 3 else {"label": 4}
+        lines.append(json.dumps({"text": "good", **update, **label}) + "\n")
+        begins.append(begins[-1] + len(lines[-1]))
+    names = [json.loads(line)["id"] for line in lines]
+
+    def newest(n_lines: int) -> set[int]:
+        """Return where the newest version of each message begins, as of some lines."""
+        return set(dict(zip(names[:n_lines], begins, strict=False)).values())
+
+    stream, state = tmp_path / "stream.jsonl", tmp_path / "state"
+    stream.write_text("".join(lines))
+    settings = Settings.model_validate(
+        {"source": f"file:{stream}", "http": {"port": 0}, "file": {"batch_bytes": 50_000},
+         "recent": {"rate_max_per_s": 1e6, "processor_share_max": 1.0},
+         "checkpoint": {"folder": state, "interval_s": 0.1}}
+    )  # fmt: skip
+    write, n_checked = Checkpoint.write, 0
+
+    def checked(
+        checkpoint: Checkpoint, model: Any, positions: Mapping[Partition, int], *rest: Any
+    ) -> SavedCheckpoint:
+        nonlocal n_checked
+        behind = max(positions.values(), default=0)  # nothing is said in the journal
+        with contextlib.closing(sqlite3.connect(state / "recent.db")) as db:
+            numbers = db.execute("SELECT number FROM chunk").fetchall()
+            rows = [db.execute(f"SELECT offset FROM rows{number}") for (number,) in numbers]
+            stored = {at for found in rows for (at,) in found if at < behind}
+        # The store may be ahead, and have let go of what is replaced behind the checkpoint.
+        assert {at for at in newest(len(lines)) if at < behind} <= stored
+        assert stored <= newest(bisect.bisect_left(begins, behind))
+        n_checked += 1
+        return write(checkpoint, model, positions, *rest)
+
+    monkeypatch.setattr(Checkpoint, "write", checked)
+    run(settings, DrawnView(), until_end=True)
+    assert n_checked
 
 
 def test_a_deletion_names_one_record_of_one_account(tmp_path: Path) -> None:

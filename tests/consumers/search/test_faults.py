@@ -359,3 +359,18 @@ def test_an_error_that_stays_is_tried_once_a_second_and_ends_with_the_store(
 def unforeseen(*_: object) -> None:
     """Fail as nobody expects."""
     raise ZeroDivisionError("nobody foresaw this")
+
+
+def test_nobody_waits_for_what_cannot_be_written(full: RecentStore) -> None:
+    """A checkpoint waits for what was offered; if that fails, it goes on at once."""
+    offer(full, tweets(["good " + "x" * 300] * 3_000, 2))
+    thread = threading.Thread(target=full.wait_written, args=(3_600.0,), daemon=True)
+    thread.start()
+    thread.join(60.0)
+    assert not thread.is_alive()
+    assert full.state().n_failed == 3_000
+    free(full)
+    tell(full, ["good again"], first=7_000)
+    offer(full, tweets(["good morning"], 8_000))
+    full.wait_written(3_600.0)
+    assert ids(full, "morning") == ["m8000"]
