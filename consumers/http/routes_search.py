@@ -316,7 +316,7 @@ def _span_of(begin: str, end: str) -> Span:
 
 def _check_order(from_ms: int, to_ms: int) -> None:
     if from_ms >= to_ms:
-        raise ProblemError(422, f"from ({from_ms}) is not before to ({to_ms}); swap them")
+        raise ProblemError(422, f"from ({from_ms}) is not before to ({to_ms}); give a later to")
 
 
 @overload

@@ -253,7 +253,7 @@ def test_one_query_at_two_times(client: Client, http: httpx.Client) -> None:
         ("q=a&q=b&q=c&q=d&q=e", "there are 5 of q"),
         ("q=a&from=1&from=2&to=3", "there are 1 of q, 2 of from and 1 of to"),
         ("q=a&q=b&from=1&from=2&to=3&to=4", "there are 2 of q, 2 of from and 2 of to"),
-        ("q=a&from=1&from=9&to=3&to=4", "from (9) is not before to (4); swap them"),
+        ("q=a&from=1&from=9&to=3&to=4", "from (9) is not before to (4); give a later to"),
         ("q=a&from=1&from=&to=3&to=4", "from is ''; Unix milliseconds or an ISO time"),
         ("q=a&q=b&from=noon", "from is 'noon'"),
         ("q=a&q=income:%3E5", "There is no field 'income' to compare"),
