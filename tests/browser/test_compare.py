@@ -191,17 +191,20 @@ def resting(bandicoots: Book, open_page: Callable[..., Opened]) -> Resting:
     return rested(f"{bandicoots.address}/?q=bandicoot&range=15m", open_page)
 
 
-def rested(address: str, open_page: Callable[..., Opened]) -> Resting:
-    """Return what `resting` does, of an address."""
+def rested(
+    address: str, open_page: Callable[..., Opened], *, is_drawn_again: bool = False
+) -> Resting:
+    """Return what `resting` does, of an address; unless it is drawn again, its steps stay."""
     page, watch = open_page(address)
     watch.expect("ERR_ABORTED")
     expect(page.get_by_test_id("series-chart").locator("canvas")).to_be_visible()
-    first, last = step_at(page, "Home"), step_at(page, "End")
-    asked: list[str] = []
-    page.on("request", lambda one: asked.append(one.url) if "/v1/compare" in one.url else None)
     page.clock.install()
     page.clock.pause_at(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1))
-    asked.clear()
+    if not is_drawn_again:
+        page.route("**/v1/summary*", lambda _: None)  # never answered
+    first, last = step_at(page, "Home"), step_at(page, "End")  # now they move no more
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url) if "/v1/compare" in one.url else None)
     return Resting(page, asked, first, last)
 
 
@@ -249,7 +252,7 @@ def test_the_words_stay_while_time_goes_on(book: Book, open_page: Callable[..., 
     book.write_past("an awful horrible quoll", n=10, label=0)  # so it begins with empty steps
     book.write(*["a great lovely quoll sings"] * 60)
     book.until_found("quoll", 70)
-    found = rested(f"{book.address}/?q=quoll&range=15m", open_page)
+    found = rested(f"{book.address}/?q=quoll&range=15m", open_page, is_drawn_again=True)
     page, asked = found.page, found.asked
     chart, moved = page.get_by_test_id("series-chart"), page.get_by_test_id("series-moved")
 
