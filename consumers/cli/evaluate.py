@@ -253,7 +253,7 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
     settings = {
         name: load_settings(path, source) for name, path in zip(names, configs, strict=True)
     }
-    for each in settings.values():
+    for each in {each.per.field: each for each in settings.values()}.values():
         note_shared_model(each, "compare")
     if report is not None:
         check_report(report, settings[names[0]].source_address.path, *configs)

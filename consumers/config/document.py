@@ -36,15 +36,15 @@ _SHOWN_CHARACTERS = 4  # of a variable's value: up to so many, less one, a messa
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 
-_WEBHOOK: Path = ("alerts", "webhook")  # the only secret that no file may hold
 # Secrets, which may come from the environment alone, with the variable that we suggest.
 SECRETS: dict[Path, str] = {
     ("kafka", "sasl_password"): "STREAMNB_KAFKA_PASSWORD",
     ("kafka", "ssl_key_password"): "STREAMNB_KAFKA_KEY_PASSWORD",
     ("http", "token"): "STREAMNB_TOKEN",
     ("live", "token"): "STREAMNB_LIVE_TOKEN",
-    _WEBHOOK: "STREAMNB_ALERTS_WEBHOOK",
+    ("alerts", "webhook"): "STREAMNB_ALERTS_WEBHOOK",
 }
+_IN_NO_FILE: Path = ("alerts", "webhook")  # the others may be read from a file of their own
 HASH_KEY: Path = ("model", "hash_key")  # it may stand in a file, and is shown nowhere
 
 
@@ -135,7 +135,8 @@ class _Walk:
             variable = _VARIABLE.fullmatch(written)
             if variable is None or variable["name"] is None:
                 of_file = f", or {path[-1]}_file with the path of a file that holds it"
-                of_file = "" if path == _WEBHOOK else of_file
+                if path == _IN_NO_FILE:
+                    of_file = ""
                 self._report(
                     path,
                     "must come from the environment, never stand in a file: write "

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -518,5 +519,6 @@ def test_commands_that_ask_the_shared_model_alone_say_so(command: Command, tmp_p
         note = f"note: per.field: {name} looks at the shared model alone, not at those of each lang"
         assert (noted.code, note in noted.err.splitlines()) == (0, True)
         assert "note:" not in command(name, *arguments, "-c", "none.yaml").err
-    compared = command("compare", "file:stream.jsonl", "none.yaml", "per.yaml")
+    shutil.copy(tmp_path / "per.yaml", tmp_path / "same.yaml")
+    compared = command("compare", "file:stream.jsonl", "none.yaml", "per.yaml", "same.yaml")
     assert (compared.code, compared.err.count("note: per.field: compare looks")) == (0, 1)
