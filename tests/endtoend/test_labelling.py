@@ -99,6 +99,7 @@ def test_answers_are_learned_and_not_asked_again(tmp_path: Path) -> None:
         )
         # One sample of all, and one of those that were drawn at random, which came first.
         assert daemon.metric("streamnb_labels_answered_messages") == 2 * len(answers)
+        daemon.until_metric("streamnb_corrections_total", len(answers))
         assert daemon.stop() == 0
     check_counts(tmp_path / "state", path, answers)
 
