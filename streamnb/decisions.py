@@ -332,6 +332,8 @@ class AnswerRule:
     >>> log_posteriors = np.log([[0.2, 0.8], [0.02, 0.98]])
     >>> rule.sets(log_posteriors).tolist(), rule.labels(log_posteriors).tolist()
     ([[True, True], [False, True]], [0, 1])
+    >>> AnswerRule(threshold=0.01).sets(log_posteriors).tolist()
+    [[False, True], [False, True]]
     """
 
     curve: Floats | None = None
@@ -343,8 +345,18 @@ class AnswerRule:
         return log_posteriors if self.curve is None else calibrated(self.curve, log_posteriors)
 
     def sets(self, log_posteriors: Floats) -> Sets | None:
-        """Return which classes are in the sets of calibrated log-posteriors; None without sets."""
-        return None if self.threshold is None else prediction_sets(self.threshold, log_posteriors)
+        """Return which classes are in the sets of calibrated log-posteriors; None without sets.
+
+        The likeliest class is in each: a threshold that stands for a while would otherwise leave
+        nearly all sets empty now and then, where the model is right more often than is asked for.
+        """
+        if self.threshold is None:
+            return None
+        found = prediction_sets(self.threshold, log_posteriors)
+        # A class that the model has not is nan, and the likeliest of none.
+        likeliest = np.nan_to_num(log_posteriors, nan=-np.inf).argmax(axis=1)
+        found[np.arange(len(found)), likeliest] = True
+        return found
 
     def labels(self, log_posteriors: Floats) -> NDArray[np.intp]:
         """Return the place of the class that is said for each row of calibrated log-posteriors."""

@@ -107,6 +107,43 @@ def test_a_certain_class_is_in_the_set_and_the_threshold_finds_the_quantile() ->
     assert 0.8838 <= blocks.min() <= blocks.max() <= 0.9162
 
 
+@pytest.mark.parametrize(("coverage", "n"), [(0.9, 100), (0.9, 1000), (0.995, 100)])
+def test_snapshots_cover_what_was_asked_where_the_model_is_right_more_often(
+    coverage: float, n: int
+) -> None:
+    """One in 500 is a fraud, mostly found: the sets of each snapshot hold one class."""
+    random = np.random.default_rng(8)
+    truth = (random.random(20_000) < 0.002).astype(np.intp)
+    x = random.normal(size=(3, len(truth))) + 2.0 * truth
+    model = nb.NaiveBayes([0, 1], features={"x": nb.Numbers(nb.Gaussian(), fields=[*"abc"])})
+    confidence = nb.Confidence(conformal=nb.ConformalSets(coverage))
+    learner = nb.Learner(
+        model, nb.SnapshotBoard(), nb.EveryExamples(n), lambda: 0.0, confidence=confidence
+    )
+    held, sizes = [], []
+    for i in range(0, len(truth), n):
+        columns = {name: x[j, i : i + n] for j, name in enumerate("abc")}
+        answers = learner.snapshot.predict_log_proba_many(columns)
+        sets = learner.snapshot.rule.sets(answers)
+        assert sets is not None
+        held.append(sets[np.arange(n), truth[i : i + n]])
+        sizes.append(sets.sum(axis=1))
+        learner.learn("log", columns, truth[i : i + n].tolist())
+    blocks = np.concatenate(held).reshape(-1, 5_000).mean(axis=1)
+    assert coverage - 0.02 <= blocks.min()
+    settled = np.concatenate(sizes)[5_000:]
+    assert settled.min() == 1
+    assert settled.mean() < 1.01
+
+
+def test_a_class_that_the_model_has_not_is_in_no_set() -> None:
+    """Also where it stands first, or is all that there is between."""
+    rule = nb.AnswerRule(threshold=0.1)
+    found = rule.sets(np.log([[np.nan, 0.6, 0.4], [0.05, np.nan, 0.95]]))
+    assert found is not None
+    assert found.tolist() == [[False, True, False], [False, False, True]]
+
+
 @given(streams(), streams())
 def test_sets_of_two_streams_add_up(a: Any, b: Any) -> None:
     """Counts add; the threshold lies between both."""
@@ -257,7 +294,8 @@ def test_a_snapshot_answers_by_the_rule_that_held_when_it_was_published() -> Non
         assert snapshot.predict_many(columns) == plain.snapshot.predict_many(columns)
         found = snapshot.rule.sets(asked)
         assert found is not None
-        assert found.tolist() == sets.sets(asked).tolist()
+        likeliest = asked.argmax(axis=1)[:, np.newaxis] == [0, 1]
+        assert found.tolist() == (sets.sets(asked) | likeliest).tolist()
         cheap = nb.cheapest(asked, [[0, 5], [1, 0]])
         assert snapshot.rule.labels(asked).tolist() == cheap.tolist()
         if first == 50:

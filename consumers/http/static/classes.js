@@ -78,7 +78,7 @@ export function inOrder(labels) {
 }
 
 export const meant = (set) =>
-  set && el("span@prediction-set", `Can be meant: ${inOrder(set).map(nameOf).join(", ") || "no class"}.`);
+  set && el("span@prediction-set", `Can be meant: ${inOrder(set).map(nameOf).join(", ")}.`);
 
 export const named = (label) => el("span.named", mark(label), nameOf(label));
 
