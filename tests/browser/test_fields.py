@@ -72,7 +72,7 @@ def test_the_answer_names_the_model_of_its_language(
         tmp_path / "config.yaml", source="file:in.jsonl", per={"field": "lang", "examples_min": 50}
     )
     with Daemon(config) as daemon:
-        daemon.until_metric("streamnb_messages_total", len(lines))
+        daemon.until_page("/v1/model", 200, f'"n_examples":{len(lines)},')
         page, _ = open_page(f"{daemon.address}/?view=try")
         page.get_by_test_id("try-text").fill("gift")
         found = page.get_by_test_id("try-label")
