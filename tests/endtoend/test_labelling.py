@@ -146,6 +146,8 @@ def test_a_label_that_was_taken_back_is_unlearned_once(tmp_path: Path) -> None:
         assert status == 422
         assert "give its id" in refused["detail"]
         assert daemon.stop() == 0
+    with Daemon(config, "--until-end") as daemon:  # a stop leaves what it has not read yet
+        assert daemon.wait() == 0
     check_counts(
         tmp_path / "state",
         path,

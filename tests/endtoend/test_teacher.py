@@ -77,6 +77,8 @@ def test_labels_by_a_call_are_learned_once(tmp_path: Path) -> None:
         log = json.dumps(daemon.lines)
         assert "teacher_trouble" in log
         assert TOKEN not in log
+    with Daemon(config, "--until-end", env=env) as daemon:  # a stop leaves what it has not read yet
+        assert daemon.wait() == 0
     journal = [json.loads(line) for line in (folder / "corrections.jsonl").read_text().splitlines()]
     assert {line["by"] for line in journal} == {"teacher"}
     names = [line["id"] for line in journal]

@@ -45,5 +45,6 @@ def reading_daemon(folder: Path) -> Iterator[Daemon]:
         daemon.until_page("/v1/page", 200, f'"messages":{N_MESSAGES},')
         daemon.until_page("/v1/page", 200, '"enabled":true')
         daemon.until_page("/v1/model", 200, '"n":40,')
+        daemon.until_page("/v1/model", 200, '"n_examples":40,')  # in the snapshot too
         yield daemon
         daemon.stop()
