@@ -26,8 +26,8 @@ OUTPUT_FORMS = "none, file:PATH or kafka:TOPIC"
 
 # A host is a name, an IPv4 address, or an IPv6 address in square brackets.
 _SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
-_PORT = "(0*[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
-_HOST = re.compile(rf"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(:{_PORT})?")
+PORT = "(0*[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_HOST = re.compile(rf"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(:{PORT})?")
 _LIVE = ("jetstream", "sse+", "lines+", "ws:", "wss:")
 _SECRETS = {"access_token", "api_key", "apikey", "auth", "password", "secret", "token"}
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")

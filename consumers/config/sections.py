@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from consumers.config.addresses import CorrectionsAddress, OutputAddress, check_server
+from consumers.config.addresses import PORT, CorrectionsAddress, OutputAddress, check_server
 
 T = TypeVar("T")
 
@@ -381,7 +381,7 @@ TOKEN_CHARACTERS_MIN = 16
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 Origin = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9._:\[\]-]+$")]
-_WEBHOOK = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?][!-~]*)?")
+_WEBHOOK = re.compile(rf"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:{PORT})?([/?][!-~]*)?")
 _ASCII = re.compile("[!-~]([ -~]*[!-~])?")
 
 
@@ -419,7 +419,7 @@ class AlertSettings(Section):
     @classmethod
     def _is_address(cls, webhook: SecretStr | None) -> SecretStr | None:
         if webhook is not None and not _WEBHOOK.fullmatch(webhook.get_secret_value()):
-            raise wrong("must be an address as https://hooks.example.org/streamnb, without login")
+            raise wrong("must be an address as https://HOST:PORT/PATH, no login, PORT up to 65535")
         return webhook
 
 

@@ -148,12 +148,14 @@ def test_a_webhook_is_a_secret_address(tmp_path: Path) -> None:
     in_file = mistakes(tmp_path, f"alerts: {{webhook: '{inside}'}}")
     assert "STREAMNB_ALERTS_WEBHOOK" in in_file
     assert "webhook_file" not in in_file  # there is no such setting
-    login, port = "https://me:marked@example.org/", "https://marked.example.org:123456/"
-    for wrong in ("", "marked.example.org", login, port):
+    login = "https://me:marked@example.org/"
+    ports = [f"https://marked.example.org:{port}/" for port in ("123456", "65536", "0", "")]
+    for wrong in ("", "marked.example.org", login, *ports):
         refused = mistakes(tmp_path, "alerts: {webhook: '${A}'}", A=wrong)
         assert "alerts.webhook: must be an address as https://" in refused
         assert "marked" not in refused
-    settings = load(write(tmp_path, "alerts: {webhook: '${A}'}"), {"A": inside})
+    for address in (inside.replace("org", "org:65535"), inside):
+        settings = load(write(tmp_path, "alerts: {webhook: '${A}'}"), {"A": address})
     assert settings.alerts.webhook is not None
     assert settings.alerts.webhook.get_secret_value() == inside
     assert "marked" not in repr(settings) + to_yaml(settings)
