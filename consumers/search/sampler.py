@@ -75,6 +75,7 @@ class Offer(msgspec.Struct, frozen=True):
     partition: Partition
     columns: Columns
     cost: float = 1.0  # tokens that each of them took
+    n_left_out: int = 0  # messages that came with them, or before them, and were not taken
 
     def __len__(self) -> int:
         return len(self.columns["id"])
@@ -89,13 +90,13 @@ class Offer(msgspec.Struct, frozen=True):
         """What it holds in memory, about."""
         return _ROW_BYTES * len(self) + sum(map(len, self.columns["text"]))
 
-    def some(self, chosen: NDArray[np.int64]) -> Offer:
+    def some(self, chosen: NDArray[np.int64], n_left_out: int = 0) -> Offer:
         """Return some of them, given by their positions, ascending."""
         if len(chosen) == len(self):
             return self
         at = chosen.tolist()
         columns = {name: [column[k] for k in at] for name, column in self.columns.items()}
-        return replace(self, columns=columns)
+        return replace(self, columns=columns, n_left_out=n_left_out)
 
 
 class RawBatch(msgspec.Struct, frozen=True):
@@ -106,6 +107,7 @@ class RawBatch(msgspec.Struct, frozen=True):
     log_posteriors: NDArray[np.float64]  # of shape (n, n_classes), in nats
     arrived_ms: int
     cost: float  # tokens that each of them took
+    n_left_out: int = 0  # as of `Offer`
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -116,16 +118,17 @@ class RawBatch(msgspec.Struct, frozen=True):
         raw = self.messages.raw
         return _ROW_BYTES * len(self) + len(raw.buffer) * len(self) // max(1, len(raw))
 
-    def some(self, chosen: NDArray[np.int64]) -> RawBatch:
+    def some(self, chosen: NDArray[np.int64], n_left_out: int = 0) -> RawBatch:
         """Return some of them, given by their positions, ascending."""
-        return replace(self, rows=self.rows[chosen], log_posteriors=self.log_posteriors[chosen])
+        own = self.rows[chosen], self.log_posteriors[chosen]
+        return replace(self, rows=own[0], log_posteriors=own[1], n_left_out=n_left_out)
 
     def made(self, row_builder: RowBuilder) -> Offer:
         """Make the rows."""
         columns = row_builder.columns(
             self.messages, self.rows, self.log_posteriors, self.arrived_ms
         )
-        return Offer(self.messages.partition, columns, self.cost)
+        return Offer(self.messages.partition, columns, self.cost, self.n_left_out)
 
 
 class Forget(msgspec.Struct, frozen=True):
@@ -285,6 +288,7 @@ class Sampler:
         self._lock = threading.Lock()
         self._items: deque[QueuedItem | RawBatch] = deque()
         self._n_bytes = 0
+        self._n_left_out = 0  # messages that came behind all that waits, and were not taken
         self._sampled_s = -math.inf  # when something was last left out
         self._pressed_s = math.inf  # since when that has been so again and again
         self._sample_s = 0.0  # what the next sample waits for, as a time at the long run's rate
@@ -331,6 +335,7 @@ class Sampler:
             if 0 < n < len(rows):
                 self._sample_s = self._rng.uniform(*_SAMPLE_S)
             if not n:
+                self._n_left_out += len(rows)
                 self._minute.add(self._filled_s, len(rows), 0)
                 return
         raw = RawBatch(messages, rows[chosen], log_posteriors[chosen], arrived_ms, cost)
@@ -348,9 +353,11 @@ class Sampler:
                 self.n_overflowed += n
                 n = 0
             self._minute.add(self._filled_s, n_offered, n)
+            self._n_left_out += n_offered - n
             if not n or not self.is_open:
                 return
-            self._items.append(offer)
+            self._items.append(replace(offer, n_left_out=self._n_left_out))
+            self._n_left_out = 0
             self._n_bytes += n_bytes
         self.something.set()
 
@@ -399,6 +406,17 @@ class Sampler:
             item.made(self._row_builder) if isinstance(item, RawBatch) else item for item in items
         ]
 
+    def take_left_out(self) -> int:
+        """Return how many messages were left out behind all that was taken, each once.
+
+        Those before something that waits are told with it.
+        """
+        with self._lock:
+            if self._items:
+                return 0
+            n, self._n_left_out = self._n_left_out, 0
+        return n
+
     def _piece(self, now_s: float, *, is_pressed: bool) -> float:
         """Return how many rows may be taken at once."""
         if self.urgent.is_set() or not self.is_open:
@@ -421,8 +439,10 @@ class Sampler:
                 self._n_bytes -= item.n_bytes
                 n_left = rows_max - n_rows
                 if isinstance(item, RawBatch) and len(item) > n_left:
-                    both = np.split(np.arange(len(item)), [math.ceil(n_left)])
-                    item, rest = (item.some(part) for part in both)
+                    n = math.ceil(n_left)
+                    n_out = item.n_left_out * n // len(item)
+                    rest = item.some(np.arange(n, len(item)), item.n_left_out - n_out)
+                    item = item.some(np.arange(n), n_out)
                     self._items.appendleft(rest)
                     self._n_bytes += rest.n_bytes
                 n_rows += len(item)
@@ -479,7 +499,7 @@ class Sampler:
                 kept = self._drawn(len(item), int(share * len(item) + self._rng.random()))
                 self._minute.add(self._filled_s, 0, len(kept) - len(item))
                 self._n_bytes -= item.n_bytes
-                fewer = item.some(kept)
+                fewer = item.some(kept, item.n_left_out + len(item) - len(kept))
                 self._n_bytes += fewer.n_bytes
                 self._items[i] = fewer
 

@@ -522,15 +522,16 @@ class RecentStore:
     def state(self) -> RecentState:
         """Return what is held, and how the store fares."""
         chunks = self._chunks()
-        n_offered = sum(chunk.n_offered for chunk in chunks)
         n_taken = sum(chunk.n_committed for chunk in chunks)
+        # Rows that are just being written are counted on both sides.
+        n_offered = n_taken + max(0, sum(chunk.n_offered - chunk.n for chunk in chunks))
         offered_per_s, taken_per_s = self._sampler.rates()
         return RecentState(
             is_open=self._writer.file is not None,
             n_messages=sum(chunk.n_alive for chunk in chunks),
             messages_max=self._bounds.messages_max,
             age_max_s=self._bounds.age_max_s,
-            share=min(1.0, n_taken / n_offered) if n_offered else 1.0,
+            share=n_taken / n_offered if n_offered else 1.0,
             stored_per_s=taken_per_s,
             offered_per_s=offered_per_s,
             n_offered=self._sampler.n_offered,

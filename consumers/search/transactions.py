@@ -175,7 +175,6 @@ class Applied(msgspec.Struct):
 
     values: list[database.RowValues] = field(default_factory=list)  # of the rows that are new
     changes: list[Change] = field(default_factory=list)  # what people and the stream changed
-    n_known: int = 0  # messages that came again
 
 
 class Transactions:
@@ -234,9 +233,9 @@ class Transactions:
         return history.counted(self._db, partitions)
 
     def apply(
-        self, items: Sequence[QueuedItem], n_offered: int, counts: history.Uncounted | None = None
+        self, items: Sequence[QueuedItem], n_left_out: int, counts: history.Uncounted | None = None
     ) -> Applied:
-        """Do what waits, all of it or nothing; `n_offered` messages came since the last time.
+        """Do what waits, all of it or nothing; behind it `n_left_out` messages were not taken.
 
         `counts` are new in the history.
 
@@ -254,8 +253,7 @@ class Transactions:
                     self._apply(item, done)
             self._write()
             if self._chunks:
-                # What came again has been counted before.
-                self._chunks[-1].n_offered += max(0, n_offered - done.n_known)
+                self._chunks[-1].n_offered += n_left_out
             self._save()
         return done
 
@@ -449,7 +447,9 @@ class Transactions:
         if replaced:
             self._write()
             self._remove(replaced)
-        done.n_known += len(offer) - len(chosen)
+        n_stored = 0
+        if not len(offer) and self._chunks:  # all of it was left out while it waited
+            self._chunks[-1].n_offered += offer.n_left_out
         while len(chosen):
             chunk = self._chunk_with_room(offer.columns["arrived_ms"][0])
             n = min(len(chosen), chunk.capacity - chunk.n)
@@ -461,6 +461,10 @@ class Transactions:
                 columns["taught_part"][k] = correct.part
             values = list(zip(*[columns[name] for name in database.COLUMNS], strict=True))
             chunk.add(columns)
+            # Each row stands for as many that were left out. Of those that come again, and are not
+            # stored again, these were counted before as well.
+            n_before, n_stored = n_stored, n_stored + n
+            chunk.n_offered += n + _part(offer, n_stored) - _part(offer, n_before)
             self._waiting += values
             done.values += values
             chosen = chosen[n:]
@@ -582,3 +586,8 @@ class Transactions:
             self._db.execute("ROLLBACK")
         self._waiting, self._n_classes_listed = [], 0
         self._chunks = list(self.published)
+
+
+def _part(offer: Offer, n: int) -> int:
+    """Return how many of the messages that were left out `n` rows of an offer stand for."""
+    return offer.n_left_out * n // len(offer)

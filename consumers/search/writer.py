@@ -61,7 +61,7 @@ class Writer:
         self._damage: str | None = None
         self._first_key = 1
         self._said_s: float | None = None
-        self._n_offered = 0
+        self._n_left_out = 0  # messages that were not taken, or not written; not yet in the file
         self._taken: Sequence[QueuedItem] = ()  # out of the sampler, and not yet written
         self._counter = counter
         self._counts = Uncounted()  # out of the counter, and not yet written
@@ -113,9 +113,9 @@ class Writer:
 
     def _turn(self) -> None:
         """Write what waits, and let go of what is too old."""
-        n_offered = self._sampler.n_offered
         began_s = time.thread_time()
         self._taken = taken = self._sampler.take()
+        self._n_left_out += self._sampler.take_left_out()
         if self._counter is not None and self.file is not None:
             self._counts = self._counter.take()  # all that was taken has been counted
         if self._is_moved():
@@ -135,8 +135,8 @@ class Writer:
                     # Whether the file that was moved aside holds it nobody knows, and none can take
                     # it out. A kill must find the removal undone, or no such file.
                     drop_aside(self._path)
-                done = self.file.apply(taken, n_offered - self._n_offered, self._counts)
-                self._n_offered, self._taken, self._counts = n_offered, (), Uncounted()
+                done = self.file.apply(taken, self._n_left_out, self._counts)
+                self._n_left_out, self._taken, self._counts = 0, (), Uncounted()
                 self._tell(taken, done)
             self.file.let_go(int(self._wall_clock() * 1000))
             self.file.purge()
@@ -169,7 +169,10 @@ class Writer:
         counts, self._counts = self._counts, Uncounted()
         if self._counter is not None:
             self._counter.put_back(counts)
-        self.n_failed += sum(len(item) for item in items if isinstance(item, Offer))
+        offers = [item for item in items if isinstance(item, Offer)]
+        n_lost = sum(map(len, offers))
+        self.n_failed += n_lost
+        self._n_left_out += n_lost + sum(offer.n_left_out for offer in offers)
         self._sampler.put_back([item for item in items if not isinstance(item, Offer | WriteMark)])
         for item in items:
             if isinstance(item, WriteMark):

@@ -225,6 +225,44 @@ def test_shares_are_told() -> None:
         assert store.counted(parse("good")).n == n
 
 
+def test_a_small_store_of_all_messages_has_a_share_of_one() -> None:
+    """Its chunks are smaller than a batch, and each takes along what came with its own rows."""
+    with running(None, messages_max=1_000) as store:
+        for k in range(20):
+            tell(store, ["good day"] * 300, first=300 * k)
+            assert store.state().share == 1.0
+        assert store.state().n_messages <= 1_000
+
+
+def test_the_share_is_that_of_the_messages_held() -> None:
+    """What came with messages that have left the store counts no more, and nothing else leaves."""
+    with running(None, messages_max=1_000, rate_max_per_s=400.0) as store:
+        for k in range(20):  # the first of them are taken whole
+            clock_of(store).now_s += 1
+            offer(store, tweets(["good day"] * 1_000, first=1_000 * k))
+            settle(store)
+            if k >= 8:
+                assert store.state().share == pytest.approx(0.4, rel=0.05)
+
+
+def test_what_is_left_out_counts_once() -> None:
+    """A sample keeps what was left out beside its own rows, in pieces and thinned alike."""
+    sampler, clock = intake_of(1_000.0)
+    found: list[Offer] = []
+    n_behind = 0
+    for _ in range(30):
+        clock.now_s += 0.25
+        for _ in range(4):
+            give(sampler)
+        found += [item for item in sampler.take() if isinstance(item, Offer)]
+        n_behind += sampler.take_left_out()
+    while items := sampler.take():
+        found += [item for item in items if isinstance(item, Offer)]
+    n_behind += sampler.take_left_out()
+    n_taken = sum(map(len, found))
+    assert n_taken + sum(item.n_left_out for item in found) + n_behind == sampler.n_offered
+
+
 def test_nothing_is_taken_before_the_start() -> None:
     """What is offered before the start is not taken, and a batch without rows changes nothing."""
     store = made(None)
