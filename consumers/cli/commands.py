@@ -40,6 +40,7 @@ from consumers.cli.conventions import (
     ToOption,
     UntilOption,
     app,
+    check_alerts,
     fail,
     find_config,
     load_settings,
@@ -316,6 +317,7 @@ def check_config(config: ConfigOption = None) -> None:
 
     path = find_config(config)
     settings = load(path, os.environ)
+    check_alerts(settings)
     typer.echo(f"# {_name_of(path)}: no mistakes")
     typer.echo(to_yaml(settings), nl=False)
 

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
@@ -209,6 +210,20 @@ def load_settings(config: Path | None, source: str | None) -> Settings:
     settings = load(find_config(config), os.environ, {"source": source})
     logs.configure(None)
     return settings
+
+
+def check_alerts(settings: Settings) -> None:
+    """Raise the `ConfigError` that `run` would end with, if it cannot read the alerts' queries."""
+    from consumers.features import learned_kinds  # noqa: PLC0415 -- heavy, as in `commands`
+    from consumers.messages import KnownClasses  # noqa: PLC0415 -- the same
+    from consumers.search.comparison import check_queries  # noqa: PLC0415 -- the same
+    from consumers.search.query_syntax import parse_for  # noqa: PLC0415 -- the same
+
+    if settings.alerts.queries:
+        classes = KnownClasses(settings.model.classes, open=settings.model.new_classes)
+        shown = {label: each.name or label for label, each in settings.page.classes.items()}
+        read = partial(parse_for, fields=[*learned_kinds(settings)], classes=classes, shown=shown)
+        check_queries(settings.alerts.queries, read, classes)
 
 
 def note_shared_model(settings: Settings, command: str) -> None:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from consumers.config.sections import AlertSettings
 from consumers.errors import ConfigError
+from consumers.messages import KnownClasses
 from consumers.process import watch_cache
 from consumers.search.chunks import Keys, RowFilter
 from consumers.search.query_syntax import (
@@ -36,6 +37,7 @@ from consumers.search.query_syntax import (
     Query,
     QueryError,
     TokenKind,
+    UnknownClassError,
     folded,
     plain_emoji,
 )
@@ -388,6 +390,22 @@ def risen(
     return max(far, key=_rise, default=None)
 
 
+def check_queries(
+    texts: Sequence[str], parse: Callable[[str], Query], classes: Sequence[str]
+) -> None:
+    """Raise a `ConfigError` if queries of alerts cannot be read; classes may be still to join."""
+    wrong = []
+    for text in texts:
+        try:
+            parse(f"{text} ")
+        except QueryError as error:
+            name = error.label if isinstance(error, UnknownClassError) else ""
+            if not KnownClasses.of(classes).takes(name):
+                wrong.append(f"alerts.queries: {text!r}: {error}")
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+
+
 class ShareAlert(msgspec.Struct, frozen=True):
     """A share that rose: of the messages of `query`, from before `split_ms` to the time behind it.
 
@@ -425,9 +443,8 @@ class ShareAlerts:
         self._messages_min = messages_min
         self._left_out = left_out
         self._wall_clock = wall_clock
-        # As the page reads them: the last word is a whole one.
-        self._queries = {text: store.parse(f"{text} ") for text in settings.queries}
-        self._begins_ms = dict.fromkeys(self._queries, 0)  # where the time before may begin
+        self._begins_ms = dict.fromkeys(settings.queries, 0)  # where the time before may begin
+        check_queries(settings.queries, store.parse, store.classes)
         self._newest: tuple[ShareAlert, ...] = ()
         self._undelivered: deque[ShareAlert] = deque(maxlen=UNDELIVERED_MAX)
         self._service = WebService(
@@ -452,10 +469,7 @@ class ShareAlerts:
         """
         if store is None or not settings.queries:
             return None
-        try:
-            return cls(store, settings, messages_min, left_out)
-        except QueryError as error:
-            raise ConfigError(f"alerts.queries: {error}") from None
+        return cls(store, settings, messages_min, left_out)
 
     def _fill(self) -> tuple[int, int]:
         return len(self._undelivered), UNDELIVERED_MAX
@@ -492,9 +506,11 @@ class ShareAlerts:
         """
         to_ms = int(self._wall_clock() * 1000)
         alerts, failed = list[ShareAlert](), None
-        for text, query in self._queries.items():
+        for text in self._begins_ms:
             try:
-                alert = self._alert(text, query, to_ms)
+                alert = self._alert(text, to_ms)
+            except UnknownClassError:
+                continue  # it is still to join
             except QueryError as error:
                 failed = failed or QueryError(f"{text!r}: {error}")
                 continue
@@ -537,7 +553,8 @@ class ShareAlerts:
                 log.warning("alert_refused", status=answer.status, query=body["query"])
             self._undelivered.popleft()
 
-    def _alert(self, text: str, query: Query, to_ms: int) -> ShareAlert | None:
+    def _alert(self, text: str, to_ms: int) -> ShareAlert | None:
+        query = self._store.parse(f"{text} ")  # as the page reads it: the last word is a whole one
         settings, least = self._settings, self._messages_min
         split_ms = to_ms - int(settings.window_s * 1000)
         from_ms = max(split_ms - int(settings.before_s * 1000), self._begins_ms[text])

@@ -182,6 +182,14 @@ class QueryError(ConsumerError):
     """What was typed cannot be searched for; the message says why in a sentence."""
 
 
+class UnknownClassError(QueryError):
+    """A condition asks for a class that there is not."""
+
+    def __init__(self, text: str, label: str) -> None:
+        super().__init__(text)
+        self.label = label
+
+
 class SlowQueryError(QueryError):
     """A search took longer than it may."""
 
@@ -401,10 +409,18 @@ def parse(text: str, fields: Sequence[str] = ()) -> Query:
     return Query(shown, tuple(terms), tuple(conditions), prefix_last=typed)
 
 
+def parse_for(
+    text: str, fields: Sequence[str], classes: Sequence[str], shown: Mapping[str, str]
+) -> Query:
+    """Read a query whose conditions may name fields and classes of the model, as `with_classes`."""
+    query = parse(text, [name for name in fields if name != "text"])
+    return with_classes(query, classes, shown)
+
+
 def with_classes(query: Query, classes: Sequence[str], shown: Mapping[str, str]) -> Query:
     """Return a query whose labels are classes; they may be named as they are `shown`, by class.
 
-    `QueryError`: one is no class.
+    `UnknownClassError`: one is no class.
     """
 
     def label(name: str) -> str:
@@ -414,7 +430,8 @@ def with_classes(query: Query, classes: Sequence[str], shown: Mapping[str, str])
             if name.casefold() in {each.casefold(), shown.get(each, "").casefold()}:
                 return each
         known = [f"{each} ({shown[each]})" if each in shown else each for each in classes]
-        raise QueryError(f"There is no class {_short(name)}; there are {', '.join(known)}.")
+        text = f"There is no class {_short(name)}; there are {', '.join(known)}."
+        raise UnknownClassError(text, name)
 
     found = tuple(
         msgspec.structs.replace(each, value=label(each.value)) if each.name == "label" else each

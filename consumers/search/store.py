@@ -32,9 +32,8 @@ from consumers.search.query_syntax import (
     StoreBusyError,
     TimeLimit,
     expression,
-    parse,
+    parse_for,
     pieces,
-    with_classes,
 )
 from consumers.search.rows import (
     Change,
@@ -299,8 +298,7 @@ class RecentStore:
 
     def parse(self, text: str) -> Query:
         """Read a query, whose conditions may name the model's fields and classes."""
-        query = parse(text, [name for name in self.fields if name != "text"])
-        return with_classes(query, self.classes, self._class_names)
+        return parse_for(text, self.fields, self.classes, self._class_names)
 
     def keys(self, query: Query, lang: str | None, n_max: int) -> Keys:
         """Return the keys of the newest messages that match, ascending, `n_max` at most."""

@@ -149,6 +149,29 @@ def test_check_config_lists_all_mistakes(command: Command, tmp_path: Path) -> No
     assert "Traceback" not in done.err
 
 
+def test_check_config_reads_the_queries_of_alerts_as_a_run_does(
+    command: Command, tmp_path: Path
+) -> None:
+    """What `run` would end with is told here too, of all queries; what it takes is taken."""
+    (tmp_path / "in.jsonl").write_text("")
+    settings: dict[str, Any] = {
+        "source": "file:in.jsonl", "http": {"port": 0}, "message": {"fields": ["stars"]},
+        "model": {"classes": ["negative", "it's 42"]},
+        "page": {"classes": {"it's 42": {"name": "forty"}}},
+    }  # fmt: skip
+    for queries, wrong in (
+        (["x*", "label:mixed", "label:>1", "stars:>4", "", "-"], ("x*", "mixed", "stars", "'-'")),
+        (["", "goal", "label:forty", "lang:en goal"], ()),
+    ):
+        config = settings | {"alerts": {"queries": queries}}
+        (tmp_path / "config.yaml").write_text(json.dumps(config))
+        checked, ran = command("check-config"), command("run", "--until-end")
+        assert (checked.code, ran.code) == ((78, 78) if wrong else (0, 0)), ran.err
+        if wrong:
+            assert checked.err == ran.err[ran.err.index("error: ") :]
+        assert all(each in checked.err for each in wrong)
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

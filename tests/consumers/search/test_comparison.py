@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 
 from consumers.config.sections import AlertSettings
 from consumers.errors import ConfigError
+from consumers.messages import KnownClasses
 from consumers.search import RecentStore, comparison, parse
 from consumers.search.comparison import (
     ALERT_ERRORS_MIN,
@@ -354,8 +355,8 @@ def test_nothing_moved_where_nothing_was() -> None:
 
 def watching(store: RecentStore, now_s: float, **settings: Any) -> ShareAlerts:
     """Return what watches all messages, two hundred seconds against those before."""
-    own = AlertSettings(queries=("", "goal"), window_s=200, before_s=200, **settings)
-    return ShareAlerts(store, own, 30, wall_clock=Clock(now_s))
+    own = {"queries": ("", "goal"), "window_s": 200, "before_s": 200} | settings
+    return ShareAlerts(store, AlertSettings(**own), 30, wall_clock=Clock(now_s))
 
 
 def test_an_alert_names_the_words() -> None:
@@ -380,6 +381,17 @@ def test_what_cannot_be_watched() -> None:
         with pytest.raises(ConfigError, match=r"alerts\.queries: .*at least 2 letters"):
             ShareAlerts.of(store, own, 30, frozenset())
         assert ShareAlerts.of(store, AlertSettings(), 30, frozenset()) is None
+
+
+def test_an_alert_may_wait_for_its_class() -> None:
+    """With `model.new_classes` a query may name a class that is still to join, and one that has."""
+    classes = KnownClasses(["negative"], open=True)
+    with running(None, classes=classes) as store:
+        alerts = watching(store, BEGIN_S + 400, queries=("label:positive", ""))
+        assert alerts.look() == []
+        classes.grow(CLASSES)
+        tell(store, goals())
+        assert [alert.query for alert in alerts.look()] == [""]
 
 
 @pytest.mark.parametrize(("query", "n"), [("cat", 0), ("category", 1)])
