@@ -557,7 +557,9 @@ class ShareAlerts:
         query = self._store.parse(f"{text} ")  # as the page reads it: the last word is a whole one
         settings, least = self._settings, self._messages_min
         split_ms = to_ms - int(settings.window_s * 1000)
-        from_ms = max(split_ms - int(settings.before_s * 1000), self._begins_ms[text])
+        begin_ms = self._begins_ms[text]
+        begin_ms = 0 if begin_ms > to_ms else begin_ms  # the clock was put back
+        from_ms = max(split_ms - int(settings.before_s * 1000), begin_ms)
         if from_ms >= split_ms:
             return None
         spans = (from_ms, split_ms), (split_ms, to_ms)

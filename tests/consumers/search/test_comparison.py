@@ -485,6 +485,19 @@ def test_a_step_is_told_once_however_often_one_looks() -> None:
     assert told == [(1, "positive"), (2, "positive")]
 
 
+def test_a_clock_that_was_put_back_silences_no_alert() -> None:
+    """An alert of a time that is still to come holds no later one up."""
+    rows = [row | {"created_at": row["created_at"] + s} for s in (0, 10_000) for row in goals()]
+    with running(None) as store:
+        tell(store, rows)
+        clock = Clock(BEGIN_S)
+        own = AlertSettings(queries=("",), window_s=200, before_s=200)
+        alerts = ShareAlerts(store, own, 30, wall_clock=clock)
+        for now_s in (BEGIN_S + 10_400, BEGIN_S + 400):
+            clock.now_s = now_s
+            assert len(alerts.look()) == 1
+
+
 class Hook(BaseHTTPRequestHandler):
     """Takes what is posted, and answers with the next of some statuses."""
 
