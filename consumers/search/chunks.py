@@ -425,10 +425,11 @@ class Retention(msgspec.Struct, frozen=True):
         return now_ms - int(self.age_max_s * 1000)
 
     def is_full(self, chunk: Chunk, now_ms: int) -> bool:
-        """Return whether a chunk takes no more: by rows, bytes, or as its first row is old."""
-        if not chunk.n:
-            return False
-        age_ms = now_ms - chunk.oldest_ms
+        """Return whether a chunk takes no more: by rows, bytes, or as its first row is old.
+
+        One of the future, as the clock was put back, would never age: it takes no more either.
+        """
+        age_ms = abs(now_ms - chunk.oldest_ms) if chunk.n else 0
         return (
             chunk.n >= chunk.capacity
             or chunk.n_bytes > _BYTES_MAX / (2 * _CHUNKS)

@@ -343,7 +343,8 @@ class _Stored:
             return int(chunk.columns["arrived_ms"][scan.below - chunk.first_key])
         if not self._seen:
             return self._span_ms[1]
-        return None if self._seen[-1].number == 1 else self._seen[-1].oldest_ms
+        # The oldest may be of the future, if the clock was put back.
+        return None if self._seen[-1].number == 1 else min(each.oldest_ms for each in self._seen)
 
     def count(
         self,

@@ -259,7 +259,14 @@ class Transactions:
 
     def let_go(self, now_ms: int) -> None:
         """Drop chunks whose every row is too old, or one of them if its words are counted first."""
-        old = [chunk for chunk in self._chunks if chunk.newest_ms < self._bounds.cutoff_ms(now_ms)]
+        ends_ms = [*(chunk.oldest_ms for chunk in self._chunks[1:]), now_ms]
+        old = [
+            chunk
+            for chunk, end_ms in zip(self._chunks, ends_ms, strict=False)
+            # If the clock was put back, a chunk may be of the future: it came before the next one.
+            if (chunk.newest_ms if chunk.newest_ms <= now_ms else end_ms)
+            < self._bounds.cutoff_ms(now_ms)
+        ]
         if old:
             with self._transaction():
                 for chunk in old[:1] if self._words_max else old:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import force_setattr
 
+from consumers.config.sections import HistorySettings
 from consumers.messages import Partition
 from consumers.search import (
     Change,
@@ -155,6 +157,30 @@ def test_a_clock_that_jumps_by_years_costs_what_looks_too_old(tmp_path: Path) ->
         tell(store, ["good 2"], first=2)
         assert ids(store, "good") == ["m2", "m1"]
         assert store.state().n_failed == 0
+
+
+def test_what_came_before_a_clock_was_put_back_ages_all_the_same(tmp_path: Path) -> None:
+    """What was stored with a time of the future, and what came behind it, leave by their age."""
+    with running(tmp_path / "recent.db", age_max_s=100.0, history=HistorySettings()) as store:
+        wall = wall_of(store)
+        began_s = wall()
+        for k in range(3):
+            wall.now_s = began_s + k + (365 * 86_400 if k == 1 else 0)
+            tell(store, [f"good {k}"], first=k)
+        assert ids(store, "good") == ["m2", "m1"]
+        stored_from_s = store.matches_over_time(parse("good day "), None, (0, 10**10), None)
+        assert stored_from_s.stored_from_s == math.ceil(began_s) + 2
+        wall.now_s = began_s + 50
+        tell(store, ["good 3"], first=3)
+        assert ids(store, "good") == ["m3", "m2", "m1"]
+        wall.now_s = began_s + 120
+        settle(store)
+        settle(store)  # which begins when the turn before is over
+        assert ids(store, "good") == ["m3"]
+        wall.now_s = began_s + 200
+        settle(store)
+        settle(store)
+        assert store.state().n_messages == 0
 
 
 def test_a_removed_message_is_really_gone(tmp_path: Path) -> None:
