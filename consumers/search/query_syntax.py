@@ -413,8 +413,7 @@ def parse_for(
     text: str, fields: Sequence[str], classes: Sequence[str], shown: Mapping[str, str]
 ) -> Query:
     """Read a query whose conditions may name fields and classes of the model, as `with_classes`."""
-    query = parse(text, [name for name in fields if name != "text"])
-    return with_classes(query, classes, shown)
+    return with_classes(parse(text, [n for n in fields if n != "text"]), classes, shown)
 
 
 def with_classes(query: Query, classes: Sequence[str], shown: Mapping[str, str]) -> Query:
@@ -427,7 +426,8 @@ def with_classes(query: Query, classes: Sequence[str], shown: Mapping[str, str])
         if name in classes:
             return name
         for each in classes:
-            if name.casefold() in {each.casefold(), shown.get(each, "").casefold()}:
+            names = each, shown.get(each, each)
+            if name.casefold() in {own.replace('"', "").casefold() for own in names}:
                 return each
         known = [f"{each} ({shown[each]})" if each in shown else each for each in classes]
         text = f"There is no class {_short(name)}; there are {', '.join(known)}."

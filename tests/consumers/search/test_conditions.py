@@ -52,6 +52,16 @@ def test_a_class_may_be_named_as_the_page_shows_it() -> None:
     assert labels("label:rejected -label:Approve lang:en") == ["reject", "approve", "en"]
     with pytest.raises(QueryError, match=r"no class 'rejeced'; there are approve, reject \(Rej"):
         labels("label:rejeced")
+    with pytest.raises(QueryError, match="no class ''"):
+        labels('label:""')
+
+
+def test_a_class_with_a_quote_is_named_without() -> None:
+    """Between quotes none can be typed; what else stands in its name is compared as ever."""
+    classes, shown = ['so "so"', "it's", " lead"], {"it's": 'the "it"'}
+    asked = 'label:"So so" label:"the it" label:it\'s label:" lead"'
+    query = with_classes(parse(asked), classes, shown)
+    assert [each.value for each in query.conditions] == ['so "so"', "it's", "it's", " lead"]
 
 
 @contextlib.contextmanager
