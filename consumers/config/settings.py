@@ -34,6 +34,7 @@ from consumers.config.message import (
     LateLabelsSettings,
     MessageSettings,
     wrong_form,
+    wrong_values,
 )
 from consumers.config.model import (
     CHALLENGERS_MAX,
@@ -377,6 +378,7 @@ def _wrong_per(settings: Settings) -> Iterator[_Found]:
     field, here = settings.per.field, ("per", "field")
     if field is None:
         return
+    yield from wrong_values(field, settings.per.values)
     path = getattr(settings.message, field) if field in MESSAGE_PARTS else field
     if field == "text" or holds_floats(_kinds(settings.model).get(field, "categories")):
         yield here, "must be lang, user or a path to a text, such as a tenant's name"

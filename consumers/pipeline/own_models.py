@@ -28,6 +28,7 @@ from msgspec import field
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
+from consumers.config.message import VALUE_BYTES_MAX
 from consumers.config.model import FieldKind, ModelSettings
 from consumers.config.sections import PerSettings
 from consumers.decode.fields import language_ranges
@@ -49,7 +50,6 @@ from streamnb.serving.publisher import AnsweredBy
 from streamnb.state import ModelState
 
 ENTRY = "per"
-VALUE_BYTES_MAX = 64  # a longer value has no model of its own
 _UNKNOWN = ("lang", "und")
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -383,7 +383,9 @@ class OwnModels(msgspec.Struct):
         if self._stored != self._choice():
             self._since = dict(records) if model.parts else {}
             if model.parts:
-                log.warning("own_models_begin", field=self.per.field, detail=_BEGIN)
+                log.warning(
+                    "own_models_begin", field=self.per.field, detail=_BEGIN, kept=list(kept)
+                )
 
     def _choice(self) -> dict[str, Any]:
         per = self.per
@@ -449,7 +451,7 @@ class OwnModels(msgspec.Struct):
         )
 
 
-_BEGIN = "each learns from here on, from nothing"
+_BEGIN = "each that begins learns from here on, from nothing"
 
 
 def pack_states(states: Mapping[str, ModelState]) -> CheckpointEntry:

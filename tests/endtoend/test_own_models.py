@@ -263,6 +263,8 @@ def test_values_beyond_the_bound_are_answered_by_the_shared_model(tmp_path: Path
     assert names() == ["de"]
     dropped = {each["name"] for each in lines if each["event"] == "own_model_dropped"}
     assert dropped == {*first} - {"de"}
+    kept = [each["kept"] for each in lines if each["event"] == "own_models_begin"]
+    assert kept == [[name for name in first if name == "de"]]
     for per in ({"field": "user"}, {}):  # records of another field are not read by its name
         with capture_logs() as lines:
             replay(folder, source, n=50, model=MODEL, per=per)
