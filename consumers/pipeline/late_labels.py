@@ -149,7 +149,9 @@ class LateLabels:
         before = np.where(np.isfinite(newest[:-1]), newest[:-1], np.nan)
         times_ms = np.where(np.isnan(times_ms), before, times_ms)
         in_time = ~(times_ms < before - self._window_ms)
-        self.counts["messages_too_late"] += int((waits & ~in_time).sum())
+        n_late = int((waits & ~in_time).sum())
+        self.counts["messages_too_late"] += n_late
+        known.tell_late(messages.partition, n_late)
         self._judged.clear()
         has_time = np.flatnonzero(~np.isnan(times_ms))
         if math.isnan(known.first_ms) and len(has_time):

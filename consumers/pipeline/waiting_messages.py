@@ -29,6 +29,7 @@ from consumers.messages import (
     Column,
     Messages,
     Operation,
+    Partition,
     part_name,
     rows_of,
     take_texts,
@@ -256,6 +257,23 @@ class WaitingLog(PartitionTime):
     early: Counter[int] = field(default_factory=Counter)  # hashes of the ids of labels that wait
     joined: set[int] = field(default_factory=set)  # numbers of those whose message has come
     arrived: list[tuple[int, Hashes]] = field(default_factory=list)  # first number, and hashes
+    is_told: bool = False  # whether the log knows of messages that came too late to wait
+
+    def tell_late(self, partition: Partition, n_late: int) -> None:
+        """Log once that messages of a batch came too late: a wrong clock may have moved the time.
+
+        A single one is none to tell of.
+        """
+        if n_late > 1 and not self.is_told:
+            self.is_told = True
+            log.warning(
+                "messages_too_late",
+                partition=part_name(partition),
+                newest_ms=int(self.newest_ms),
+                detail="messages came more than late_labels.window_s behind the newest time of"
+                " their partition: they wait for no label. If that time is wrong, none will until"
+                " it is reached: start from an empty state folder, without what said it",
+            )
 
     def packed(self) -> list[float | None]:
         """Return its times as JSON has them, None for none yet, and the floor."""

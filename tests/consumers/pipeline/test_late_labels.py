@@ -302,6 +302,23 @@ def test_a_memory_too_short_for_the_window_is_said_once(
         assert each["detail"].endswith(f"or lower {wanted}")
 
 
+@pytest.mark.parametrize(("n_wrong", "n_late"), [(1, 0), (2, 8)])
+def test_a_clock_that_ends_all_waiting_is_told_once(n_wrong: int, n_late: int) -> None:
+    """Two messages in a row from far ahead move the time; the log says so, and where it stands."""
+    run = LateRun(None, SETTINGS)
+    log = [Said("create", f"m{i}", 100 + i, "sun") for i in range(12)]
+    log[2:4] = [Said("create", f"m{i}", 10**9, "sun") for i in range(2, 2 + n_wrong)]
+    with capture_logs() as said:
+        for _ in range(3):
+            run.read(log, 4)
+    run.memory.close()
+    assert run.late.counts_now()["messages_too_late"] == n_late
+    found = [each for each in said if each["event"] == "messages_too_late"]
+    assert len(found) == (n_wrong > 1)
+    for each in found:
+        assert each["newest_ms"] == 2_000_000_000_000
+
+
 def test_what_leaves_the_memory_is_learned_as_the_default(tmp_path: Path) -> None:
     """It is, before its horizon is over; a label that comes later teaches nothing."""
     run = LateRun(tmp_path, DEFAULTS, 12)
