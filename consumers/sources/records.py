@@ -39,11 +39,17 @@ _COMMITS = {1: "create", 2: "update", 3: "delete", 7: "create"}
 _KINDS = {4: "identity", 5: "account", 6: "sync"}
 _COLUMNS = ("<u8", "<i8", "<i8", "u1", "u1", "<u2", "u1", "u1", "<u4")
 
+# The bytes that `bytes.isspace` takes for blanks, as a table.
+_IS_BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
+
 Longs = NDArray[np.int64]
 
 
 class Records(NamedTuple):
-    """Where the n whole records of a buffer lie, without line ends; empty lines are left out."""
+    """Where the n whole records of a buffer lie, without line ends; empty lines are left out.
+
+    So are lines of JSON that hold only blanks; in CSV these are a cell.
+    """
 
     starts: Longs
     ends: Longs
@@ -51,16 +57,27 @@ class Records(NamedTuple):
 
 
 def split_lines(buffer: bytes, *, last: bool, bytes_max: int = RECORD_BYTES_MAX) -> Records:
-    r"""Cut a buffer, which begins with a record, at its line breaks.
+    r"""Cut a buffer, which begins with a record, at its line breaks; leave out blank lines.
 
     If it is the `last`, what stands after its last line break is a record too. Of a line longer
     than `bytes_max` that many bytes are a record, and the buffer is consumed up to there.
 
-    >>> found = split_lines(b'{"a":1}\r\n\n{"b":2}\n{"c', last=False)
+    >>> found = split_lines(b'{"a":1}\r\n\n{"b":2}\n \t\n{"c', last=False)
     >>> found.starts.tolist(), found.ends.tolist(), found.consumed
-    ([0, 10], [7, 17], 18)
+    ([0, 10], [7, 17], 21)
     """
-    return _between(buffer, _places(buffer, _NEWLINE), last, bytes_max)
+    return _not_blank(buffer, _between(buffer, _places(buffer, _NEWLINE), last, bytes_max))
+
+
+def _not_blank(buffer: bytes, records: Records) -> Records:
+    """Leave out records that hold only blanks."""
+    data, (starts, ends, _) = np.frombuffer(buffer, np.uint8), records
+    # Few records begin and end with a blank, so few bytes are looked at one after the other.
+    outer = np.flatnonzero(_IS_BLANK[data[starts]] & _IS_BLANK[data[ends - 1]])
+    blank = [k for k in outer.tolist() if buffer[starts[k] : ends[k]].isspace()]
+    if not blank:
+        return records
+    return records._replace(starts=np.delete(starts, blank), ends=np.delete(ends, blank))
 
 
 def _places(buffer: bytes, byte: int) -> Longs:

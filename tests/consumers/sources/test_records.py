@@ -93,12 +93,34 @@ def test_records_do_not_depend_on_how_the_bytes_arrive(
 ) -> None:
     """However the bytes are portioned, the records are the same, and no byte but line ends goes."""
     data = data.translate(bytes(b'\n"a,\r'[n % 5] if n % 2 else n for n in range(256)))
+    ends = bytes.maketrans(b"", b"")
     for split in (split_lines, split_csv):
         whole = pieces(split, data, [len(data) or 1], limit)
         assert pieces(split, data, sizes, limit) == whole
-        ends = bytes.maketrans(b"", b"")
-        kept = b"".join(whole).translate(ends, b"\r\n")
-        assert kept == data.translate(ends, b"\r\n")
+        if split is split_csv:
+            kept = b"".join(whole).translate(ends, b"\r\n")
+            assert kept == data.translate(ends, b"\r\n")
+        else:
+            assert whole == plain_lines(data, limit)
+
+
+def plain_lines(data: bytes, limit: int) -> list[bytes]:
+    """Cut at line breaks as `split_lines` does, in plain Python."""
+    found = []
+    for line in data.split(b"\n"):
+        # A line as long as the limit is whole; of a longer one the rest is cut again.
+        cuts = range(0, len(line), limit)
+        found += [line[at : at + limit].removesuffix(b"\r") for at in cuts]
+    return [line for line in found if line.strip()]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_a_line_of_blanks_is_passed_over_like_an_empty_one(size: int) -> None:
+    """So are all blanks that an editor leaves; blanks around JSON stay. In CSV they are a cell."""
+    data = b'{"a":1}\n \n\t \r\n\r\r\n \x0b\x0c\n  {"b":2} \n{"c":3}\n   '
+    lines = [b'{"a":1}', b'  {"b":2} ', b'{"c":3}']
+    assert pieces(split_lines, data, [size], 1 << 20) == lines
+    assert pieces(split_csv, b"text\n \na\n", [size], 1 << 20) == [b"text", b" ", b"a"]
 
 
 @given(

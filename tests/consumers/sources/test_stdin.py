@@ -48,7 +48,7 @@ def test_lines_come_as_they_are_written(pipe: tuple[BinaryIO, BinaryIO]) -> None
     reader, writer = pipe
     source = begun(reader)
     assert polled(source) == []
-    writer.write(b'{"a":1}\n\n{"b":2}\r\n{"c"')
+    writer.write(b'{"a":1}\n\n \t\n{"b":2}\r\n{"c"')
     assert polled(source) == [(0, b'{"a":1}'), (1, b'{"b":2}')]
     assert polled(source) == []
     assert not source.at_end()
