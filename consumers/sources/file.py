@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import lzma
 import os
+import re
 import selectors
 import stat
 import sys
@@ -28,16 +29,18 @@ import structlog
 import zstandard
 
 from consumers.config.settings import FileSettings
-from consumers.decode.rows import RecordFormat, recognise
+from consumers.decode.rows import BOM, RecordFormat, recognise
 from consumers.errors import ConfigError, ReplacedError, SourceError
 from consumers.messages import Partition, RawColumns
 from consumers.sources.base import Fingerprint, LogFacts, Source
-from consumers.sources.records import raw_columns, split_csv, split_lines
+from consumers.sources.records import other_separator, raw_columns, split_csv, split_lines
 
 CUT_OFF = "it ends in the middle, as if it had been cut off"
 _STEP_BYTES = 512
 _MEMORY_BYTES_MAX = 512 << 20
 _HEAD_BYTES = 1 << 18
+_JSON_LINE = re.compile(rb"^[ \t]*[{[]", re.MULTILINE)
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _IDLE_WAIT_MAX_S = 0.2  # how soon a line that was appended is noticed
 # What identifies a file: so much of its beginning, and so much before a position.
@@ -197,6 +200,7 @@ class FileSource(Source):
         self._facts = LogFacts()
         self._is_gone = self._is_replaced = False
         self.record_format, self._first = recognise(head, settings)
+        self._refuse_separated(head)
         self._split = split_csv if self.record_format.kind == "csv" else split_lines
         self._position = self._skip_to = self._size = 0
 
@@ -346,6 +350,21 @@ class FileSource(Source):
         batch = self._batch(b"", last=True)
         self._finished = not self._pending
         return batch
+
+    def _refuse_separated(self, head: bytes) -> None:
+        """Raise `SourceError` if the file looks like CSV without commas between its cells."""
+        # What has no comma in its first line, and no object, is taken for broken JSON by itself.
+        is_json = self.record_format.kind == "jsonl" and (
+            self._settings.format == "jsonl" or _JSON_LINE.search(head.removeprefix(BOM))
+        )
+        sign = None if is_json else other_separator(head.removeprefix(BOM))
+        if sign is not None:
+            raise SourceError(
+                f"{self._path}: its header looks as if {_SEPARATORS[sign]} separate its columns, "
+                'and CSV is read with commas; write it with commas, with `python3 -c "import csv, '
+                f"sys; csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter={sign!r}))"
+                '" < OLD > NEW`'
+            )
 
     def _refuse_shorter(self, needed: int, size: int) -> None:
         """Raise `SourceError` if the file is too short to be the one that was read before."""

@@ -15,6 +15,7 @@ import base64
 import csv
 import hashlib
 import itertools
+import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -39,6 +40,7 @@ _COMMITS = {1: "create", 2: "update", 3: "delete", 7: "create"}
 _KINDS = {4: "identity", 5: "account", 6: "sync"}
 _COLUMNS = ("<u8", "<i8", "<i8", "u1", "u1", "<u2", "u1", "u1", "<u4")
 
+_COLUMN_NAME = re.compile(rb'"?[\w\x80-\xff][\w\x80-\xff .,:/()#-]{0,63}"?')
 # The bytes that `bytes.isspace` takes for blanks, as a table.
 _IS_BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
 
@@ -120,6 +122,24 @@ def _closed(
         # The quote on this line never closes as CSV's quotes do: the line stands alone.
         yield done
         done += 1
+
+
+def other_separator(head: bytes) -> str | None:
+    r"""Return the sign that separates the columns of a file, if that is no comma.
+
+    The file, of which these are the first bytes, is taken for CSV; its first line must look like
+    names of columns, and the next one must have as many cells.
+
+    >>> other_separator(b"id;text;label\n1;good, really good;positive\n")
+    ';'
+    """
+    first, *others = [line for line in head.split(b"\n") if line.strip()][:2] or [b""]
+    for sign in (b";", b"\t"):
+        n = first.count(sign)
+        is_header = all(_COLUMN_NAME.fullmatch(cell.strip()) for cell in first.split(sign))
+        if n > first.count(b",") and is_header and all(line.count(sign) >= n for line in others):
+            return sign.decode()
+    return None
 
 
 def _after(newlines: Longs, done: int) -> int:

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 import os
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,55 @@ def test_utf_16_is_told_and_not_read_as_lines_of_nul(
     with pytest.raises(SourceError, match=r"UTF-16.*iconv -f UTF-16 -t UTF-8"):
         begun(path)
     begun(path, FileSettings(encoding="latin-1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"id;text;label\n1;lovely, really;positive\n", r"semicolons .*delimiter=';'"),
+        (b'\xef\xbb\xbf"id";"text"\r\n"1";"[a] b"\r\n', r"semicolons"),
+        (b"id\tcreated at\ttext\n1\tnow\ta, b\n", r"tabs .*delimiter='\\t'"),
+        (b"id;text, or so;label\n1;a;b\n", r"semicolons"),
+        ("größe;text\n".encode("latin-1"), r"semicolons"),
+    ],
+)
+@pytest.mark.parametrize("packing", PACKERS)
+def test_columns_without_commas_between_them_are_told(
+    tmp_path: Path, packing: str, text: bytes, told: str
+) -> None:
+    """What a spreadsheet writes is refused with the way out, which makes a file that is read."""
+    path = written(tmp_path / "x.csv", PACKERS[packing](text))
+    with pytest.raises(SourceError, match=rf"x\.csv: its header looks as if {told}"):
+        begun(path)
+    with pytest.raises(SourceError, match=told):
+        begun(path, FileSettings(format="csv"))
+
+
+@pytest.mark.parametrize("sign", [";", "\t"])
+def test_the_way_out_of_other_separators_works(tmp_path: Path, sign: str) -> None:
+    """The command that the error names writes a file of the same cells."""
+    text = f'id{sign}text\n1{sign}"a, b{sign}\nc"\n'
+    with pytest.raises(SourceError) as refused:
+        begun(written(tmp_path / "x.csv", text.encode()))
+    command = str(refused.value).split("`")[1].replace("OLD", "x.csv").replace("NEW", "y.csv")
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    assert values(tmp_path / "y.csv") == [f'1,"a, b{sign}\nc"'.encode()]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"id,text\n1,a; b; c\n",
+        b"text; german\nhello world\n",
+        b'{"a": 1; broken\n',
+        b'a;b\n{"a":1}\n',
+        b"id;text,label,lang\n1;a,b,c\n",
+        b"\n" * (1 << 18),
+    ],
+)
+def test_a_semicolon_elsewhere_separates_nothing(tmp_path: Path, text: bytes) -> None:
+    """A file is only refused if its first two lines look separated by another sign."""
+    begun(written(tmp_path / "x", text)).close()
 
 
 @pytest.mark.parametrize("packing", PACKERS)
