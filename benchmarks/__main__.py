@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -92,6 +93,7 @@ def run(cases: list[str], tweets: Tweets, show: Show, results: list[Result]) -> 
     `results` gets what each case found as soon as it has: a case that fails takes no other with it.
     """
     gc.freeze()  # millions of strings, which no daemon holds: the collector need not walk them
+    interrupt = signal.getsignal(signal.SIGINT)
     names = cases or list(CASES)
     what = publish.sentences(CASES)
     for number, name in enumerate(names, start=1):
@@ -102,6 +104,8 @@ def run(cases: list[str], tweets: Tweets, show: Show, results: list[Result]) -> 
             result = CASES[name](tweets, show)
         except LeftOutError as error:
             result = Result(name, "", left_out=str(error))
+        finally:
+            signal.signal(signal.SIGINT, interrupt)  # whatever the case's libraries left there
         result.seconds = time.perf_counter() - began
         show.say(f"    {result.seconds:.0f} s")
         results.append(result)

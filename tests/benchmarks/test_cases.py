@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import math
+import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -184,6 +185,32 @@ def test_a_failing_case_takes_no_other_with_it(
         __main__.main(["classes", "memory"], path, tweets=1_000)
     written = json.loads(path.read_text(encoding="utf-8"))
     assert [result["case"] for result in written["results"]] == ["classes"]
+
+
+def test_a_case_takes_ctrl_c_from_no_other(
+    texts: Tweets, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Ctrl-C interrupts a run after a case that left a handler of its own, or was left out."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+
+    def deaf(tweets: Tweets, show: Show) -> Result:
+        signal.signal(signal.SIGINT, lambda _number, _frame: None)
+        if show.case == "fields":
+            raise LeftOutError("a peer is missing")
+        return Result(show.case, tweets.origin)
+
+    def interrupted(tweets: Tweets, show: Show) -> Result:
+        signal.raise_signal(signal.SIGINT)
+        return Result(show.case, tweets.origin)
+
+    monkeypatch.setitem(__main__.CASES, "memory", interrupted)
+    for name in ("classes", "fields"):
+        monkeypatch.setitem(__main__.CASES, name, deaf)
+        results: list[Result] = []
+        with pytest.raises(KeyboardInterrupt):
+            __main__.run([name, "memory"], texts, Show(Console(quiet=True)), results)
+        assert [result.case for result in results] == [name]
 
 
 def test_plots_are_drawn(
