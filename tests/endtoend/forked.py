@@ -26,11 +26,13 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, Final
+from types import FrameType
+from typing import IO, Any, Final, TypeAlias
 
+_Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 _ROOT: Final = Path(__file__).parents[2]
 _REQUEST_BYTES: Final = 1 << 17
 _NUMBER: Final = struct.Struct("q")
@@ -186,8 +188,11 @@ def _end(ours: socket.socket, process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _serve(asked: socket.socket) -> list[str] | None:
-    """Fork as often as asked; return in each fork its arguments, and None in the end."""
+def _serve(asked: socket.socket, interrupt: _Handler) -> list[str] | None:
+    """Fork as often as asked; return in each fork its arguments, and None in the end.
+
+    Each fork is interrupted as `interrupt` says.
+    """
     told, tell = os.pipe()
     os.set_blocking(told, False)
     os.set_blocking(tell, False)
@@ -205,6 +210,7 @@ def _serve(asked: socket.socket) -> list[str] | None:
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signal.signal(signal.SIGINT, interrupt)
                 for fd in (told, tell, asked.detach(), *running.values()):
                     os.close(fd)
                 return _become(json.loads(data), fds)
@@ -253,12 +259,15 @@ def _load_kernels() -> None:
 
 
 def _main() -> None:
+    # A terminal sends Ctrl-C to all that came of what it runs. Whoever asks us for processes needs
+    # us to end them.
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.modules.setdefault("coverage", None)  # type: ignore[arg-type]  # as `consumers.__main__` does
     for name in _IMPORTED:
         importlib.import_module(name)
     _load_kernels()
     gc.freeze()  # a collection in a fork need not write to, and so copy, what all share
-    arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
+    arguments = _serve(socket.socket(fileno=int(sys.argv[1])), interrupt)
     if arguments is not None:
         sys.argv[1:] = arguments
         runpy.run_module("consumers", run_name="__main__", alter_sys=True)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from signal import SIGCONT, SIGHUP, SIGINT, SIGSTOP, SIGTERM
 
 import pytest
 
 from streamnb.storage import read
-from tests.endtoend.daemon_process import Daemon, write_config
+from tests.endtoend.daemon_process import Daemon, environment, write_config
 from tests.endtoend.expected_counts import counts_at, counts_of, examples, messages
 
 N = 300
@@ -170,3 +172,45 @@ def test_a_log_that_nobody_reads(tmp_path: Path) -> None:
         assert daemon.stop() == 0
         assert daemon.summary["learned"] == 2 * N
     assert counts_at(tmp_path / "state") == counts_of(examples(2 * N))
+
+
+# It starts a command and waits for it to take Ctrl-C, sends Ctrl-C to the whole group as a terminal
+# does, and starts another command.
+GROUP = """
+import os, signal, subprocess, time
+from pathlib import Path
+from tests.endtoend.daemon_process import PATIENCE_S, environment
+from tests.endtoend.forked import ForkedProcess
+
+def start(*arguments, stdin=subprocess.DEVNULL):
+    return ForkedProcess(arguments, stdin=stdin, cwd=Path.cwd(), env=environment())
+
+def ignores(pid):
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    ignored = next(line for line in lines if line.startswith("SigIgn:"))
+    return int(ignored.split()[1], 16) >> (signal.SIGINT - 1) & 1
+
+signal.signal(signal.SIGINT, lambda *_: None)
+told, _ = os.pipe()  # the other end stays open: the command waits for a line
+waiting = start("evaluate", "stdin", stdin=told)
+until_s = time.monotonic() + PATIENCE_S
+while ignores(waiting.pid):
+    assert time.monotonic() < until_s
+os.killpg(0, signal.SIGINT)
+assert waiting.wait(PATIENCE_S) != 0
+print(start("version").wait(PATIENCE_S))
+"""
+
+
+def test_ctrl_c_at_a_terminal_ends_what_tests_started(tmp_path: Path) -> None:
+    """The commands get it; the process that they are forked from stays, and says how they end."""
+    done = subprocess.run(
+        [sys.executable, "-c", GROUP],
+        capture_output=True,
+        cwd=tmp_path,
+        env=environment(),
+        start_new_session=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [b"0"]
