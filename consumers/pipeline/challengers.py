@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from consumers.config.model import MODEL, FieldKind, ModelSettings, PromotionSettings
 from consumers.config.sections import CheckpointSettings
 from consumers.decode.labels import keep_classes
-from consumers.errors import CheckpointError
+from consumers.errors import CheckpointError, ConfigError, ConsumerError
 from consumers.features import SavedConfidence, build_model
 from consumers.messages import CheckpointEntry, entries_of, partition_of, weighed
 from consumers.monitoring.prequential import Prequential, calibration_error, predicted_classes
@@ -537,17 +537,26 @@ def revert(settings: CheckpointSettings) -> tuple[str, str]:
     Return the name of the one that served, and of the one that serves now.
     """
     unnamed = Checkpoint(settings, {})
+    path = unnamed.path
+    if path is None:
+        raise ConfigError("checkpoint.folder is null: name the folder of the model to go back to")
+    if not path.exists():  # before a lock makes the folder
+        raise CheckpointError(
+            f"{path}: there is no checkpoint yet; name the daemon's configuration with --config"
+        )
     with unnamed.locked():
-        path = unnamed.path
-        if path is None or not path.exists():
-            raise CheckpointError(f"checkpoint.folder {settings.folder}: it has no checkpoint yet")
         stored = read(path)
         identity = dict(stored.header["notes"])
         entries = entries_of(identity.pop("entries", {}), stored.extras)
         values = dict(entries[ENTRY].values) if ENTRY in entries else {}
         old, new = values.get("serving", MODEL), values.get("previous")
         if new is None:
-            raise CheckpointError(f"{path}: no challenger was promoted, or it went back already")
+            others = ", ".join(sorted({*values.get("models", {})} - {old})) or "none"
+            raise ConsumerError(
+                f"{path}: no challenger was promoted, or it went back already: '{old}' answers, "
+                f"and nothing is to be done (challengers: {others}). For another model to answer, "
+                "write its section as `model`, or set `promotion.action: promote`"
+            )
         arrays = dict(entries[ENTRY].arrays)
         models = {name: dict(each) for name, each in values["models"].items()}
         mine = below(arrays, f"{new}/model/")

@@ -17,7 +17,7 @@ from consumers.cli.model_report import read_newest
 from consumers.cli.verify import verify
 from consumers.config.model import ModelSettings, PromotionSettings, WordsSettings
 from consumers.config.sections import CheckpointSettings
-from consumers.errors import CheckpointError, MismatchError
+from consumers.errors import MismatchError
 from consumers.features import SavedConfidence, build_model
 from consumers.pipeline.challengers import ChallengedLearner, Challengers, revert
 from streamnb import EveryExamples, NaiveBayes, SnapshotBoard, serialization
@@ -429,8 +429,27 @@ def test_one_command_goes_back(tmp_path: Path, command: Command) -> None:
     for name, section in {"model": {}, **CHALLENGERS}.items():
         replay(tmp_path / name, source, model=MODEL | section)
         assert model_of(folder, name).digest() == stored_at(tmp_path / name).model.digest()
-    with pytest.raises(CheckpointError, match="went back already"):
-        revert(CheckpointSettings(folder=folder))
+    before = (folder / "model.nb").read_bytes()
+    found = command("model", "revert", "-c", str(config))
+    assert (found.code, found.out) == (1, "")
+    assert "went back already: 'model' answers" in found.err
+    assert "(challengers: pairs, words)" in found.err
+    assert "set `promotion.action: promote`" in found.err
+    assert (folder / "model.nb").read_bytes() == before
+
+
+def test_where_nothing_was_saved_nothing_goes_back(tmp_path: Path, command: Command) -> None:
+    """It says what is missing, with the code of the other commands, and makes no folder."""
+    folder = tmp_path / "state"
+    config = write_config(tmp_path / "config.yaml", checkpoint={"folder": str(folder)})
+    found = command("model", "revert", "-c", str(config))
+    assert (found.code, found.out) == (74, "")
+    assert f"{folder}/model.nb: there is no checkpoint yet" in found.err
+    assert not folder.exists()
+    config = write_config(tmp_path / "config.yaml", checkpoint={"folder": None})
+    found = command("model", "revert", "-c", str(config))
+    assert (found.code, found.out) == (78, "")
+    assert "checkpoint.folder is null" in found.err
 
 
 def test_one_that_changed_may_be_promoted_again(tmp_path: Path) -> None:
