@@ -147,6 +147,12 @@ def _row_of(line: RecordingLine) -> _Row:
     return key, value, line.offset, line.time_ms, headers
 
 
+def _least_behind(row: _Row, *, is_of_file: bool) -> int:
+    """Return the least offset behind a message."""
+    _, value, offset, *_ = row
+    return offset + (max(1, len(value or b"")) if is_of_file else 1)
+
+
 def _read_back(
     text: str | msgspec.UnsetType | None, data: bytes | msgspec.UnsetType
 ) -> bytes | None:
@@ -247,6 +253,7 @@ class RecordingSource(Source):
         self.name = f"recording:{self._path.name}"
         self.head = read_head(self._path)
         self.record_format = self.head.format
+        self._is_of_file = self.head.stream.get("source") == "file"
         self.lost_messages = 0
         self._batch_bytes = settings.batch_bytes
         self._with_headers = with_headers
@@ -260,6 +267,7 @@ class RecordingSource(Source):
         self._n_lines = 0
         self._next: dict[Partition, int] = {}  # what is handed over next
         self._recorded: dict[Partition, int] = {}  # behind the last line read
+        self._held: dict[Partition, list[_Row]] = {}  # what to hand over with the next line
 
     def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
         """Take what the checkpoint knows of the topic's partitions."""
@@ -271,7 +279,7 @@ class RecordingSource(Source):
         self._position_of = position_of
         self._bytes = FileBytes(self._path)
         self._failure, self._finished, self._pending, self._n_lines = None, False, b"", 0
-        self._next, self._recorded = {}, {}
+        self._next, self._recorded, self._held = {}, {}, {}
 
     def poll(self, timeout_s: float) -> list[RawColumns]:
         """Return the next batches; at the end, wait up to `timeout_s` and return none."""
@@ -303,7 +311,8 @@ class RecordingSource(Source):
         try:
             data = self._bytes.read(self._batch_bytes)
         except OSError as error:
-            raise self._error(f"cannot be read on ({error.strerror})") from error
+            self._failure = self._error(f"cannot be read on ({error.strerror})")
+            return []
         if not data:
             self._end(self._bytes)
             return []
@@ -314,7 +323,7 @@ class RecordingSource(Source):
 
     def _batches(self, lines: list[bytes]) -> list[RawColumns]:
         """Return the messages that were not read before, as one batch a partition."""
-        by_partition: dict[Partition, list[_Row]] = {}
+        by_partition, self._held = self._held, {}
         try:
             for line in lines:
                 self._n_lines += 1
@@ -324,10 +333,10 @@ class RecordingSource(Source):
             self._failure = error  # raised once all before it was handed over
         batches = []
         for partition, rows in by_partition.items():
+            self._next[partition] = behind = self._behind(partition, rows)
             if not rows:
                 continue
             keys, values, offsets, times_ms, headers = zip(*rows, strict=True)
-            self._next[partition] = behind = offsets[-1] + 1
             own = headers if self._with_headers else None
             batches.append(from_parts(partition, keys, values, offsets, times_ms, behind, own))
         return batches
@@ -346,10 +355,26 @@ class RecordingSource(Source):
         if found.offset < self._recorded.get(partition, 0):
             raise self._error(f"holds offset {found.offset} of {partition} behind a later one")
         begin = self._begin(partition, found.offset)
-        self._recorded[partition] = found.offset + 1
+        self._recorded[partition] = _least_behind(row, is_of_file=self._is_of_file)
         rows = by_partition.setdefault(partition, [])  # in its turn, if some of it was read before
         if found.offset >= begin:
             rows.append(row)
+
+    def _behind(self, partition: Partition, rows: list[_Row]) -> int:
+        """Return the offset behind some messages; hold the last back if it is not known yet.
+
+        In a file the next message is not one further: offsets are bytes. The next line tells.
+        """
+        if not rows:
+            return self._next[partition]
+        if not self._is_of_file:
+            return rows[-1][2] + 1
+        recorded = self._recorded[partition]
+        is_last = self._finished or self._failure is not None
+        if is_last or recorded > _least_behind(rows[-1], is_of_file=True):
+            return recorded
+        self._held[partition] = [rows.pop()]
+        return self._held[partition][0][2]
 
     def _begin(self, partition: Partition, first: int) -> int:
         """Return the next offset to hand over; `first` is where the recording of it begins."""
@@ -388,7 +413,8 @@ class RecordingSource(Source):
     def _end(self, file: FileBytes) -> None:
         """Handle the end: a torn frame, damage, or positions behind it."""
         if file.damage is not None and file.damage != CUT_OFF:
-            raise self._error(file.damage)
+            self._failure = self._error(file.damage)
+            return
         self._finished = True
         if file.damage is not None or self._pending:
             log.warning(
@@ -460,11 +486,12 @@ class RecordingWriter:
 
     def add(self, raw: RawColumns) -> None:
         """Take a batch; write the frames that are full."""
-        for line in lines_of(raw):
+        behind = [*raw.offsets.tolist()[1:], raw.next_offset]
+        for line, position in zip(lines_of(raw), behind, strict=True):
             self._lines += msgspec.json.encode(line)
             self._lines += b"\n"
             if len(self._lines) >= FRAME_BYTES:
-                self._move(raw.partition, line.offset + 1)
+                self._move(raw.partition, position)
                 self.flush()
         self._move(raw.partition, raw.next_offset)
 

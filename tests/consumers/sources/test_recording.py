@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import re
 import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
+import numpy as np
 import pytest
 import zstandard
 from hypothesis import given
@@ -24,6 +27,7 @@ from consumers.messages import Headers, Partition, RawColumns
 from consumers.sources import file as file_module
 from consumers.sources import recording
 from consumers.sources.base import LogFacts
+from consumers.sources.file import FileSource
 from consumers.sources.recording import (
     RecordingHead,
     RecordingSource,
@@ -212,6 +216,86 @@ def test_partitions_come_in_the_order_of_the_file_from_any_position(tmp_path: Pa
     with contextlib.closing(source):
         found = [(raw.partition.partition, raw.offsets.tolist()) for raw in source.poll(0.0)]
     assert found == [(0, [2, 3]), (1, [1, 2, 3])]
+
+
+LINES = [b'{"id":%d,"text":"message %d"}' % (n, n * n) for n in range(300)]
+
+
+def of_file(path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Record a file in small frames; return the recording."""
+    monkeypatch.setattr(recording, "FRAME_BYTES", 500)
+    path.write_bytes(content)
+    source = FileSource(path, SMALL, wait=lambda _: None)
+    source.open(lambda _: None)
+    head = RecordingHead(stream={"source": "file", "name": path.name}, format=RecordFormat())
+    writer = RecordingWriter(path.with_suffix(".gz"), head)
+    with contextlib.closing(source), contextlib.closing(writer):
+        while not source.at_end():
+            for raw in source.poll(0.0):
+                writer.add(raw)
+        writer.flush()
+    return path.with_suffix(".gz")
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\n \n\n"])
+@pytest.mark.parametrize("batch_bytes", [1024, 1 << 20])
+def test_a_file_goes_on_where_its_recording_was_read_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: bytes, batch_bytes: int
+) -> None:
+    """Each position of a recorded file is one of the file: the beginning of a record, or its end.
+
+    In bytes no message is one offset behind the other, so the last one waits for the next line.
+    """
+    content = b"".join(line + end for line in LINES)
+    path = of_file(tmp_path / "in.jsonl", content, monkeypatch)
+    source = RecordingSource(path, FileSettings(batch_bytes=batch_bytes), wait=lambda _: None)
+    source.open(lambda _: None)
+    found: list[bytes | None] = []
+    with contextlib.closing(source):
+        while not source.at_end():
+            for raw in source.poll(0.0):
+                found += raw.values(np.arange(len(raw)))
+                rest = content[raw.next_offset :].split(end)
+                assert [line for line in rest if line] == LINES[len(found) :]
+    assert found == LINES
+    assert raw.next_offset == len(content)
+
+
+def test_a_recorder_of_a_file_that_is_killed_goes_on_at_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each frame ends with a position at which a record of the file begins."""
+    content = b"".join(line + b"\r\n" for line in LINES)
+    path = of_file(tmp_path / "in.jsonl", content, monkeypatch)
+    begins = {len(content), *(found.start() for found in re.finditer(rb"\{", content))}
+    ends = [
+        at
+        for line in gzip.decompress(path.read_bytes()).splitlines()
+        for at in (msgspec.json.decode(line).get("positions") or {}).values()
+    ]
+    assert len(ends) > 10
+    assert begins.issuperset(ends)
+
+
+def test_what_was_held_back_comes_before_damage_and_a_torn_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last whole message of a file's recording is handed over, whatever follows it."""
+    path = of_file(tmp_path / "in.jsonl", b"\n".join(LINES), monkeypatch)
+    whole = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    lines = whole[: max(i for i, line in enumerate(whole) if b"message 10000" in line) + 1]
+    for rest, error in ((b"", None), (b"{\n", "is not as it was written"), (b'{"top', None)):
+        path.write_bytes(gzip.compress(b"".join(lines) + rest))
+        source = RecordingSource(path, SMALL, wait=lambda _: None)
+        source.open(lambda _: None)
+        found: list[bytes | None] = []
+        with contextlib.closing(source):
+            expected = nullcontext() if error is None else pytest.raises(SourceError, match=error)
+            with expected:
+                while not source.at_end():
+                    for raw in source.poll(0.0):
+                        found += raw.values(np.arange(len(raw)))
+        assert found == LINES[:101]
 
 
 def test_anybody_can_read_it(tmp_path: Path) -> None:
