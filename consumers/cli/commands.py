@@ -127,7 +127,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
         shown.stop()
         if held is not None:
             held.release()
-    _show(summary, console, as_json=as_json)
+    _show(summary, console, settings.rejects.to, as_json=as_json)
 
 
 @app.command(
@@ -162,7 +162,7 @@ def _name_of(config: Path | None) -> str:
     return "the built-in defaults" if config is None else str(config)
 
 
-def _show(summary: Summary, console: Console, *, as_json: bool) -> None:
+def _show(summary: Summary, console: Console, rejects_to: str, *, as_json: bool) -> None:
     """Print a summary; if nobody reads it, the run was as good, and its exit code says so."""
     import structlog
 
@@ -173,7 +173,7 @@ def _show(summary: Summary, console: Console, *, as_json: bool) -> None:
         if as_json:
             print_json(asdict(summary))
         else:
-            print_summary(console, summary)
+            print_summary(console, summary, rejects_to)
     except (OSError, SystemExit) as error:
         cause = error.__context__ if isinstance(error, SystemExit) else error  # it is Rich's way
         if getattr(cause, "errno", None) not in READER_GONE:

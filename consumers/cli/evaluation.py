@@ -270,6 +270,7 @@ class Evaluation:
         self._decay = None if half_life_s is None else DecayTimes(half_life_s)
         self._random = np.random.default_rng(method.seed)
         self._judged = JudgedExamples()
+        self._first_reject = ""
         self._parts: list[_Part] = []
         self._counts: NaiveBayes | None = None  # of a hybrid, by themselves
         if model.state.is_hybrid and method.joint:
@@ -324,7 +325,7 @@ class Evaluation:
             raise QuestionError(
                 f"{self._settings.source}: has no labelled message to judge, of {found.messages:,}"
                 f" read, {found.unlabelled:,} without a label and {shown} rejected. See labels.*"
-                " and model.classes of the configuration"
+                f" and model.classes of the configuration{self._first_reject}"
             )
         at, labels, posteriors, joint = zip(*self._parts, strict=True)
         n_classes = len(self._classes)
@@ -345,6 +346,11 @@ class Evaluation:
         found, rows = self._judged, messages.to_learn
         found.messages += len(messages.raw)
         found.rejected.update(str(each.reason) for each in messages.rejects)
+        if messages.rejects and not self._first_reject:
+            first = messages.rejects[0]
+            self._first_reject = (
+                f"; the first reject: {first.partition}@{first.offset}: {first.detail}"
+            )
         found.ignored.update(messages.ignored)
         found.unlabelled += len(messages.to_predict)
         found.deletions += len(messages.deleted)

@@ -144,8 +144,10 @@ def _parts(counts: Mapping[str, int]) -> str:
     return "".join(f", {name} {number(count)}" for name, count in counts.items())
 
 
-def print_summary(console: Console, summary: Summary) -> None:
-    """Print what a run did."""
+def print_summary(console: Console, summary: Summary, rejects_to: str) -> None:
+    """Print what a run did, and how to keep rejects if they were kept nowhere."""
+    lost = sum(summary.rejected.values()) and rejects_to == "none"
+    hint = "; rejects.to: file:PATH keeps each, with what is wrong with it" if lost else ""
     late = f", {number(summary.learned_late)} of them late" if summary.learned_late else ""
     in_time = "learned in time" if summary.learned_late else "learned"
     late_labels = {}
@@ -163,7 +165,7 @@ def print_summary(console: Console, summary: Summary) -> None:
         "deleted": number(summary.deletions),
         "superseded": number(summary.superseded),
         "ignored": number(sum(summary.ignored.values())) + _parts(summary.ignored),
-        "rejected": number(sum(summary.rejected.values())) + _parts(summary.rejected),
+        "rejected": number(sum(summary.rejected.values())) + _parts(summary.rejected) + hint,
         **late_labels,
         "accuracy": f"{share(summary.accuracy)}, log-loss {nats(summary.log_loss)}",
         "model": f"{_size(summary)}; "

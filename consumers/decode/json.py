@@ -300,11 +300,14 @@ def _error(value: bytes, error: Exception) -> DecodeError:
     if " - at " in str(error):
         where = "`message`, `labels.field` and `model.features`"
         return DecodeError(Reason.WRONG_TYPE, f"{error} (see the paths under {where})")
-    return DecodeError(Reason.NOT_AN_OBJECT, f"{error}; a message is one JSON object")
+    more = ", not a list: `jq -c '.[]'` writes each on a line" if value[:1] == b"[" else ""
+    return DecodeError(Reason.NOT_AN_OBJECT, f"{error}; a message is one JSON object{more}")
 
 
 def _remedy(value: bytes, error: Exception) -> str:
-    """Return what to write instead where JSON breaks off at a number that it has no word for."""
+    """Return what to write instead of JSON over several lines, or of a number without a word."""
+    if value.strip() == b"{":
+        return "; a message is one line: `jq -c .` writes it so"
     at = _ERROR_BYTE.search(str(error))
     found = None if at is None else _NO_NUMBER.match(value, int(at[1]))
     if found is None:

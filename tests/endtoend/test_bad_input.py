@@ -14,7 +14,7 @@ import pytest
 from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import Reader, fill
-from tests.endtoend.daemon_process import Daemon, write_config
+from tests.endtoend.daemon_process import Daemon, command, write_config
 from tests.endtoend.expected_counts import counts_at, counts_of, examples, messages
 
 NewTopic = Callable[..., str]
@@ -270,3 +270,15 @@ def test_every_message_has_one_outcome(tmp_path: Path, kind: str) -> None:
     assert summary["rejected"] == {"wrong_type": 1}
     assert summary["judged"] == 2
     assert summary["deletions"] == 3
+
+
+@pytest.mark.parametrize("rejects_to", ["none", "file:rejects.jsonl"])
+def test_a_run_says_how_to_see_what_is_wrong_with_rejects(tmp_path: Path, rejects_to: str) -> None:
+    """Unless they are kept: counts by reason alone do not say what to mend."""
+    (tmp_path / "in.jsonl").write_bytes(b'{"text":"a"}\nbroken\n')
+    write_config(tmp_path / "config.yaml", source="file:in.jsonl", rejects={"to": rejects_to})
+    done = command("run", "--until-end", folder=tmp_path)
+    lines = done.stdout.decode().splitlines()
+    row = next(line for line in lines if line.startswith("rejected"))
+    hint = "; rejects.to: file:PATH keeps each, with what is wrong with it"
+    assert row == "rejected    1, not_json 1" + (hint if rejects_to == "none" else "")

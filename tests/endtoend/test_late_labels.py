@@ -85,7 +85,7 @@ def test_two_files_are_joined(tmp_path: Path) -> None:
     told = {"learned": len(learned), "unusable": 2}
     assert {name: summary.late_labels.get(name) for name in told} == told
     console = Console(file=(printed := io.StringIO()), width=200)
-    print_summary(console, summary)
+    print_summary(console, summary, "file:rejects.jsonl")
     row = next(x for x in printed.getvalue().splitlines() if x.startswith("late labels"))
     assert f"learned {len(learned):,}, " in row
     assert "unusable 2" in row

@@ -413,7 +413,7 @@ def test_a_summary_says_what_its_time_and_its_rate_are_of() -> None:
         "messages_per_s": 500.0,
     })  # fmt: skip
     printed = Console(file=io.StringIO(), width=200)
-    print_summary(printed, of)
+    print_summary(printed, of, "none")
     assert isinstance(printed.file, io.StringIO)
     line = "time        4.0 s from start to end; from the first message to the last 500 a second"
     assert line in printed.file.getvalue().splitlines()

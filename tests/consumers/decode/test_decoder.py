@@ -182,6 +182,22 @@ def test_numbers_that_json_does_not_have_are_named(number: str) -> None:
     assert "JSON has no" not in reject(b'{"text": "NaN", x}').detail
 
 
+@pytest.mark.parametrize(
+    ("line", "way_out"),
+    [
+        (b"[", "is one JSON object, not a list: `jq -c '.[]'` writes each on a line"),
+        (b" {\r", "; a message is one line: `jq -c .` writes it so"),
+        (b'[{"text":"a"}]', "is one JSON object, not a list: `jq -c '.[]'` writes each on a line"),
+    ],
+)
+def test_a_document_that_is_no_lines_of_json_is_told_from_a_broken_one(
+    line: bytes, way_out: str
+) -> None:
+    """What many programs write as JSON is one list, or goes over several lines."""
+    assert reject(line).detail.endswith(way_out)
+    assert "jq" not in reject(b'{"text"').detail + reject(b"7").detail
+
+
 def test_a_truth_value_is_quoted_as_json_has_it() -> None:
     """The reader of a reject has JSON before him."""
     assert "the id at 'id' is true;" in reject(b'{"text":"a","id":true}').detail
