@@ -363,6 +363,7 @@ def replay(
         what = "must be recorded, max or a number above 0" if name == "--speed" else str(error)
         raise typer.BadParameter(what, param_hint=name) from None
     from consumers.cli.replay import replay as replay_file
+    from consumers.features import learned_kinds
 
     done = replay_file(
         settings.generator if str(file) == "generator" else file,
@@ -373,6 +374,7 @@ def replay(
         kafka=settings.kafka,
         file=settings.file,
         message=settings.message,
+        kinds=learned_kinds(settings),
         part=part,
         show=sys.stderr.isatty(),
     )

@@ -36,6 +36,7 @@ from consumers.config.settings import Settings
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SinkError
 from consumers.factories import build_source
+from consumers.features import learned_kinds
 from consumers.kafka.producers import KafkaSink
 from consumers.messages import Headers, Partition, RawColumns, part_name, partition_of
 from consumers.private_files import lock_file, make_private_folder, open_private, replace_private
@@ -507,8 +508,8 @@ def bridge_stream(
     source = source_to_record(settings, limits)
     try:
         is_keyed = address.kind == "kafka"
-        form, message = source.record_format, settings.message
-        read = recorded if is_keyed else reading(form, message, by_author=True)
+        form, message, kinds = source.record_format, settings.message, learned_kinds(settings)
+        read = recorded if is_keyed else reading(form, message, kinds=kinds, by_author=True)
         file = CursorFile(cursor, stream_identity(settings), topic)
         sink = KafkaSink(servers, topic, settings.kafka, is_idempotent=True)
         until_s = limits.until_s(time.monotonic())

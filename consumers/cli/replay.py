@@ -2,8 +2,9 @@
 
 The made-up stream can be played into a topic too, at the generator's own rate and without end.
 
-JSON lines go as they are. Rows of CSV become JSON objects `{id, created_at, user, lang, text,
-label}`, the fields that the default configuration reads. What cannot be read goes as it is too, so
+JSON lines go as they are. Rows of CSV become JSON objects of all their columns, and `{id,
+created_at, user, lang, text, label}` of Sentiment140, the fields that the default configuration
+reads. What cannot be read goes as it is too, so
 that the daemon on the other side counts and keeps it: nothing vanishes on the way.
 
 What `streamnb record` wrote goes with its keys, headers and partitions; partition p goes to p
@@ -19,7 +20,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -37,15 +38,16 @@ from rich.progress import (
 
 from consumers.config.addresses import StreamRange
 from consumers.config.message import effective
+from consumers.config.model import FieldKind
 from consumers.config.settings import (
     FileSettings,
     GeneratorSettings,
     KafkaSettings,
     MessageSettings,
 )
-from consumers.decode.fields import id_of, to_unix_ms
+from consumers.decode.fields import ValueType, converter, field_specs, id_of, to_unix_ms
 from consumers.decode.json import JsonReader
-from consumers.decode.rows import CsvReader, RecordFormat
+from consumers.decode.rows import SENTIMENT140_COLUMNS, CsvReader, RecordFormat
 from consumers.errors import ConfigError
 from consumers.kafka.producers import KafkaSink
 from consumers.messages import Headers, RawColumns
@@ -56,6 +58,7 @@ from consumers.sources.recording import RecordingSource, is_recording
 
 Speed = Literal["recorded", "max"] | float
 
+_TYPED = {ValueType.NUMBER, ValueType.FLAG, ValueType.WEIGHT}
 _FIELDS = ("id", "created_at", "user", "lang", "text", "label")
 _PACKED = {".gz", ".xz", ".zst", ".bz2"}
 _CONNECT_TIMEOUT_S = 10.0
@@ -145,6 +148,7 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     kafka: KafkaSettings | None = None,
     file: FileSettings | None = None,
     message: MessageSettings | None = None,
+    kinds: Mapping[str, FieldKind] | None = None,
     part: StreamRange | None = None,
     show: bool = True,
     clock: Callable[[], float] = time.monotonic,
@@ -158,7 +162,7 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
 
     If `keyed`, each record's key is its message's id, and its partition follows from the key.
     Otherwise, and for messages without an id, records go to the partitions in turn. `message` says
-    where id and time are in JSON messages.
+    where id and time are, and `kinds` which columns of CSV are numbers or flags.
 
     A file that cannot be read is a `SourceError`; what was not acknowledged, a `SinkError`.
     """
@@ -166,7 +170,8 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     pace = Pace("max" if generated else speed, clock, wait)
     source = _source(recording, file or FileSettings())
     is_exact = isinstance(source, RecordingSource)
-    read = recorded if is_exact else reading(source.record_format, message or MessageSettings())
+    form = source.record_format
+    read = recorded if is_exact else reading(form, message or MessageSettings(), kinds=kinds)
     if part is not None and part != StreamRange():
         source = _ranged(source, part, read)
     sink = KafkaSink(servers, topic, kafka or KafkaSettings())
@@ -256,16 +261,22 @@ def recorded(raw: RawColumns) -> Iterator[Item]:
 
 
 def reading(
-    form: RecordFormat, message: MessageSettings, *, by_author: bool = False
+    form: RecordFormat,
+    message: MessageSettings,
+    *,
+    kinds: Mapping[str, FieldKind] | None = None,
+    by_author: bool = False,
 ) -> RecordReader:
     """Return the function that reads records written in a format.
+
+    `kinds` are those of the fields that a model reads: its numbers and flags are such in JSON too.
 
     The key of a message is its id; or the first part of that, if `by_author` and this is its
     author: then what an account does, its own deletion among it, stays in one partition.
     """
     reader: CsvReader | JsonReader
     if form.kind == "csv":
-        reader, convert = _csv_reading(form)
+        reader, convert = _csv_reading(form, message, kinds or {})
     else:
         message = effective(message)
         key_paths = message.id_paths
@@ -292,14 +303,28 @@ def reading(
 _Convert: TypeAlias = Callable[[Any, bytes], tuple[bytes, bytes, Any]]
 
 
-def _csv_reading(form: RecordFormat) -> tuple[CsvReader, _Convert]:
+def _csv_reading(
+    form: RecordFormat, message: MessageSettings, kinds: Mapping[str, FieldKind]
+) -> tuple[CsvReader, _Convert]:
     reader = CsvReader(form)
-    getters = {name: reader.getter(name) for name in _FIELDS}
+    own = () if form.columns == SENTIMENT140_COLUMNS else form.columns
+    getters = {name: reader.getter(name) for name in dict.fromkeys((*_FIELDS, *own))}
+    get_parts = [reader.getter(path) for path in message.id_paths]
+    get_time = reader.getter(message.time)
+    # All cells are text, and JSON's numbers and truth values are none.
+    typed = {
+        spec.path: (converter(spec, is_csv=True), bool if spec.type is ValueType.FLAG else float)
+        for spec in field_specs(kinds, message).values()
+        if spec.type in _TYPED
+    }
 
     def convert(row: Any, _: bytes) -> tuple[bytes, bytes, Any]:
         made = {name: found for name, get in getters.items() if (found := get(row))}
-        key = str(made.get("id", "")).encode()
-        return key, msgspec.json.encode(made), made.get("created_at")
+        for name, (entry, kind) in typed.items():
+            if name in made and isinstance(value := entry(made[name]), float):
+                made[name] = kind(value)
+        key = (id_of([get(row) for get in get_parts]) or "").encode()
+        return key, msgspec.json.encode(made), get_time(row)
 
     return reader, convert
 

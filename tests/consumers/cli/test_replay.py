@@ -10,10 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.cli.replay import Pace, Replayed, replay
-from consumers.config.settings import GeneratorSettings
+from consumers.cli.replay import Pace, Replayed, reading, replay
+from consumers.config.model import FieldKind
+from consumers.config.settings import FieldLabels, GeneratorSettings, MessageSettings
+from consumers.decode.decoder import Decoder
+from consumers.decode.labels import FieldLabeller
+from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError
+from consumers.messages import WEIGHT, Partition
 from consumers.sources.generator import TweetMaker
+from consumers.sources.records import from_parts, raw_columns, split_csv
 from streamnb.testing import ManualClock
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import Reader
@@ -74,6 +80,32 @@ def test_rows_of_sentiment140_become_objects(
     }
     assert (second["label"], second["text"]) == ("0", "so bad, really")
     assert "text" not in third  # a cell that is empty is missing, here as in the daemon
+
+
+def test_no_column_of_csv_is_lost() -> None:
+    """Each has a name of its own, and the kind as which a model reads it from a file."""
+    columns = ("nr", "When", "income", "amount", "paid", "weight", "odd", "text")
+    cells = b'7,2020-01-01,high,9000,0,2.5,many,"so, ""good"""\n8,,,,,,,\n'
+    message = MessageSettings(id="nr", time="When", weight="weight")
+    kinds: dict[str, FieldKind] = {"income": "categories", "amount": "numbers", "paid": "flags"}
+    kinds |= {"odd": "numbers", WEIGHT: "numbers", "text": "words"}
+    records = split_csv(cells, last=True)
+    raw = raw_columns(Partition("file:x", 0), cells, records, records.starts, len(cells))
+    form = RecordFormat("csv", columns, "utf-8")
+    first, second = reading(form, message, kinds=kinds)(raw)
+    assert (first.key, first.time_ms, first.readable) == (b"7", 1_577_836_800_000, True)
+    assert msgspec.json.decode(first.value or b"") == {
+        "nr": "7", "When": "2020-01-01", "income": "high", "amount": 9000.0, "paid": False,
+        "weight": 2.5, "odd": "many", "text": 'so, "good"',
+    }  # fmt: skip
+    assert (second.key, second.time_ms, second.value) == (b"8", None, b'{"nr":"8"}')
+    # What is no number is what it was, so that the daemon names it in its reject.
+    labeller = FieldLabeller(FieldLabels(), ("negative", "positive"))
+    values = [first.value or b"", b'{"nr":"9","text":"a","amount":9.0,"paid":true,"weight":1.0}']
+    decoder = Decoder(message, labeller, reads=kinds)
+    got = decoder.decode(from_parts(Partition("t", 0), [None] * 2, values, [0, 1], [0, 0], 2))
+    assert ["'odd'" in each.detail for each in got.rejects] == [True]
+    assert len(got.at) == 1
 
 
 @pytest.mark.integration
