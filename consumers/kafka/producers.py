@@ -172,6 +172,11 @@ class TopicProducer:
         """Return the sentence for what did not work, with what to check."""
         error = error or self._connecting.error
         why = "" if error is None else f"; the client says: {error!r}"
+        if isinstance(error, _TOO_LARGE):  # whoever says so is there
+            return (
+                f"topic {self.topic!r}{what}: a record is too large; raise max.message.bytes of "
+                f"the topic and kafka.message_max_bytes, or leave the record out{why}"
+            )
         return (
             f"topic {self.topic!r}{what}: {self._no_answer}, or that the topic exists, lets "
             f"this user write, and takes records of that size{why}"

@@ -106,9 +106,30 @@ def test_a_record_that_is_too_large_is_named(broker: Broker, new_topic: NewTopic
     settings = KafkaSettings(message_max_bytes=2_000)
     sink = KafkaSink([broker.address], new_topic(), settings)
     sink.partitions(PATIENCE_S)
-    with pytest.raises(SinkError, match="b'large' cannot be sent"):
+    with pytest.raises(SinkError, match="b'large' cannot be sent") as refused:
         sink.add([Record(b"large", b"x" * 5_000)])
     sink.close()
+    assert "too large; raise max.message.bytes of the topic" in str(refused.value)
+    assert "no answer" not in str(refused.value)
+
+
+def test_a_broker_that_refuses_a_size_is_not_taken_for_one_that_is_away(
+    broker: Broker, new_topic: NewTopic
+) -> None:
+    """What is not safe is told with the topic's bound, and not with what to check of a broker."""
+    sink = KafkaSink([broker.address], new_topic(max_message_bytes="2000"), KafkaSettings())
+    sink.partitions(PATIENCE_S)
+    sink.add([Record(b"large", b"x" * 5_000)])
+    told = None
+    deadline_s = time.monotonic() + PATIENCE_S
+    while told is None or "MessageSizeTooLargeError" not in told:
+        assert time.monotonic() < deadline_s, told
+        with pytest.raises(SinkError, match="1 records are not safe") as refused:
+            sink.flush(0.2)
+        told = str(refused.value)
+    sink.close()
+    assert "too large; raise max.message.bytes of the topic" in told
+    assert "no answer" not in told
 
 
 def test_a_producer_that_loses_track_of_a_record_is_replaced(
