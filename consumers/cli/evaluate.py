@@ -375,7 +375,7 @@ def subtract_slice(
     settings, stored, troubles = answers.read_newest(config, source)
     for text in troubles:
         print_warning(Console(stderr=True), text)
-    newest = answers.newest_checkpoint(config)
+    newest = answers.newest_checkpoint(config, takes_model=False)
     if to.resolve().parent == newest.parent.resolve() and to.name.startswith(newest.name):
         raise ConfigError(f"--to {to}: checkpoints have such names there; name another file")
     if not to.parent.is_dir():

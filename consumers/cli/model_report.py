@@ -48,16 +48,19 @@ def read_model(path: Path) -> tuple[Stored, list[str]]:
     return stored, [str(warning.message) for warning in caught]
 
 
-def newest_checkpoint(config: Path | None) -> Path:
-    """Return the file of the newest checkpoint of a configuration."""
+def newest_checkpoint(config: Path | None, *, takes_model: bool = True) -> Path:
+    """Return the file of the newest checkpoint of a configuration.
+
+    Where there is none, the error names --model if the command `takes_model`.
+    """
     folder = load(find_config(config), os.environ).checkpoint.folder
+    other = "a model with --model FILE" if takes_model else "the daemon's configuration by --config"
     if folder is None:
-        raise ConfigError("checkpoint.folder is null: name a model with --model FILE")
+        raise ConfigError(f"checkpoint.folder is null: name {other}")
     path = folder / FILE_NAME
     if not any(folder.glob(f"{FILE_NAME}*")):
         raise CheckpointError(
-            f"{path}: there is no checkpoint yet; let `streamnb run` learn first, or name a model "
-            "with --model FILE"
+            f"{path}: there is no checkpoint yet; let `streamnb run` learn first, or name {other}"
         )
     return path
 
@@ -66,7 +69,7 @@ def read_newest(config: Path | None, source: str | None) -> tuple[Settings, Stor
     """Read the settings and their newest checkpoint, for a command that reads its log again."""
     settings = load(find_config(config), os.environ, {"source": source})
     logs.configure(None)
-    stored, troubles = read_model(newest_checkpoint(config))
+    stored, troubles = read_model(newest_checkpoint(config, takes_model=False))
     said = stored.header["notes"].get("entries", {}).get("challengers")
     if said is not None:
         name = said["serving"]

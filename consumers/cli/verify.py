@@ -380,7 +380,10 @@ def replayed(
     alike = read_alike(settings.model, model.describe()["groups"])
     found = mismatch(build_model(alike), stream_identity(settings), model, notes)
     if found:
-        raise MismatchError(f"{stored.path} was made by another configuration:\n{found}")
+        raise MismatchError(
+            f"{stored.path} was made by another configuration:\n{found}\nName the daemon's by "
+            "--config, and the log that it reads, or a recording of that, by --source."
+        )
     facts = {
         partition_of(name): msgspec.convert(each, LogFacts)
         for name, each in (kept["logs"].values.items() if "logs" in kept else ())

@@ -48,8 +48,8 @@ _HEAD_PRINT_BYTES = 1 << 16
 _TAIL_PRINT_BYTES = 1 << 10
 _READS_MAX = 64  # reads a poll: how much is skipped or gathered before the caller has its turn
 _OTHER = (
-    "if it is another file now, begin with an empty checkpoint.folder, or give it another name to "
-    "keep what was learned"
+    "if it is another file now, begin with an empty checkpoint.folder (`record`: with another "
+    "FILE, `bridge`: with another --cursor), or give it another name to keep what was learned"
 )
 log = structlog.get_logger(__name__)
 

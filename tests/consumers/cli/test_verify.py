@@ -382,7 +382,8 @@ def test_what_cannot_be_verified_is_refused(tmp_path: Path) -> None:
     source = f"file:{tmp_path / 'in.jsonl'}"
     run(settings_for(tmp_path, source))
     model = {**MODEL, "features": {"text": {"kind": "words", "ngrams": [1, 2]}}}
-    with pytest.raises(MismatchError, match="made by another configuration"):
+    other = r"made by another configuration[\s\S]*--config, and the log that it reads, .* --source"
+    with pytest.raises(MismatchError, match=other):
         verify(settings_for(tmp_path, source, model=model), stored(tmp_path))
     piped = settings_for(tmp_path, "stdin")
     with pytest.raises(MismatchError, match="stdin"):
@@ -391,6 +392,20 @@ def test_what_cannot_be_verified_is_refused(tmp_path: Path) -> None:
     decays = settings_for(tmp_path, source, model={**MODEL, "half_life_s": 60}, **off)
     with pytest.raises(ConfigError, match="decayed counts round"):
         verify(decays, stored(tmp_path))
+
+
+@pytest.mark.parametrize("folder", ["state", None])
+def test_without_a_checkpoint_no_option_is_named_that_is_not_there(
+    command: Command, tmp_path: Path, folder: str | None
+) -> None:
+    """`verify` and `subtract` take a configuration and no model."""
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps({"checkpoint": {"folder": folder}}), encoding="utf-8")
+    for arguments in (("verify",), ("model", "subtract", "--slice", "x", "--to", "out.nb")):
+        told = command(*arguments, "-c", str(config))
+        assert (told.code, told.out) == (78 if folder is None else 74, "")
+        assert "the daemon's configuration by --config" in told.err
+        assert "--model" not in told.err
 
 
 def days(n: int, seed: int) -> tuple[list[dict[str, Any]], list[tuple[str, str, dict[str, Any]]]]:
