@@ -87,6 +87,7 @@ def recognise(head: bytes, settings: FileSettings) -> tuple[RecordFormat, int]:
     if kind == "jsonl":
         encoding = "utf-8" if settings.encoding == "auto" else settings.encoding
         return RecordFormat("jsonl", (), encoding), mark
+    mark += len(body) - len(body := body.lstrip(b"\r\n"))
     line = body.split(b"\n", 1)[0]
     try:
         cells = parse_csv_record(line.rstrip(b"\r").decode("latin-1"))
@@ -265,6 +266,8 @@ class RowDecoder:
         self._labeller = labeller
         self._needs_text = needs_text
         self.selection = Selection(message)
+        names = "" if message.text in record_format.columns else ", ".join(record_format.columns)
+        self._columns = names and f"; the columns are {names}"
         self.reader: JsonReader | CsvReader
         is_csv = record_format.kind == "csv"
         if is_csv:
@@ -543,7 +546,8 @@ class RowDecoder:
                 return DecodeError(Reason.NULL_BYTES, f"the text at '{path}' holds a NUL character")
             return operation, text
         if text is None:
-            return DecodeError(Reason.MISSING_TEXT, f"no text at '{path}' (setting message.text)")
+            why = f"no text at '{path}' (setting message.text{self._columns})"
+            return DecodeError(Reason.MISSING_TEXT, why)
         return DecodeError(
             Reason.WRONG_TYPE,
             f"the text at '{path}' is {quoted(text)}; a string is needed (setting message.text)",

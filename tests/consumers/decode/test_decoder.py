@@ -290,6 +290,13 @@ def test_csv_records_are_decoded_by_their_columns() -> None:
     assert (second.id, second.text, second.label) == ("t-0-101", "b", "negative")
 
 
+def test_a_file_without_the_column_of_texts_names_those_that_it_has() -> None:
+    """So a name in other letters, or a first row that was taken for the header, is seen."""
+    found = reject(b"1,a", form=RecordFormat("csv", ("ID", "Text")))
+    assert found.reason is Reason.MISSING_TEXT
+    assert found.detail == "no text at 'text' (setting message.text; the columns are ID, Text)"
+
+
 @pytest.mark.parametrize("value", [b"1,0,,,,", b'1,0,,,,""', b"0,4,1,,mia,"])
 def test_an_empty_cell_is_no_text(value: bytes) -> None:
     """Nothing says that it is an empty text, so it is a reject as JSON without a text is one."""

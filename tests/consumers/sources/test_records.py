@@ -53,6 +53,8 @@ def test_the_official_file_is_known_without_a_header() -> None:
         (b"id,text\n1,\xe9\n", {"encoding": "utf-8"}, "csv", "utf-8", 8),
         (b"text\n{1}\n{2}\n", {"format": "csv"}, "csv", "utf-8", 5),
         (b"id,text", {}, "csv", "utf-8", 7),
+        (b"\n\r\nid,text\n1,a\n", {}, "csv", "utf-8", 11),
+        (b"\xef\xbb\xbf\n\n", {"format": "csv"}, "csv", "utf-8", 5),
     ],
 )
 def test_formats_are_recognised(
@@ -61,6 +63,8 @@ def test_formats_are_recognised(
     """The first bytes tell format, encoding and where the records begin; settings win."""
     form, first = recognise(head, FileSettings.model_validate(settings))
     assert (form.kind, form.encoding, first) == (kind, encoding, skipped)
+    if b"id,text" in head:
+        assert form.columns == ("id", "text")
 
 
 @pytest.mark.parametrize(
