@@ -353,10 +353,15 @@ def replay(
 
     part = stream_range(begin, end, "--until")
     settings = load(find_config(config), os.environ)
+    prefix, colon, path = str(file).partition(":")
+    if colon and prefix in {"file", "recording"} and not file.exists():
+        raise typer.BadParameter(f"is a path, without {prefix}: {path}", param_hint="FILE")
+    if not to.startswith("kafka://"):
+        what = f"must be kafka://HOST:PORT/TOPIC, not {to!r}"
+        raise typer.BadParameter(what, param_hint="--to")
     try:
         address = SourceAddress.parse(to)
-        if address.kind != "kafka" or address.topic is None:
-            raise typer.BadParameter("must be kafka://HOST:PORT/TOPIC", param_hint="--to")
+        assert address.topic is not None
         pace = speed if speed in {"recorded", "max"} else float(speed)
     except ValueError as error:
         name = "--speed" if str(error).startswith("could not convert") else "--to"

@@ -179,11 +179,11 @@ def target_topic(to: str, settings: Settings) -> tuple[tuple[str, ...], str]:
         if to.startswith("kafka://"):
             address = SourceAddress.parse(to)
             return address.servers, address.topic or ""
-        topic = OutputAddress.parse(to).topic
+        topic = OutputAddress.parse(to).topic if to.startswith("kafka:") else None
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--to") from None
     if topic is None:
-        what = "must be kafka:TOPIC or kafka://HOST:PORT/TOPIC"
+        what = f"must be kafka:TOPIC or kafka://HOST:PORT/TOPIC, not {to!r}"
         raise typer.BadParameter(what, param_hint="--to")
     if not settings.output_servers:
         raise ConfigError(

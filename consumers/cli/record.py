@@ -502,7 +502,10 @@ def bridge_stream(
     """
     address = settings.source_address
     if address.kind == "recording":
-        raise ConfigError("SOURCE: a recording has keys and partitions: `streamnb replay` has both")
+        raise ConfigError(
+            "SOURCE: a recording has keys and partitions, which a bridge would make anew; write it "
+            "with `streamnb replay FILE --to kafka://HOST:PORT/TOPIC`"
+        )
     if address.topic == topic and set(address.servers) & set(servers):
         raise ConfigError("--to: must not be the source's own topic: it would read what it writes")
     source = source_to_record(settings, limits)

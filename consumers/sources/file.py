@@ -294,7 +294,7 @@ class FileSource(Source):
             opened = FileBytes(self._path) if regular else None
         except OSError as error:
             raise SourceError(
-                f"{self._path}: cannot be opened ({error.strerror}); check the path in `source`"
+                f"{self._path}: cannot be opened ({error.strerror}); check the path"
             ) from error
         if opened is None:
             raise SourceError(

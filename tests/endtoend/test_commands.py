@@ -156,7 +156,23 @@ CASES: dict[str, Case] = {
     "unknown option": (2, ["run", "--sauce", "generator"], "No such option"),
     "no messages": (2, ["run", "--max-messages", "0"], "max-messages"),
     "no command": (2, ["learn"], "No such command"),
-    "replay to nowhere": (2, ["replay", "in.jsonl", "--to", "here"], "kafka://HOST:PORT"),
+    "replay to nowhere": (2, ["replay", "in.jsonl", "--to", "here"], "/TOPIC, not 'here'"),
+    "replay of an address": (
+        2,
+        ["replay", "file:in.jsonl", "--to", "kafka://127.0.0.1:1/t"],
+        "is a path, without file: in.jsonl",
+    ),
+    "bridge to a file": (
+        2,
+        ["bridge", "file:in.jsonl", "--to", "file:out.jsonl"],
+        "must be kafka:TOPIC or",
+    ),
+    "bridge to a name": (2, ["bridge", "file:in.jsonl", "--to", "here"], "must be kafka:TOPIC or"),
+    "bridge of a recording": (
+        78,
+        ["bridge", "recording:in.gz", "--to", "kafka://127.0.0.1:1/t"],
+        "with `streamnb replay FILE --to kafka://HOST:PORT/TOPIC`",
+    ),
     "replay at no speed": (
         2,
         ["replay", "in.jsonl", "--to", "kafka://127.0.0.1:1/t", "--speed", "slow"],
