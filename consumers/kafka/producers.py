@@ -174,8 +174,9 @@ class TopicProducer:
         why = "" if error is None else f"; the client says: {error!r}"
         if isinstance(error, _TOO_LARGE):  # whoever says so is there
             return (
-                f"topic {self.topic!r}{what}: a record is too large; raise max.message.bytes of "
-                f"the topic and kafka.message_max_bytes, or leave the record out{why}"
+                f"topic {self.topic!r}{what}: it takes no records of that size, one is too large; "
+                "raise max.message.bytes of the topic and kafka.message_max_bytes, or leave it out"
+                f"{why}"
             )
         return (
             f"topic {self.topic!r}{what}: {self._no_answer}, or that the topic exists, lets "
