@@ -217,12 +217,14 @@ def check_alerts(settings: Settings) -> None:
     from consumers.features import learned_kinds  # noqa: PLC0415 -- heavy, as in `commands`
     from consumers.messages import KnownClasses  # noqa: PLC0415 -- the same
     from consumers.search.comparison import check_queries  # noqa: PLC0415 -- the same
-    from consumers.search.query_syntax import parse_for  # noqa: PLC0415 -- the same
+    from consumers.search.query_syntax import parse_with_classes  # noqa: PLC0415 -- the same
 
     if settings.alerts.queries:
         classes = KnownClasses(settings.model.classes, open=settings.model.new_classes)
         shown = {label: each.name or label for label, each in settings.page.classes.items()}
-        read = partial(parse_for, fields=[*learned_kinds(settings)], classes=classes, shown=shown)
+        read = partial(
+            parse_with_classes, fields=[*learned_kinds(settings)], classes=classes, shown=shown
+        )
         check_queries(settings.alerts.queries, read, classes)
 
 

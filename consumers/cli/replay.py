@@ -2,10 +2,10 @@
 
 The made-up stream can be played into a topic too, at the generator's own rate and without end.
 
-JSON lines go as they are. Rows of CSV become JSON objects of all their columns, and `{id,
-created_at, user, lang, text, label}` of Sentiment140, the fields that the default configuration
-reads. What cannot be read goes as it is too, so
-that the daemon on the other side counts and keeps it: nothing vanishes on the way.
+JSON lines go as they are. Rows of CSV become JSON objects of all their columns; those of
+Sentiment140 have the fields that the default configuration reads, `{id, created_at, user, lang,
+text, label}`. What cannot be read goes as it is too, so that the daemon on the other side counts
+and keeps it: nothing vanishes on the way.
 
 What `streamnb record` wrote goes with its keys, headers and partitions; partition p goes to p
 modulo the topic's number of partitions, so what was in order stays so.
@@ -311,7 +311,7 @@ def _csv_reading(
     getters = {name: reader.getter(name) for name in dict.fromkeys((*_FIELDS, *own))}
     get_parts = [reader.getter(path) for path in message.id_paths]
     get_time = reader.getter(message.time)
-    # All cells are text, and JSON's numbers and truth values are none.
+    # A cell is text. Where the daemon wants a number or a flag, JSON must have one.
     typed = {
         spec.path: (converter(spec, is_csv=True), bool if spec.type is ValueType.FLAG else float)
         for spec in field_specs(kinds, message).values()

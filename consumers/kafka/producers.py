@@ -227,9 +227,8 @@ class KafkaSink:
     An idempotent one (`is_idempotent`) never gives a record up while it waits for a broker, so
     nothing is repeated or out of order, but after an internal error of the library, or where a
     broker that starts again has forgotten the producer: it does once the newest record's own time
-    is a day ago, unless the broker is told otherwise. A record that
-    is too large is left out and counted (`n_refused`): what waits with it is sent again by another
-    producer, one by one.
+    is a day ago, unless the broker is told otherwise. A record that is too large is left out and
+    counted (`n_refused`): what waits with it is sent again by another producer, one by one.
     """
 
     def __init__(

@@ -409,7 +409,7 @@ def parse(text: str, fields: Sequence[str] = ()) -> Query:
     return Query(shown, tuple(terms), tuple(conditions), prefix_last=typed)
 
 
-def parse_for(
+def parse_with_classes(
     text: str, fields: Sequence[str], classes: Sequence[str], shown: Mapping[str, str]
 ) -> Query:
     """Read a query whose conditions may name fields and classes of the model, as `with_classes`."""

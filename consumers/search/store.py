@@ -32,7 +32,7 @@ from consumers.search.query_syntax import (
     StoreBusyError,
     TimeLimit,
     expression,
-    parse_for,
+    parse_with_classes,
     pieces,
 )
 from consumers.search.rows import (
@@ -298,7 +298,7 @@ class RecentStore:
 
     def parse(self, text: str) -> Query:
         """Read a query, whose conditions may name the model's fields and classes."""
-        return parse_for(text, self.fields, self.classes, self._class_names)
+        return parse_with_classes(text, self.fields, self.classes, self._class_names)
 
     def keys(self, query: Query, lang: str | None, n_max: int) -> Keys:
         """Return the keys of the newest messages that match, ascending, `n_max` at most."""
