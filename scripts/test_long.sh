@@ -20,21 +20,22 @@ seed="${1:-$new_seed}"
 say "the seed is $seed; scripts/test_long.sh $seed replays this run"
 seeds=(--hypothesis-seed "$seed" --randomly-seed "$seed")
 scripts/setup_spark.sh
-scripts/setup_image.sh
 say "compiling the kernels, or loading them"
 .venv/bin/streamnb warm-up
 aside "tests with Spark" .venv/bin/pytest --durations=15 --randomly-seed "$seed" \
     tests/endtoend/test_spark.py -m "deep and alone"
+aside "the image" bash -c "scripts/setup_image.sh && .venv/bin/python -m tests.deploy.built_image"
 aside "deep tests in the browser" .venv/bin/pytest --durations=15 --randomly-seed "$seed" \
     tests/browser -m "deep and alone"
-step "deep tests in parallel" "${waiting[@]}" --randomly-seed "$seed" -m "deep and not alone"
-step "the daemon's laws with new examples" "${parallel[@]}" "${seeds[@]}" \
-    --hypothesis-profile=fresh --ignore=tests/kernels --ignore=tests/library \
-    -m "hypothesis and not alone and not deep"
-NUMBA_DISABLE_JIT=1 step "kernels in plain Python" "${parallel[@]}" tests/kernels \
-    -m "not compiled" --cov=streamnb.kernels --cov-report=term
 # With new examples for their laws, which are half of these tests' time. What River and scikit-learn
 # ask of their models they have asked before.
 checked_indices "${seeds[@]}" --hypothesis-profile=fresh --ignore=tests/library/adapters -m "not deep"
+NUMBA_DISABLE_JIT=1 step "kernels in plain Python" "${parallel[@]}" tests/kernels \
+    -m "not compiled" --cov=streamnb.kernels --cov-report=term
+step "the daemon's laws with new examples" "${parallel[@]}" "${seeds[@]}" \
+    --hypothesis-profile=fresh --ignore=tests/kernels --ignore=tests/library \
+    -m "hypothesis and not alone and not deep"
+wait_for "the image"
+step "deep tests in parallel" "${waiting[@]}" --randomly-seed "$seed" -m "deep and not alone"
 say "the seed was $seed"
 finish

@@ -60,6 +60,14 @@ aside() {
     trap 'kill "${aside_processes[@]}" 2>/dev/null || true' EXIT
 }
 
+# wait_for NAME: wait until what runs aside under this name has ended, for the next step to use.
+wait_for() {
+    local i
+    for i in "${!aside_processes[@]}"; do
+        [[ "${aside_names[i]}" != "$1" ]] || tail --pid="${aside_processes[i]}" -f /dev/null
+    done
+}
+
 # Wait for what runs aside, print what it said, and remember its closing line.
 collect() {
     local i status

@@ -20,6 +20,29 @@ from tests.simulation.plan import Plan, draw
 
 ROOT = Path(__file__).resolve().parents[2]
 N_FAST, N_SEEDS = 10, 300  # in every run of the tests, and in CI
+# Which seed of the first 500 found each bug last.
+FOUND_BY = {
+    "correction_position_lost": 3,
+    "correction_twice": 3,
+    "counts_ahead": 0,
+    "default_too_early": 33,
+    "delete_forgotten": 2,
+    "journal_not_synced": 47,
+    "late_label_twice": 0,
+    "loss_not_told": 21,
+    "memory_not_synced": 13,
+    "missing_folder_fsync": 13,
+    "missing_fsync": 11,
+    "output_not_flushed": 1,
+    "own_place_kept": 285,
+    "part_not_taken": 376,
+    "part_position_ahead": 11,
+    "position_ahead": 2,
+    "position_from_commit": 0,
+    "stale_fetch": 6,
+    "taken_back_twice": 0,
+    "zombie_accepted": 6,
+}
 
 
 def simulate(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -69,12 +92,16 @@ def test_seeds_hold() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("bug", sorted(BUGS))
 def test_every_planted_bug_is_found(bug: str) -> None:
-    """Each bug is found within 500 seeds."""
-    done = simulate("--bug", bug, "--seeds", 500)
+    """Each bug is found within 500 seeds: by the one that found it last, or by a search."""
+    done = simulate("--bug", bug, "--first", FOUND_BY[bug], "--seeds", 1)
+    if done.returncode != 0:  # what a seed draws has changed: note the seed that finds it now
+        done = simulate("--bug", bug, "--seeds", 500)
     assert done.returncode == 0, done.stderr
     # By a comparison: what breaks the code that it is planted in would be found by any error.
-    found = rf"^{bug}: found by seed \d+, number \d+: WrongError: (?!.* cannot go on)"
-    assert re.search(found, done.stderr, re.MULTILINE), done.stderr
+    found = rf"^{bug}: found by seed (\d+), number \d+: WrongError: (?!.* cannot go on)"
+    by = re.search(found, done.stderr, re.MULTILINE)
+    assert by, done.stderr
+    assert int(by[1]) < 500
 
 
 def test_a_seed_repeats_its_run() -> None:
