@@ -1,7 +1,8 @@
-"""Two or more things timed in turns: A B A B ….
+"""Two or more things timed in turns, there and back: A B B A ….
 
 A busy machine slows neighbours in time alike. So each ratio is taken within one turn, and of all
-turns the median is reported: a turn that was disturbed does not move it.
+turns the median is reported: a turn that was disturbed does not move it. Every second turn goes the
+other way round, as a machine that slows down or speeds up would favour the first or the last.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def alternate(
     if warm_up is not None:
         timed[warm_up]()
     found = Turns({name: [] for name in timed})
-    for _ in show.track(range(turns)):
-        for name, run in timed.items():
-            found.seconds[name].append(run())
+    for turn in show.track(range(turns)):
+        for name in list(timed)[:: -1 if turn % 2 else 1]:
+            found.seconds[name].append(timed[name]())
     return found

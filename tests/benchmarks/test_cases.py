@@ -44,6 +44,7 @@ from benchmarks import (
     scaling,
     vocabulary,
 )
+from benchmarks.alternate import alternate
 from benchmarks.peers import LeftOutError, is_installed
 from benchmarks.plot import CURVES, RATIOS
 from benchmarks.result import Figure, Result
@@ -160,6 +161,21 @@ def test_a_kafka_case_runs(
     for module in (kafka_drain, kafka_daemon):
         monkeypatch.setattr(module, "running_broker", shared)
     check(case, texts)
+
+
+def test_turns_go_there_and_back() -> None:
+    """No one is always the first; each turn's ratio is of that turn's runs."""
+    ran: list[str] = []
+
+    def timed(name: str, seconds: float) -> float:
+        ran.append(name)
+        return seconds * len(ran)
+
+    both = {"a": lambda: timed("a", 1.0), "b": lambda: timed("b", 2.0)}
+    turns = alternate(both, 3, Show(Console(quiet=True)))
+    assert "".join(ran) == "abbaab"
+    assert turns.seconds == {"a": [1.0, 4.0, 5.0], "b": [4.0, 6.0, 12.0]}
+    assert turns.ratio("b", "a") == 2.4
 
 
 def test_a_missing_peer_is_named() -> None:
