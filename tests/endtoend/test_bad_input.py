@@ -164,6 +164,7 @@ def test_bad_messages_of_a_file(tmp_path: Path) -> None:
     check([json.loads(line) for line in lines], "file:tweets.jsonl", by_offset)
 
 
+@pytest.mark.deep
 def test_a_time_that_no_calendar_has_ends_no_daemon(tmp_path: Path) -> None:
     """With the page on, the time of a deletion, an example or a question may be out of all reach.
 

@@ -56,7 +56,7 @@ def state(model: NaiveBayes) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("likelihood", [Multinomial(), Bernoulli()], ids=["multinomial", "bern"])
-@pytest.mark.parametrize("max_words", [900, 1_000_000])
+@pytest.mark.parametrize("max_words", [900, pytest.param(1_000_000, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("part", [None, "t/0"])
 def test_reading_ahead_changes_no_answer(
     likelihood: Bernoulli | Multinomial, max_words: int, part: str | None

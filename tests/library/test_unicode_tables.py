@@ -35,6 +35,7 @@ def same_unicode(shipped: dict[str, NDArray[Any]]) -> None:
         pytest.skip(f"tables are of Unicode {shipped['version']}, this Python's is another")
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("same_unicode")
 def test_the_script_makes_the_shipped_tables(shipped: dict[str, NDArray[Any]]) -> None:
     """`scripts/make_unicode_tables.py` makes, array by array, the tables that are shipped."""
@@ -50,6 +51,7 @@ def test_the_script_makes_the_shipped_tables(shipped: dict[str, NDArray[Any]]) -
         assert np.array_equal(table, shipped[name])
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("same_unicode")
 def test_folding_is_pythons() -> None:
     """Every character folds as `str.casefold` folds it."""
@@ -61,6 +63,7 @@ def test_folding_is_pythons() -> None:
     assert odd == []
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("same_unicode")
 def test_classes_follow_the_categories() -> None:
     """Letters, marks and digits are in words; white space is white space; symbols separate."""

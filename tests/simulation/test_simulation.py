@@ -104,6 +104,8 @@ def test_every_planted_bug_is_found(bug: str) -> None:
     assert int(by[1]) < 500
 
 
+@pytest.mark.deep
+@pytest.mark.slow
 def test_a_seed_repeats_its_run() -> None:
     """The same seed takes the same steps in every process, to the last."""
     first, again = simulate("--replay", 3), simulate("--replay", 3)

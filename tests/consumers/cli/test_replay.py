@@ -108,6 +108,7 @@ def test_no_column_of_csv_is_lost() -> None:
     assert len(got.at) == 1
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 def test_without_keys_partitions_take_turns(
     broker: Broker, new_topic: NewTopic, tmp_path: Path

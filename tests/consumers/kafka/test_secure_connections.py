@@ -233,6 +233,7 @@ def test_a_refused_login_is_tried_until_it_is_right(
         assert reader.values[0] == values
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_file_of_certificates_may_be_away_for_a_while(
     secure_broker: SecureBroker, tmp_path: Path

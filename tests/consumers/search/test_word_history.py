@@ -271,6 +271,7 @@ def test_an_empty_file_knows_that_messages_have_left(tmp_path: Path) -> None:
         assert np.sum(store.history(0, 4 * BEGAN_S, "day").counts) == 5
 
 
+@pytest.mark.deep
 def test_words_take_no_room_of_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many bytes they have, as many messages are held; the bytes are known exactly."""
     monkeypatch.setattr(history, "WORD_MESSAGES_MIN", 1)

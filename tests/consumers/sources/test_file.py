@@ -187,7 +187,14 @@ def test_members_may_follow_each_other(tmp_path: Path, packing: str) -> None:
     assert values(written(tmp_path / "x", data)) == LINES[:10]
 
 
-@pytest.mark.parametrize("packing", [name for name in PACKERS if name != "plain"])
+@pytest.mark.parametrize(
+    "packing",
+    [
+        pytest.param(name, marks=pytest.mark.deep) if name == "xz" else name  # it packs slowly
+        for name in PACKERS
+        if name != "plain"
+    ],
+)
 def test_a_file_that_was_cut_off_says_so_after_its_records(tmp_path: Path, packing: str) -> None:
     """What can be unpacked is handed over, then the error names file, position and way out."""
     noise = [b'{"text":"%s"}' % os.urandom(40).hex().encode() for _ in range(30_000)]

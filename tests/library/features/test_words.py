@@ -186,7 +186,7 @@ def learn_on(state: WordsState, n: int, ranks: list[int]) -> None:
     "n_words",
     [
         100_000,
-        pytest.param(1_000_000, marks=pytest.mark.slow),
+        pytest.param(1_000_000, marks=pytest.mark.deep),
         pytest.param(10_000_000, marks=pytest.mark.deep),
     ],
 )

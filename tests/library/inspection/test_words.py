@@ -135,6 +135,7 @@ def test_draws_have_the_moments_that_the_delta_method_takes(
         assert drawn[:, c].var() == pytest.approx(variance[c], rel=0.5, abs=1e-9)
 
 
+@pytest.mark.deep
 def test_the_sum_of_rare_missing_words_is_drawn_as_if_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

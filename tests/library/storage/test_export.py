@@ -146,6 +146,7 @@ def test_another_program_judges_as_a_hybrid_does(
     assert_judged_alike(Snapshot(model, 1, AnswerRule(calibrator.curve)), *probes)
 
 
+@pytest.mark.deep
 @pytest.mark.data
 def test_another_program_judges_as_a_model_of_tweets_does(data_folder: Path) -> None:
     """Of words, pairs and negations as the daemon reads by default, learned in parts."""
