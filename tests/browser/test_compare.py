@@ -143,6 +143,28 @@ def test_what_changed(book: Book, open_page: Callable[..., Opened]) -> None:
     expect(page.get_by_test_id("comparison")).to_be_hidden()
 
 
+def test_the_words_that_moved_a_share_between_two_times(
+    bandicoots: Book, open_page: Callable[..., Opened]
+) -> None:
+    """Two times name them, with a rise; two queries, and two times without a rise, name none."""
+    singing = bandicoots.json("/v1/search?q=bandicoot+sings&limit=50")["messages"]
+    middle = min(each["time_ms"] for each in singing) - 1_000
+    times = [middle - 900_000, middle, middle + 900_000]
+    address = f"{bandicoots.address}/?q=bandicoot&change={'-'.join(map(str, times))}"
+    page, _ = open_page(address)
+    moved = page.get_by_test_id("compare-moved")
+    expect(moved).to_have_text(
+        re.compile(r"^Positive rose from \d+% to \d+%\. Moved by .*great \+.* points\.$")
+    )
+    assert violations(page) == []
+    page.goto(f"{bandicoots.address}/?q=bandicoot&vs=coffee")
+    told(page, 2)
+    expect(moved).to_be_hidden()
+    quarters = [middle - 800_000, middle - 400_000, middle]
+    page.goto(f"{bandicoots.address}/?q=bandicoot&change={'-'.join(map(str, quarters))}")
+    expect(moved).to_have_text("No share rose further than by chance.")
+
+
 @pytest.fixture(scope="module")
 def bandicoots(book: Book) -> Book:
     """Return the book with tweets of a quarter of an hour, whose words and class end as others."""
@@ -335,6 +357,8 @@ def test_an_alert_on_the_page(open_page: Callable[..., Opened], tmp_path: Path) 
         assert query_of(page)["q"] == ["bandicoot"]
         expect(page.get_by_test_id("compare-row")).to_have_count(2)
         assert query_of(page)["change"][0] == line["change"]
+        moved = page.get_by_test_id("compare-moved")
+        expect(moved).to_have_text(re.compile(r"^Positive rose .* Moved by .*great \+"))
         page.close()  # before the daemon ends, of which it would complain
 
 

@@ -48,6 +48,14 @@ def test_a_word_reaches_behind_the_stored_messages(
         cells = page.get_by_test_id("series-table").locator("tbody td:nth-child(2)")
         expect(cells.first).to_have_text("100")
         assert cells.all_inner_texts() == [f"{100 * day}" for day in range(1, 7)]
+        chart, moved = page.get_by_test_id("series-chart"), page.get_by_test_id("series-moved")
+        chart.focus()
+        page.keyboard.press("Home")
+        for _ in range(8):  # steps of three hours: to the second day's
+            page.keyboard.press("ArrowRight")
+        expect(moved).to_have_text("The messages of this time are no longer stored.")
+        page.keyboard.press("End")
+        expect(moved).to_have_text("Of those still stored: No share rose further than by chance.")
         page.goto(f"{daemon.address}/?q=coffee+here&range=7d")
         note = page.get_by_test_id("series-source")
         expect(note).to_contain_text("Stored matches go back to")

@@ -12,7 +12,7 @@ export const DASHES = [[], [8, 3], [2, 3], [10, 3, 2, 3]];
 export const swatch = (dash) =>
   svg("svg.swatch", { viewBox: "0 0 22 8", "aria-hidden": "true" }, svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, "stroke-dasharray": dash.join(" ") }));
 
-const Z = 1.96; // of 95%
+export const Z = 1.96; // of 95%
 
 /** Return Wilson's interval of a share, k of n: it holds for few, too. */
 export function within(k, n) {

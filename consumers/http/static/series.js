@@ -1,7 +1,7 @@
 /** Shares over time with their intervals: of a search, and of what is compared. */
 
 import { address, ask, asked, queryOf } from "./api.js";
-import { bandOf, DASHES, ink, linesOf, makeChart, swatch, within } from "./chart.js";
+import { bandOf, DASHES, ink, linesOf, makeChart, swatch, within, Z } from "./chart.js";
 import { capital, classNames, inOrder, leading, look, mark, nameOf, names, onClasses } from "./classes.js";
 import { $, attr, coalesced, debounced, el, keyed, on, say, text } from "./dom.js";
 import { clock, count, moment, percent, short, signed, span, withError } from "./format.js";
@@ -68,7 +68,7 @@ async function readSpan(query, stored, hasHistory, range) {
   const { n, series, note, matches } = (hasHistory && (await countsOf(query, { from, to }))) || {};
   if (matches?.is_word === false) return { ...fromStore, note: `${reach ?? ""} ${note}` };
   if (!n || firstOf(series) + 1000 * series.step_s > firstOf(own)) return { ...fromStore, note: reach };
-  return { series: coarser(series, to - (from ?? firstOf(series))), from, to, isCounted: !matches, note };
+  return { series: coarser(series, to - (from ?? firstOf(series))), from, to, isCounted: !matches, hasLeft: true, note };
 }
 
 function coverLast(veil, chart, isOpen) {
@@ -103,8 +103,9 @@ const REST_MS = 300;
 const KNOWN_MAX = 100;
 
 /** Return how a share moved, and the words that moved it, each by how many points. */
-export function inMoved({ label, before, after, words }) {
+export function inMoved({ label, before, after, standard_errors: errors, words }) {
   const told = words.map(({ word, effect }) => `${word} ${signed(100 * effect, 1)}`);
+  if (errors < Z) return "No share rose further than by chance.";
   return `${capital(nameOf(label))} rose from ${percent(before)} to ${percent(after)}. ${told.length ? `Moved by ${told.join(", ")} points.` : "No word stands out."}`;
 }
 
@@ -112,6 +113,7 @@ export function inMoved({ label, before, after, words }) {
 function makeAsking(onAnswer) {
   const known = new Map();
   let path = null;
+  let prefix = "";
   let under = null; // the question under way
   const rest = debounced(async () => {
     const asking = path;
@@ -119,15 +121,15 @@ function makeAsking(onAnswer) {
     try {
       const { moved, compared } = await ask(asking, { until: under.signal });
       if (known.size >= KNOWN_MAX) known.clear();
-      known.set(asking, moved && compared.every((side) => side.n_read) ? inMoved(moved) : "The messages of this time are no longer stored.");
+      known.set(asking, moved && compared.every((side) => side.n_read) ? prefix + inMoved(moved) : "The messages of this time are no longer stored.");
       if (asking === path) onAnswer(known.get(asking));
     } catch (error) {
       if (asking === path) onAnswer(error.message);
     }
   }, REST_MS);
-  return (next) => {
+  return (next, before) => {
     if (next === path) return;
-    path = next;
+    [path, prefix] = [next, before];
     rest.stop();
     under?.abort();
     onAnswer(known.get(path) ?? "");
@@ -244,7 +246,7 @@ export function makeSeries(onRoute, hasHistory) {
       onPoint(index) {
         at = index;
         if (!shown) return;
-        askMoved(movedPath());
+        askMoved(movedPath(), range && chosen?.hasLeft ? "Of those still stored: " : "");
         read();
       },
       onSpan: (from, to) => onRange(from === undefined ? "" : zoomed(from, to)),
@@ -381,6 +383,7 @@ export function makeComparison(onRoute) {
   const box = $("compare-q");
   let route = {};
   let sides = null;
+  let moved = null;
   let drawn = null;
   let columns = [[]];
   let askedMs = 0;
@@ -464,6 +467,7 @@ export function makeComparison(onRoute) {
     read(null);
     $("compare-rows").replaceChildren(...sides.map(row));
     $("compare-words").replaceChildren(...sides.map(words));
+    say($("compare-moved"), moved && inMoved(moved));
   }
 
   async function refresh(isNew) {
@@ -471,9 +475,9 @@ export function makeComparison(onRoute) {
     askedMs = Date.now();
     const asking = route;
     try {
-      const { compared } = await ask(comparisonOf(route));
+      const answer = await ask(comparisonOf(route));
       if (asking !== route) return;
-      sides = compared;
+      ({ compared: sides, moved } = answer);
       $("compare-drawn").hidden = false;
       say($("compare-problem"), null);
       // What has the focus, or is selected, would be lost with the elements it is in.
