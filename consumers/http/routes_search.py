@@ -64,7 +64,7 @@ _PROBLEMS = {
     400: "The address is not UTF-8.",
     404: "recent.enabled is false.",
     422: "The query cannot be searched for, or a parameter is wrong.",
-    503: "Too much is being asked at once, or the stored messages are still being opened.",
+    503: "Too much is being asked at once, or the stored messages are still loading.",
 }
 SEARCH = ApiOperation(
     "The newest messages that match",

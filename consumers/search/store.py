@@ -229,7 +229,7 @@ class RecentStore:
     def _file(self) -> Transactions:
         file = self._writer.file
         if file is None:
-            detail = self._writer.trouble or "The recent messages are still being opened"
+            detail = self._writer.trouble or "The stored messages are still loading"
             raise StoreBusyError(f"{detail}; ask again in a moment.")
         return file
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from consumers.http.state import ApiEventSerializer
+from consumers.search import RecentStore
+from consumers.search.live_updater import LiveUpdater
 from tests.broker.broker import free_ports
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book
+from tests.consumers.http.loopback_server import app_state, served, settings
+from tests.consumers.search.stores import running, tell, wall_of
 from tests.endtoend.daemon_process import Daemon, write_config
 
 
@@ -69,3 +76,38 @@ def test_the_daemon_goes_and_returns(path: Path, open_page: Callable[..., Opened
         expect(page.get_by_test_id("count-row")).to_contain_text(["calm", "cross"])
         page.goto("about:blank")
         assert daemon.stop() == 0
+
+
+def test_stored_messages_that_are_still_being_opened(
+    browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
+) -> None:
+    """After a restart the page says what it waits for, and shows no figure until it has the right.
+
+    The store is not opened before the test says so, however large it is.
+    """
+    assert browser.is_connected()
+    path, of = tmp_path / "recent.db", settings()
+    with running(path) as store:
+        wall_of(store).now_s = time.time()
+        tell(store, ["a serval is here"] * 40)
+    reopened = RecentStore(of.recent, path, of.model.classes, of.model.fields, of.page.unsure_below)
+    with app_state(of) as made:
+        updater = LiveUpdater(reopened, ApiEventSerializer(made), made.metrics)
+        updater.start()
+        with served(made, recent=reopened, live_updater=updater) as port:
+            page, watch = open_page(f"http://127.0.0.1:{port}/?q=serval")
+            watch.expect("503")
+            problem = page.get_by_test_id("search-problem")
+            expect(problem).to_have_text(re.compile("The stored messages are still loading;"))
+            expect(page.get_by_test_id("search-figures")).to_have_attribute("aria-busy", "true")
+            for name in ("count-row", "share", "message", "messages-empty", "sample-note"):
+                expect(page.get_by_test_id(name).locator("visible=true")).to_have_count(0)
+            assert re.findall(r"\d+%|\b0\b", page.inner_text("main")) == []
+            reopened.start()
+            counts = page.get_by_test_id("count-row").get_by_test_id("count")
+            expect(counts).to_have_text(["20", "20"])
+            expect(page.get_by_test_id("message")).to_have_count(40)
+            expect(problem).to_be_hidden()
+            page.goto("about:blank")
+        updater.stop()
+        reopened.stop()

@@ -202,7 +202,7 @@ def test_a_store_that_is_not_open_yet_is_not_empty() -> None:
         for path in ("search?q=good", "summary", "messages/t7"):
             answer = http.get(f"/v1/{path}")
             assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-            assert "still being opened" in answer.json()["detail"]
+            assert "still loading" in answer.json()["detail"]
         sample = http.get("/v1/page").json()["sample"]
         assert (sample["share"], sample["messages"]) == (None, None)
     store.stop()

@@ -417,7 +417,7 @@ def check_that_it_is_closed(store: RecentStore) -> None:
         lambda: store.keys(parse("good"), None, 5),
         lambda: store.rows(np.array([1])),
     ):
-        with pytest.raises(StoreBusyError, match="still being opened; ask again"):
+        with pytest.raises(StoreBusyError, match="still loading; ask again"):
             ask()
     assert store.languages() == []
     assert store.held(np.array([1])).tolist() == []
