@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -232,3 +235,30 @@ def test_more_fields_make_smaller_pieces() -> None:
     """The texts of a piece are bounded, not its rows alone."""
     fields = tuple(f"f{k}" for k in range(99))
     assert csv_form(CLASSES, fields).piece_rows == CSV.piece_rows * 2 // 100
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_more"), [(50_000, 800), pytest.param(1_000_000, 40, marks=pytest.mark.deep)]
+)
+def test_an_export_takes_little_memory_however_long_it_is(
+    tmp_path: Path, n_rows: int, n_more: int
+) -> None:
+    """A million rows as CSV take 20 MB at most beside the store that holds them.
+
+    Either file is larger than that by far.
+    """
+    path, step = tmp_path / "recent.db", 5_000
+    bounds: dict[str, Any] = {"messages_max": n_rows, "age_max_s": 1e9, "rate_max_per_s": 1e9}
+    with running(path, processor_share_max=1.0, **bounds) as store:
+        for first in range(0, n_rows, step):
+            texts = [f"message {i} of many {'x' * n_more}" for i in range(step)]
+            tell(store, texts, first=first)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.consumers.search.export_memory", path],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert found["lines"] == n_rows + 1
+    assert found["grown_bytes"] <= 20_000_000
