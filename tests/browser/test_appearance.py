@@ -13,6 +13,7 @@ from tests.browser.axe import violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book
 
+WIDEST = {"viewport": {"width": 1440, "height": 900}}
 WIDE = {"viewport": {"width": 1280, "height": 900}}
 PHONE = {
     "viewport": {"width": 360, "height": 740},
@@ -20,6 +21,7 @@ PHONE = {
     "has_touch": True,
     "device_scale_factor": 2,
 }
+LARGE_PHONE = PHONE | {"viewport": {"width": 390, "height": 844}}
 VIEWS = ("search", "model", "try")
 PHONE_FIRST_PX_MAX = 900
 
@@ -35,6 +37,21 @@ LIGHTNESS = """() => {
 STICKING_OUT = """() => [...document.querySelectorAll('body *')]
     .filter(node => node.getBoundingClientRect().right > innerWidth + 1 && node.checkVisibility())
     .slice(0, 5).map(node => node.outerHTML.slice(0, 100))"""
+
+# Names of classes that stand on two lines, as "negativ" and "e".
+BROKEN_NAMES = """() => {
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const broken = [];
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+        if (!/^\\s*(positive|negative)\\s*$/i.test(node.data)) continue;
+        if (!node.parentElement.checkVisibility()) continue;
+        const range = document.createRange();
+        range.selectNodeContents(node);
+        const lines = new Set([...range.getClientRects()].map(({top}) => Math.round(top)));
+        if (lines.size > 1) broken.push(node.parentElement.outerHTML.slice(0, 100));
+    }
+    return broken;
+}"""
 
 
 def filled(page: Page, view: str) -> None:
@@ -64,15 +81,22 @@ def address_of(book: Book, view: str) -> str:
     [
         pytest.param(WIDE, "light", id="wide-light"),
         pytest.param(PHONE, "dark", id="phone-dark"),
+        pytest.param(WIDEST, "dark", id="widest-dark"),
+        pytest.param(LARGE_PHONE, "light", id="large-phone-light"),
         pytest.param(WIDE, "dark", id="wide-dark", marks=pytest.mark.deep),
         pytest.param(PHONE, "light", id="phone-light", marks=pytest.mark.deep),
+        pytest.param(WIDEST, "light", id="widest-light", marks=pytest.mark.deep),
+        pytest.param(LARGE_PHONE, "dark", id="large-phone-dark", marks=pytest.mark.deep),
     ],
 )
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_is_open_to_all(
     book: Book, open_page: Callable[..., Opened], view: str, size: dict[str, Any], scheme: str
 ) -> None:
-    """axe-core finds nothing, nothing sticks out sideways, and the colours are those asked for."""
+    """axe-core finds nothing, and the colours are those asked for.
+
+    Nothing sticks out sideways, and no name of a class is broken.
+    """
     page, _ = open_page(
         address_of(book, view), color_scheme=scheme, reduced_motion="reduce", **size
     )
@@ -80,6 +104,7 @@ def test_every_view_is_open_to_all(
     assert violations(page) == []
     overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert overflow <= 0, page.evaluate(STICKING_OUT)
+    assert page.evaluate(BROKEN_NAMES) == []
     expect(page.locator("html")).to_have_attribute("data-theme", scheme)
     lightness = page.evaluate(LIGHTNESS)
     assert lightness > 200 if scheme == "light" else lightness < 60
@@ -174,6 +199,56 @@ def test_by_keyboard_alone(book: Book, open_page: Callable[..., Opened]) -> None
     page.keyboard.press("Enter")
     expect(page.get_by_test_id("view-model")).to_be_visible()
     expect(page.get_by_test_id("model-examples")).not_to_be_empty()
+
+
+def test_all_else_by_keyboard_alone(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Comparing, saving, downloading, deleting and trying a sentence take no pointer either."""
+    book.write("a bongo grazes", "a bongo sleeps", label=0)
+    book.until_found("bongo", 2)
+    page, _ = open_page(f"{book.address}/?q=bongo")
+    expect(page.get_by_test_id("message")).to_have_count(2)
+    tab_to(page, "compare")
+    page.keyboard.press("Enter")
+    page.keyboard.type("coffee")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("compare-row")).to_have_count(2)
+    tab_to(page, "compare-end")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("comparison")).to_be_hidden()
+    page.reload()
+    tab_to(page, "save-search")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("saved")).to_contain_text("bongo")
+    tab_to(page, "export-csv")
+    with page.expect_download() as under_way:
+        page.keyboard.press("Enter")
+    assert under_way.value.path().read_bytes().count(b"\n") == 3
+    page.reload()
+    expect(page.get_by_test_id("message")).to_have_count(2)
+    tab_to(page, "message-why")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("delete")).to_be_visible()
+    tab_to(page, "delete")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("delete-confirm")).to_be_visible()
+    tab_to(page, "delete-confirm")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("message")).to_have_count(1)
+    page.reload()
+    tab_to(page, "theme-toggle")
+    pressed = page.get_by_test_id("theme-toggle").get_attribute("aria-pressed")
+    page.keyboard.press("Space")
+    expect(page.get_by_test_id("theme-toggle")).not_to_have_attribute("aria-pressed", str(pressed))
+    page.reload()
+    tab_to(page, "tab-try")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("view-try")).to_be_visible()
+    tab_to(page, "try-text")
+    page.keyboard.type("what a lovely day")
+    expect(page.get_by_test_id("try-label")).to_contain_text("ositive")
+    tab_to(page, "curl")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("curl-commands")).to_contain_text("/v1/predict")
 
 
 def test_what_changes_is_announced(book: Book, open_page: Callable[..., Opened]) -> None:
