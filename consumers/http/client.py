@@ -4,6 +4,8 @@
 
     client = Client("http://127.0.0.1:8100")
     client.predict("what a lovely day")["label"]
+    for event in client.events("coffee"):
+        print(event.name, event.data)
 
 Answers are the API's own JSON, as dicts: `docs/api.md` shows them.
 """
@@ -11,14 +13,21 @@ Answers are the API's own JSON, as dicts: `docs/api.md` shows them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Generator, Mapping, Sequence
+from http import HTTPStatus
 from http.client import HTTPException
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
 from streamnb.errors import StreamnbError
+
+PAUSE_S = 0.25  # before a request is sent again, twice as long each time
+PAUSE_MAX_S = 10.0
+SILENCE_MAX_S = 30.0  # of events; a comment comes every ten seconds
+_LATER = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 
 
 class ApiError(StreamnbError):
@@ -38,6 +47,13 @@ class ApiError(StreamnbError):
         self.problem = dict(problem)
 
 
+class ReceivedEvent(NamedTuple):
+    """What changed: its `name` says what `data` is, as the guide of the API lists them."""
+
+    name: str
+    data: dict[str, Any]
+
+
 class Client:
     """Asks one daemon.
 
@@ -49,6 +65,10 @@ class Client:
         The value of `http.token`, to label and delete where the daemon asks for it.
     timeout_s : float
         How long to wait for an answer.
+    retries : int
+        How often a request is sent again at most: if the daemon is busy or still starts (429, 503),
+        after the pause that it asks for, ten seconds at most; and if nobody answers. A label or a
+        deletion that nobody answered may have arrived, so it is not sent again.
 
     Examples
     --------
@@ -58,11 +78,16 @@ class Client:
     """
 
     def __init__(
-        self, url: str = "http://127.0.0.1:8100", token: str | None = None, timeout_s: float = 10.0
+        self,
+        url: str = "http://127.0.0.1:8100",
+        token: str | None = None,
+        timeout_s: float = 10.0,
+        retries: int = 2,
     ) -> None:
         self._url = url.rstrip("/")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._timeout_s = timeout_s
+        self._retries = max(0, retries)
         self._open = build_opener(ProxyHandler({})).open  # the daemon is near; no proxy is between
 
     def predict(self, example: str | Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -97,6 +122,33 @@ class Client:
         more = {"q": queries, "lang": [] if lang is None else lang, "from": begins, "to": ends}
         return list(self._ask("GET", f"/v1/compare?{urlencode(more, doseq=True)}")["compared"])
 
+    def history(
+        self, query: str = "", between: tuple[int | str, int | str] | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Return counts over time, from one time to before another; `lang`, `step`."""
+        given = {} if between is None else dict(zip(("from", "to"), between, strict=True))
+        return self._ask("GET", _address("/v1/history", query, given | more))
+
+    def events(
+        self, *queries: str, lang: str | None = None
+    ) -> Generator[ReceivedEvent, None, None]:
+        """Yield what changes for some queries, or for everything, as it changes.
+
+        A connection begins with how things stand. If it is cut another one is made, unless
+        `retries` is 0. An `ApiError` says that it was refused, or that nobody answers any more.
+        """
+        asked = queries or ("",)
+        more = {} if lang is None else {"lang": [lang] * len(asked)}
+        path = f"/v1/events?{urlencode({'q': asked, **more}, doseq=True)}"
+        while True:
+            with self._sent("GET", path, max(self._timeout_s, SILENCE_MAX_S)) as answer:
+                if answer.status != HTTPStatus.OK:
+                    raise _error(answer.status, answer.read())
+                yield from _events_of(answer)
+            if not self._retries:
+                return
+            time.sleep(PAUSE_S)
+
     def label(self, name: str, label: str | None) -> dict[str, Any]:
         """Say what label the message of an id should have, or none; it is safe in the log then."""
         return self._ask("POST", "/v1/labels", {"id": name, "label": label})
@@ -110,27 +162,76 @@ class Client:
         return self._ask("GET", "/v1/model")
 
     def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        try:
+            with self._sent(method, path, self._timeout_s, body) as answer:
+                status, said = answer.status, answer.read()
+        except (OSError, HTTPException) as error:
+            raise self._silence(error) from None
+        found = _json(said)
+        if found is None or status >= HTTPStatus.BAD_REQUEST:
+            raise _error(status, said)
+        return found
+
+    def _sent(self, method: str, path: str, timeout_s: float, body: Any = None) -> Any:
+        """Return the open answer, whatever its status, once sending it again would not help."""
         data = None if body is None else json.dumps(body).encode()
         headers = self._headers | ({} if body is None else {"Content-Type": "application/json"})
         request = Request(self._url + path, data, headers, method=method)  # noqa: S310 -- the caller's own daemon
-        try:
-            with self._answer(request) as answer:
-                status, body = answer.status, answer.read()
-        except (OSError, HTTPException) as error:
-            detail = f"{self._url}: {getattr(error, 'reason', error)}"
-            raise ApiError(None, {"title": "No answer", "detail": detail}) from None
-        found = _json(body)
-        if found is None or status >= 400:
-            # What is no JSON, from a proxy or another server perhaps, stands as its own detail.
-            raise ApiError(status, found or {"detail": body[:200].decode("utf-8", "replace")})
-        return found
+        is_reading = method == "GET" or path == "/v1/predict"
+        for n in range(self._retries + 1):
+            pause_s, is_last = PAUSE_S * 2**n, n == self._retries
+            try:
+                answer = self._answer(request, timeout_s)
+            except (OSError, HTTPException) as error:
+                if is_last or not is_reading:
+                    raise self._silence(error) from None
+            else:
+                if is_last or answer.status not in _LATER:
+                    return answer
+                with answer:
+                    after = answer.headers.get("Retry-After", "")
+                pause_s = float(after) if after.isdecimal() else pause_s
+            time.sleep(min(pause_s, PAUSE_MAX_S))
+        raise AssertionError("the last one returns or raises")
 
-    def _answer(self, request: Request) -> Any:
+    def _silence(self, error: Exception) -> ApiError:
+        detail = f"{self._url}: {getattr(error, 'reason', error)}"
+        return ApiError(None, {"title": "No answer", "detail": detail})
+
+    def _answer(self, request: Request, timeout_s: float) -> Any:
         """Return the open answer, whatever its status."""
         try:
-            return self._open(request, timeout=self._timeout_s)
+            return self._open(request, timeout=timeout_s)
         except HTTPError as error:
             return error
+
+
+def _error(status: int, body: bytes) -> ApiError:
+    """Return what says that an answer is a problem.
+
+    What is no JSON, from a proxy or another server perhaps, stands as its own detail.
+    """
+    return ApiError(status, _json(body) or {"detail": body[:200].decode("utf-8", "replace")})
+
+
+def _events_of(answer: Any) -> Generator[ReceivedEvent, None, None]:
+    """Yield the events of an open answer until it ends, or is cut."""
+    name, data = "message", ""
+    while True:
+        try:
+            line = answer.readline().decode("utf-8")
+        except (OSError, HTTPException):
+            return
+        if not line:
+            return
+        field, _, value = line.rstrip("\r\n").partition(": ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            data = value  # one line: it is JSON
+        elif not line.strip() and data:
+            yield ReceivedEvent(name, json.loads(data))
+            name, data = "message", ""
 
 
 def _address(path: str, query: str, more: Mapping[str, Any]) -> str:

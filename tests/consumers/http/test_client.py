@@ -1,0 +1,119 @@
+"""The client of the API: what it sends again, and the events that it hears."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import pytest
+
+from consumers.http import client
+from consumers.http.client import ApiError, Client, ReceivedEvent
+from tests.consumers.http.loopback_server import app_state, settings
+from tests.consumers.http.test_sse import say, serving
+
+CUT = 0  # in the place of a status: the connection ends without an answer
+
+
+class Daemon(BaseHTTPRequestHandler):
+    """Answers each request with the next of some statuses, and bodies; it counts them."""
+
+    answers: ClassVar[list[tuple[int, str]]] = []
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self.asked.append(f"{self.command} {self.path}")
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        status, body = self.answers.pop(0)
+        if status == CUT:
+            return
+        self.send_response(status)
+        self.send_header("Retry-After", "0")
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    do_POST = do_GET  # noqa: N815 -- the name that the server looks for
+
+    def log_message(self, *_args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return where the server is; the client does not rest between two requests."""
+    monkeypatch.setattr(client, "PAUSE_S", 0.0)
+    Daemon.answers, Daemon.asked = [], []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Daemon) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("first", [503, 429, CUT])
+def test_a_question_is_asked_again(address: str, first: int) -> None:
+    """If the daemon is busy, still starts, or does not answer: as often as was said, not more."""
+    busy = json.dumps({"title": "Later", "detail": "too much"})
+    Daemon.answers = [(first, busy), (first, busy), (200, '{"n": 7}')]
+    assert Client(address).model() == {"n": 7}
+    assert Daemon.asked == ["GET /v1/model"] * 3
+    Daemon.answers = [(first, busy)] * 2
+    with pytest.raises(ApiError) as caught:
+        Client(address, retries=1).predict("good")
+    assert caught.value.status == (first or None)
+    assert Daemon.asked[3:] == ["POST /v1/predict"] * 2
+
+
+def test_what_may_have_arrived_is_not_sent_again(address: str) -> None:
+    """A label that nobody answered stays sent once; one that was refused for now is sent again."""
+    Daemon.answers = [(CUT, "")]
+    with pytest.raises(ApiError, match="No answer"):
+        Client(address).label("a", "positive")
+    Daemon.answers = [(503, ""), (202, '{"id": "a"}')]
+    assert Client(address).label("a", "positive") == {"id": "a"}
+    assert Daemon.asked == ["POST /v1/labels"] * 3
+
+
+def test_what_is_wrong_is_not_asked_again(address: str) -> None:
+    """A refusal for good is told at once."""
+    Daemon.answers = [(422, "")]
+    with pytest.raises(ApiError):
+        Client(address).history("x*", (1, "2026-11-02"), step="hour")
+    assert Daemon.asked == ["GET /v1/history?q=x%2A&from=1&to=2026-11-02&step=hour"]
+
+
+def test_events_go_on_behind_a_cut(address: str) -> None:
+    """Comments are passed over; the end of one connection is the beginning of another."""
+    one = ': hello\nretry: 2000\n\nevent: status\nid: 1\n: here\ndata: {"a": 1}\n\n'
+    Daemon.answers = [(200, one), (200, one.replace("1", "2") + "event: lost\ndata: {"), (404, "")]
+    events = Client(address).events("a", "b c", lang="en")
+    assert [next(events) for _ in range(2)] == [
+        ReceivedEvent("status", {"a": 1}),
+        ReceivedEvent("status", {"a": 2}),
+    ]
+    with pytest.raises(ApiError) as caught:
+        next(events)
+    assert caught.value.status == 404
+    assert Daemon.asked == ["GET /v1/events?q=a&q=b+c&lang=en&lang=en"] * 3
+    Daemon.answers = [(200, one)]
+    assert len(list(Client(address, retries=0).events())) == 1
+
+
+def test_events_of_a_daemon() -> None:
+    """What comes into the store is heard of, as the routes answer it."""
+    with app_state(settings()) as made, serving(made) as served:
+        say(served, "coffee first")
+        asked = Client(f"http://127.0.0.1:{served.port}", retries=0)
+        events = asked.events("coffee")
+        first = next(each for each in events if each.name == "messages")
+        assert [each["id"] for each in first.data["messages"]] == ["coffee first"]
+        say(served, "coffee second", "tea")
+        second = next(each for each in events if each.name == "messages")
+        assert second.data["messages"][0]["id"] == "coffee second"
+        assert asked.summary("coffee")["n"] == 2
+        events.close()
