@@ -119,6 +119,10 @@ class FileBytes:
             length += len(parts[-1])
         return b"".join(parts)
 
+    def n_open(self) -> int:
+        """Return how many of the bytes read are of a member that is not whole yet."""
+        return self._n_unpacked - self.whole[1]
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()

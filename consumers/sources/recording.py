@@ -50,6 +50,7 @@ _MAGICS: Final = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
 SUFFIXES: Final = tuple(_MAGICS)
 _HEAD_BYTES: Final = 1 << 16
 _OFFSET_MAX: Final = (1 << 63) - 2
+_PLACED: Final = {"kafka", "file", "generator"}  # what is read again has the same offsets
 _READS_MAX: Final = 64  # reads a poll: how much is skipped before the caller has its turn
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -110,10 +111,7 @@ def lines_of(raw: RawColumns) -> Iterator[RecordingLine]:
 
 
 def positions_in(line: bytes) -> tuple[dict[Partition, int], dict[Partition, LogFacts]]:
-    """Return the positions that end a frame, and what is known of the logs.
-
-    Any other line is a `ValueError`.
-    """
+    """Return the positions that end a frame, and the logs' facts; else raise `ValueError`."""
     found = _LINES.decode(line)
     if found.positions is None:
         raise ValueError("it ends without positions")
@@ -149,8 +147,7 @@ def _row_of(line: RecordingLine) -> _Row:
 
 def _least_behind(row: _Row, *, is_of_file: bool) -> int:
     """Return the least offset behind a message."""
-    _, value, offset, *_ = row
-    return offset + (max(1, len(value or b"")) if is_of_file else 1)
+    return row[2] + (max(1, len(row[1] or b"")) if is_of_file else 1)
 
 
 def _read_back(
@@ -236,9 +233,8 @@ class RecordingSource(Source):
     Messages between a position and the recording's first one of its partition count as lost, as
     they would in a topic. A position behind its last one is a `SourceError`, and so is a damaged
     place, once all before it was handed over. A frame that was torn by a kill is the end, and
-    logged.
-
-    Headers are left out unless asked for. `wait` is given seconds.
+    logged; its messages count only if a recorder that goes on gives them the same offsets. Headers
+    are left out unless asked for. `wait` is given seconds.
     """
 
     def __init__(
@@ -254,6 +250,7 @@ class RecordingSource(Source):
         self.head = read_head(self._path)
         self.record_format = self.head.format
         self._is_of_file = self.head.stream.get("source") == "file"
+        self._is_placed = self.head.stream.get("source") in _PLACED
         self.lost_messages = 0
         self._batch_bytes = settings.batch_bytes
         self._with_headers = with_headers
@@ -313,12 +310,15 @@ class RecordingSource(Source):
         except OSError as error:
             self._failure = self._error(f"cannot be read on ({error.strerror})")
             return []
-        if not data:
+        text = self._pending + data
+        n_held = 0 if self._is_placed else self._bytes.n_open()
+        whole, newline, _ = text[: len(text) - n_held].rpartition(b"\n")
+        if not data and not newline:
             self._end(self._bytes)
-            return []
-        whole, newline, self._pending = (self._pending + data).rpartition(b"\n")
-        if len(self._pending) > LINE_BYTES_MAX:
-            self._failure = self._error(f"has a line of more than {LINE_BYTES_MAX} bytes")
+        self._pending = text[len(whole) + len(newline) :]
+        most, what = (LINE_BYTES_MAX, "line") if self._is_placed else (_FRAME_BYTES_MAX, "frame")
+        if len(self._pending) > most:
+            self._failure = self._error(f"has a {what} of more than {most} bytes")
         return whole.split(b"\n") if newline else []
 
     def _batches(self, lines: list[bytes]) -> list[RawColumns]:
@@ -421,14 +421,15 @@ class RecordingSource(Source):
                 "recording_torn",
                 path=str(self._path),
                 whole_lines=self._n_lines,
-                detail="its last frame was cut off, by a kill or in a copy; all whole lines count",
+                detail="its last frame was cut off, by a kill or in a copy; all whole "
+                f"{'lines' if self._is_placed else 'frames'} count",
             )
         for partition, position in self._next.items():
             if position > self._recorded[partition]:
                 raise SourceError(
                     f"{self._path}: {partition} was read up to offset {position} before, and the "
                     f"recording ends at {self._recorded[partition]}; is it an older copy? Name "
-                    "the newer one, or begin with an empty checkpoint.folder"
+                    "the newer one, let `streamnb record` go on, or empty checkpoint.folder"
                 )
 
     def _error(self, what: str) -> SourceError:

@@ -430,6 +430,38 @@ def test_a_torn_frame_is_the_end_and_said(tmp_path: Path) -> None:
     assert [line["event"] for line in logs] == ["recording_torn"]
 
 
+@pytest.mark.parametrize("source", ["stdin", "jetstream", "sse", "lines", "websocket"])
+@pytest.mark.parametrize("suffix", recording.SUFFIXES)
+def test_a_torn_frame_that_is_recorded_again_hides_no_message(
+    tmp_path: Path, source: str, suffix: str
+) -> None:
+    """Where a recorder that goes on gives other messages the torn ones' numbers, all are read.
+
+    A pipe and a live stream do not bring the same again; no state may stand behind a whole frame.
+    """
+    path = tmp_path / f"r{suffix}"
+    head = RecordingHead(stream={"source": source}, format=RecordFormat())
+    others: list[Message] = [(1, 5, None, b"other %d" % i, ()) for i in range(30_000)]
+    after = columns(0, others, 499)
+
+    def record(*raws: RawColumns) -> None:
+        with contextlib.closing(RecordingWriter(path, head)) as writer:
+            assert writer.positions.get(Partition("t", 0), 0) == raws[0].offsets[0]
+            for raw in raws:
+                writer.add(raw)
+                writer.flush()
+
+    record(plain(500), plain(5_000, 500))
+    path.write_bytes(path.read_bytes()[:-20])
+    with capture_logs() as logs:
+        (found,) = read(path).values()
+    assert [line["event"] for line in logs] == ["recording_torn"]
+    assert len(found) == 500
+    record(after)
+    assert read(path, {Partition("t", 0): 500}) == by_partition([after])
+    assert read(path) == by_partition([plain(500), after])
+
+
 def test_positions_outside_the_recording_are_noticed(tmp_path: Path) -> None:
     """Messages that it does not hold count as lost; a position behind its end is refused."""
     path = tmp_path / "r.gz"
