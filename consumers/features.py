@@ -431,7 +431,7 @@ class DecayTimes:
         self._logs: defaultdict[Partition, PartitionTime] = defaultdict(PartitionTime)
         self._packed: Mapping[str, Any] = {}
         self.n_untaught = 0  # labelled messages that teach nothing
-        self._is_told = False
+        self._is_told = self._is_far_told = False
 
     def take(self, messages: Messages) -> ExampleTimes:
         """Return when the labelled messages of a batch count, and move their partition's time."""
@@ -450,6 +450,18 @@ class DecayTimes:
             )
         self.n_untaught += n_untaught
         return ExampleTimes(np.where(counts, own_ms, 0.0) / 1000.0, counts.astype(np.float64))
+
+    def count_out_of_reach(self, partition: Partition, n: int) -> None:
+        """Count messages that were too old for the model: another partition is far ahead."""
+        self.n_untaught += n
+        if n and not self._is_far_told:
+            self._is_far_told = True
+            log.warning(
+                "messages_without_weight",
+                partition=str(partition),
+                detail="its labelled messages are hundreds of half-lives behind another partition,"
+                " were judged, and taught nothing",
+            )
 
     def of_part(self, partition: Partition) -> list[float | None] | None:
         """Return the times of a partition as they were packed last; on the checkpoint thread."""

@@ -16,7 +16,7 @@ from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
 from consumers.decode.labels import within_limit
 from consumers.errors import CheckpointError, GroupError, SinkError, SourceError
-from consumers.features import build_model
+from consumers.features import DecayTimes, build_model
 from consumers.messages import Messages, Partition, RawColumns
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
@@ -78,8 +78,12 @@ class Run:
         queue: BatchQueue | None = None,
         watch: Callable[[], None] = lambda: None,
         memory: LearnedMemory | None = None,
+        half_life_s: float | None = None,
     ) -> None:
         settings = Settings()
+        if half_life_s is not None:
+            own = settings.model.model_copy(update={"half_life_s": half_life_s})
+            settings = settings.model_copy(update={"model": own})
         self.clock = Clock()
         self.file = folder / FILE_NAME
         self.registry = CollectorRegistry()
@@ -114,6 +118,7 @@ class Run:
             watch=watch,
             positions=positions,
             reviser=None if memory is None else Reviser(memory),
+            decay=None if half_life_s is None else DecayTimes(half_life_s),
         )
 
     def look_around(self, after_s: float) -> None:
@@ -141,6 +146,32 @@ def test_a_run_learns_what_is_read_and_saves_it(tmp_path: Path) -> None:
     assert (stored.model.n_examples, stored.positions) == (4, {"t/0": 6})
     assert run.source.reported == [{LOG: 6}]
     assert run.value("checkpoints_total") == 1.0
+
+
+def test_a_partition_hundreds_of_half_lives_behind_another_is_told(tmp_path: Path) -> None:
+    """What it teaches has no weight left: each message is counted, and the log says so once."""
+
+    def made(partition: Partition, n: int, first: int, *, half_lives_ago: int) -> RawColumns:
+        at_ms = 1_700_000_000_000 - half_lives_ago * 60_000
+        found = [json.dumps({"text": "good day", "label": 4, "created_at": at_ms})] * n
+        return raw(partition, [each.encode() for each in found], first)
+
+    for half_lives, n_learned in (500, 8), (900, 0):
+        behind = Partition("t", 1)
+        steps = [
+            [made(LOG, 5, 0, half_lives_ago=0)],
+            [made(behind, 4, 0, half_lives_ago=half_lives)],
+            [made(behind, 5, 4, half_lives_ago=half_lives)],
+        ]
+        run = Run(tmp_path / str(half_lives), *steps, half_life_s=60.0)
+        with capture_logs() as logs:
+            run.pipeline.run(Limits(until_end=True))
+            run.end()
+        told = [each["partition"] for each in logs if each["event"] == "messages_without_weight"]
+        # The first message of each log is before its time is known.
+        assert run.pipeline.learner.model.n_examples == 4 + n_learned
+        assert run.pipeline.statistics.n_untaught == 2 + 8 - n_learned
+        assert told == ([] if n_learned else ["t[1]"])
 
 
 def test_predictions_of_labelled_messages_are_as_if_they_had_no_label(tmp_path: Path) -> None:
