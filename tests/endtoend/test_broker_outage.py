@@ -69,6 +69,43 @@ def test_a_source_that_is_away_comes_and_goes(own_broker: Broker, tmp_path: Path
     assert counts_at(tmp_path / "state") == counts_of([*examples(1_500), *examples(1_500, 5_000)])
 
 
+@pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])
+def test_a_broker_that_stands_still_costs_nothing(
+    own_broker: Broker, tmp_path: Path, client: str
+) -> None:
+    """It keeps its connections and answers nothing for longer than the session; then all come."""
+    own_broker.start()
+    own_broker.create_topic("stream", 2)
+    config = write_config(
+        tmp_path / "config.yaml",
+        source=f"kafka://{own_broker.address}/stream",
+        kafka={
+            "client": client, "max_poll_messages": 50, "session_timeout_s": 6,
+            "fetch_max_bytes": 65_536, "message_max_bytes": 65_536,
+        },
+        checkpoint={"folder": "state", "interval_s": 0.1},
+    )  # fmt: skip
+    first, later = 10_000, 500
+    for number in (0, 1):
+        values = messages(examples(first, number * 20_000))
+        fill(own_broker.address, "stream", values, number)
+    with Daemon(config) as daemon:
+        daemon.until_metric("streamnb_examples_learned_total", 500)
+        with own_broker.standing_still():
+            daemon.until_metric("streamnb_snapshot_age_seconds", 20)
+            assert daemon.get("/healthz")[0] == 200
+            assert daemon.metric("streamnb_examples_learned_total") < 2 * first
+        for number in (0, 1):
+            values = messages(examples(later, number * 20_000 + first))
+            fill(own_broker.address, "stream", values, number)
+        n = 2 * (first + later)
+        daemon.until_metric("streamnb_examples_learned_total", n)
+        assert daemon.stop() == 0
+        assert daemon.summary["messages"] == n
+    found = [*examples(first + later), *examples(first + later, 20_000)]
+    assert counts_at(tmp_path / "state") == counts_of(found)
+
+
 def test_predictions_wait_for_a_broker_that_is_away(own_broker: Broker, tmp_path: Path) -> None:
     """While nobody takes the predictions no checkpoint passes over them; run again, all come."""
     own_broker.reserve()
