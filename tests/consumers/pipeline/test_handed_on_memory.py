@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from consumers.features import build_model
 from consumers.messages import Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import LoadedPart, PartFiles
+from tests.consumers.pipeline import test_part_files as parts
 from tests.consumers.pipeline.revised_log import (
     ACCOUNT_LOGS,
     ACCOUNTS,
@@ -487,3 +489,22 @@ def test_what_others_remember_is_taken_over_after_a_restart(tmp_path: Path, memb
     again.read(log, 7)
     assert again.learner.model.n_examples == 5
     again.memory.close()
+
+
+def test_the_oldest_part_of_others_has_an_age(tmp_path: Path) -> None:
+    """By the file's time on the clock of the group; a part that is read here has none."""
+    mine, theirs = parts.files_in(tmp_path), parts.files_in(tmp_path)
+    now_s, ages_s = 1.7e9, {parts.LOG: 500.0, parts.OTHER: 30.0}
+    for log, age_s in ages_s.items():
+        before = set(tmp_path.rglob("*.nb"))
+        theirs.write(parts.learned("a", log=log).state, log, 1)
+        (path,) = set(tmp_path.rglob("*.nb")) - before
+        os.utime(path, (now_s - age_s, now_s - age_s))
+    group = GroupParts(mine, parts.LOG.topic, 3600.0, clock=lambda: now_s)
+    group.look()
+    group.take_news(set(), {})
+    nobody: set[Partition] = set()
+    for own, oldest_s in (nobody, 500.0), ({parts.LOG}, 30.0), ({parts.LOG, parts.OTHER}, None):
+        group.take_news(own, {})
+        said = group.status()
+        assert (said.n_own, said.n_others, said.oldest_s) == (len(own), 2 - len(own), oldest_s)
