@@ -20,7 +20,7 @@ from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
 from consumers.corrections import NotWritten
 from consumers.corrections.journal import Journal
-from consumers.errors import CheckpointError, SinkError
+from consumers.errors import CheckpointError, GroupError, SinkError
 from consumers.features import build_model
 from consumers.pipeline import learned_memory
 from consumers.pipeline.checkpoint import Checkpoint
@@ -34,6 +34,8 @@ from tests.consumers.decoded_messages import messages
 from tests.consumers.pipeline.erasure_folder import Folder
 from tests.consumers.pipeline.revised_log import FIELDS
 from tests.consumers.pipeline.test_loop import LABELLED, LOG, UNLABELLED, Run
+from tests.consumers.pipeline.test_part_files import LOG as LOG_OF_GROUP
+from tests.consumers.pipeline.test_part_files import files_in, learned, names
 from tests.system_calls import Call, hooked
 
 FAULTS = ["ENOSPC", "EIO", "EROFS", "EMFILE", "EDQUOT", "short"]
@@ -129,6 +131,37 @@ def test_a_checkpoint_outlives_each_failing_call(
     assert n_remembered(state, tmp_path / "copy") == at // 2
     assert number > 2 if fault == "short" else n_failed > 8
     assert (state / "predictions.jsonl").read_bytes().count(b"\n") == at // 2
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_part_file_outlives_each_failing_call(tmp_path: Path, fault: str) -> None:
+    """Other members find the furthest whole file, no damaged one, and then what is tried again."""
+    own, one_fault = files_in(tmp_path, writer="a" * 16), OneFault(fault)
+    number, n_failed, at = 0, 0, 1
+    own.write(learned("a").state, LOG_OF_GROUP, at)
+    while number == 0 or one_fault.hit is not None:
+        number, at = number + 1, at + 1
+        state, is_failed = learned(*["a"] * at).state, False
+        with hooked(tmp_path, one_fault), capture_logs():
+            one_fault.arm(number)
+            try:
+                own.write(state, LOG_OF_GROUP, at)
+            except GroupError:
+                is_failed = True
+            one_fault.arm(0)
+        n_failed += is_failed
+        other = files_in(tmp_path)
+        found = other.load(LOG_OF_GROUP)
+        assert found is not None
+        assert found.position in ({at - 1, at} if is_failed else {at})
+        assert found.model.n_examples == found.position
+        assert not other.damaged
+        own.write(state, LOG_OF_GROUP, at)
+        found = other.load(LOG_OF_GROUP)
+        assert found is not None
+        assert found.position == found.model.n_examples == at
+    assert number > 1 if fault == "short" else n_failed > 4
+    assert len(names(tmp_path)) == 3  # nothing half written is left, and old ones have gone
 
 
 @pytest.mark.parametrize("fault", FAULTS)
