@@ -149,6 +149,8 @@ class Daemon:
     `until_end` the source is read only up to where it ended at the start.
     """
 
+    _is_page_late = False  # the last checkpoint waited in vain for the page's messages
+
     def __init__(
         self,
         settings: Settings,
@@ -290,8 +292,16 @@ class Daemon:
         self.reader.confirm()
         if self._learned is not None:
             self._learned.sync()
-        if self._components.recent is not None:
-            self._components.recent.wait_written(_RECENT_TIMEOUT_S)
+        recent = self._components.recent
+        is_late = recent is not None and not recent.wait_written(_RECENT_TIMEOUT_S)
+        if is_late and not self._is_page_late:
+            log.warning(
+                "recent_store_late",
+                waited_s=_RECENT_TIMEOUT_S,
+                detail="the checkpoint does not wait longer for the page's messages; a kill now"
+                " would leave out some of them there, and change no count",
+            )
+        self._is_page_late = is_late
 
     def _after_checkpoint(self, state: ModelState, positions: Mapping[Partition, int]) -> None:
         """Hand on to the group what was saved, and erase what the kept files know as deleted."""

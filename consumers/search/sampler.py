@@ -372,11 +372,10 @@ class Sampler:
         self.something.set()
         return True
 
-    def wait_done(self, timeout_s: float) -> None:
-        """Wait until what was put in before is done, or cannot be; for so long at most."""
+    def wait_done(self, timeout_s: float) -> bool:
+        """Wait until what was put in before is done, or cannot be; return False if that is late."""
         mark = WriteMark()
-        if self.put(mark):
-            mark.done.wait(timeout_s)
+        return not self.put(mark) or mark.done.wait(timeout_s)
 
     def put_back(self, items: Sequence[QueuedItem]) -> None:
         """Put what could not be done before all that waits."""

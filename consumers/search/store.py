@@ -164,10 +164,12 @@ class RecentStore:
             self._sampler.put(forget)
         return forget.done
 
-    def wait_written(self, timeout_s: float) -> None:
-        """Wait until the file has all that was offered before, for so long if it can be written."""
-        if self._writer.trouble is None:
-            self._sampler.wait_done(timeout_s)
+    def wait_written(self, timeout_s: float) -> bool:
+        """Wait until the file has all that was offered before; return False if that is late.
+
+        What cannot be written is not waited for.
+        """
+        return self._writer.trouble is not None or self._sampler.wait_done(timeout_s)
 
     def note_labels(
         self, partition: Partition, offsets: Sequence[int], labels: Sequence[str]

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from structlog.testing import capture_logs
 
 from consumers.config.settings import Settings
 from consumers.daemon import run
@@ -92,6 +93,28 @@ def test_no_checkpoint_passes_over_what_is_not_stored(
     monkeypatch.setattr(Checkpoint, "write", checked)
     run(settings, DrawnView(), until_end=True)
     assert n_checked
+
+
+def test_a_checkpoint_that_waits_in_vain_for_the_page_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is written all the same, as no count depends on the page; the log says it."""
+    lines = [json.dumps({"id": f"m{i}", "text": "good day", "label": 4}) for i in range(6_000)]
+    (tmp_path / "stream.jsonl").write_text("".join(line + "\n" for line in lines))
+    n_late = {}
+    for timeout_s in (0.0, 3_600.0):
+        monkeypatch.setattr("consumers.daemon._RECENT_TIMEOUT_S", timeout_s)
+        state = tmp_path / str(timeout_s)
+        settings = Settings.model_validate(
+            {"source": f"file:{tmp_path / 'stream.jsonl'}", "http": {"port": 0},
+             "checkpoint": {"folder": state, "interval_s": 0.1}}
+        )  # fmt: skip
+        with capture_logs() as logs:
+            run(settings, DrawnView(), until_end=True)
+        n_late[timeout_s] = [each["event"] for each in logs].count("recent_store_late")
+        assert read(state / "model.nb").model.n_examples == 6_000
+    assert n_late[0.0] > 0
+    assert n_late[3_600.0] == 0
 
 
 def test_a_deletion_names_one_record_of_one_account(tmp_path: Path) -> None:

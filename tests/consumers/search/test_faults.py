@@ -372,5 +372,18 @@ def test_nobody_waits_for_what_cannot_be_written(full: RecentStore) -> None:
     free(full)
     tell(full, ["good again"], first=7_000)
     offer(full, tweets(["good morning"], 8_000))
-    full.wait_written(3_600.0)
+    assert full.wait_written(3_600.0)
     assert ids(full, "morning") == ["m8000"]
+
+
+def test_who_waits_for_a_file_that_another_holds_is_told(tmp_path: Path) -> None:
+    """A checkpoint goes on after its time, and knows that the file is behind it."""
+    path = tmp_path / "recent.db"
+    with running(path) as store, contextlib.closing(sqlite3.connect(path)) as db:
+        tell(store, ["good day"])
+        db.execute("BEGIN IMMEDIATE")
+        offer(store, tweets(["good morning"], 1))
+        assert not store.wait_written(0.01)
+        db.execute("ROLLBACK")
+        assert store.wait_written(3_600.0)
+        assert ids(store, "morning") == ["m1"]
