@@ -83,6 +83,7 @@ _EXPECTED = {
     ValueType.FLAG: "true, false, 1 or 0",
     ValueType.NUMBER: f"a number between {-LARGEST:g} and {LARGEST:g}",
 }
+_SETTINGS = {ValueType.WEIGHT: "message.weight", ValueType.CATEGORY: "model.features or per.field"}
 
 
 class FieldSpec(NamedTuple):
@@ -258,7 +259,7 @@ def _error(spec: FieldSpec, value: Any) -> DecodeError:
     """Return the error for a value that its field may not hold."""
     if value.__class__ is str and "\0" in value:
         return DecodeError(Reason.NULL_BYTES, f"the text at '{spec.path}' holds a NUL character")
-    setting = "message.weight" if spec.type is ValueType.WEIGHT else "model.features"
+    setting = _SETTINGS.get(spec.type, "model.features")
     return DecodeError(
         Reason.WRONG_TYPE,
         f"the value at '{spec.path}' is {quoted(value)}; {_EXPECTED[spec.type]} is needed, or null "

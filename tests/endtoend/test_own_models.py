@@ -120,6 +120,24 @@ def test_each_answers_its_own_way(tmp_path: Path) -> None:
     assert "model" not in answers(tmp_path / "one")[0]
 
 
+def test_a_value_that_is_no_text_names_the_setting(tmp_path: Path) -> None:
+    """The message is rejected, and the reason names the field and `per.field`; others go on."""
+    tenants: tuple[Any, ...] = ("a", ["a"], "a")
+    log = [{"text": "a gift", "tenant": each, "label": "positive"} for each in tenants]
+    rejects = tmp_path / "rejects.jsonl"
+    summary = replay(
+        tmp_path,
+        write_log(tmp_path, log),
+        model=MODEL,
+        per={"field": "tenant"},
+        rejects={"to": f"file:{rejects}"},
+    )
+    assert (summary.learned, dict(summary.rejected)) == (2, {"wrong_type": 1})
+    (found,) = map(json.loads, rejects.read_bytes().splitlines())
+    assert "the value at 'tenant' is ['a']" in found["detail"]
+    assert "per.field" in found["detail"]
+
+
 def test_each_model_is_what_it_would_be_alone(tmp_path: Path) -> None:
     """Deletes, updates and weights leave what a run over the messages of its value leaves."""
     log, times = languages(1_500), {"weight": "times"}
