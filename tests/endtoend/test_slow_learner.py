@@ -1,0 +1,102 @@
+"""A daemon that learns ten times as slowly as it could, on a live stream that does not wait."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.consumers.sources.live_server import LiveServer, Peer, commit1, commit2, frame
+from tests.endtoend.daemon_process import Daemon, write_config
+from tests.endtoend.expected_counts import counts_at
+
+N, FIRST = 12_000, 200  # posts; those before the flood
+N_WORDS = 300
+LABELS = ("positive", "negative")
+POLL_BYTES = 17 << 16  # at most, see test_live.py
+NOISE_BYTES = 8 << 20  # of the allocator, from one half of a run to the other
+QUEUE_BATCHES = 4
+
+
+def _text(i: int) -> str:
+    """Return some 2.5 kB: each word once, so that what a post teaches is told in a line."""
+    return " ".join(f"word{(i * 7 + k) % 1_000}" for k in range(N_WORDS))
+
+
+def _post(i: int, version: int) -> bytes:
+    record = {"text": _text(i), "langs": ["en"], "grade": LABELS[i % 2]}
+    own: dict[str, Any] = {"rev": f"r{i}", "operation": "create", "rkey": f"k{i}", "record": record}
+    if version == 2:
+        return commit2(i, **own)
+    return commit1(i, commit=own | {"collection": "app.bsky.feed.post"})
+
+
+@pytest.mark.deep
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_learner_slowed_tenfold_drops_nothing_and_holds_little(
+    tmp_path: Path, version: int
+) -> None:
+    """The server waits, what is read ahead and the memory stay bounded, and each post is learned.
+
+    A flood of 30 MB could come at once. What the daemon and the system's buffers hold of it is no
+    more than they can, and memory is the same in both halves.
+    """
+    frames = [frame(_post(i, version)) for i in range(N)]
+    n_sent, flood = [0], threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.accept()
+        for i, each in enumerate(frames):
+            if i == FIRST:
+                flood.wait()
+            peer.send(each)
+            n_sent[0] += 1
+        peer.until_closed()
+
+    record = "commit.record" if version == 1 else "payload.record"
+    sections: dict[str, Any] = {
+        "jetstream": {"version": version},
+        "labels": {"field": f"{record}.grade"},
+        "model": {"features": {"text": {"ngrams": [1, 1], "negation": False}}},
+        "checkpoint": {"folder": "state"},
+        "recent": {"enabled": False},
+        "learned": {"messages_max": 0},  # its files grow with what was learned, slowly or not
+    }
+    under = (sys.executable, "-m", "tests.endtoend.slowed")
+    with LiveServer(script) as server:
+        source = f"jetstream+ws://{server.host}"
+        config = write_config(tmp_path / "config.yaml", source=source, **sections)
+        with Daemon(config, under=under) as daemon:
+            try:
+                daemon.until_metric("streamnb_messages_total", FIRST)
+            finally:
+                flood.set()
+            n_learned, behind, ahead, peaks = 0, [], [], []
+            for half in (N // 2, N):
+                while n_learned < half:
+                    sent = n_sent[0]
+                    ahead.append(int(daemon.metric("streamnb_read_ahead_messages")))
+                    n_learned = int(daemon.metric("streamnb_messages_total"))
+                    behind.append(sent - n_learned)
+                    assert daemon.listen(0.05)
+                peaks.append(daemon.peak_bytes())
+            assert daemon.metric("streamnb_stream_gaps_total") == 0
+            assert daemon.metric("streamnb_rejects_total") == 0
+            assert daemon.stop() == 0
+            assert daemon.summary["learned"] == N
+    size = min(map(len, frames))
+    assert 0 < max(ahead) <= (QUEUE_BATCHES + 1) * (POLL_BYTES // size)
+    assert max(ahead) < max(behind) < 3 * N // 4  # so the server had to wait
+    assert peaks[1] <= peaks[0] + NOISE_BYTES
+    wanted = Counter((word, i % 2) for i in range(N) for word in _text(i).split())
+    classes, words = counts_at(tmp_path / "state")
+    assert sorted(classes) == [N / 2, N / 2]
+    assert {name: sorted(each) for name, each in words.items()} == {
+        f"word{k}": sorted((float(wanted[f"word{k}", 0]), float(wanted[f"word{k}", 1])))
+        for k in range(1_000)
+    }
