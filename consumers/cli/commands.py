@@ -48,6 +48,7 @@ from consumers.cli.conventions import (
     port_option,
     print_json,
     recorded_file,
+    refused_note,
     seconds_of,
     stream_range,
     target_topic,
@@ -386,10 +387,11 @@ def replay(
     if as_json:
         print_json(asdict(done))
     else:
-        typer.echo(
-            f"{done.sent:,} records written to {address.topic}, {done.unreadable:,} of them as "
-            f"they were because they could not be read"
+        said = (
+            f"{done.sent - done.refused:,} records written to {address.topic}, "
+            f"{done.unreadable:,} of them as they were because they could not be read"
         )
+        typer.echo(f"{said}{refused_note(done.refused)}")
 
 
 @app.command(
@@ -494,8 +496,7 @@ def bridge(  # noqa: PLR0913, PLR0917 -- each is an option
         print_json(asdict(done))
         return
     said = f"{done.messages:,} messages written to {topic} ({done.reason}); cursor in {done.cursor}"
-    if done.refused:
-        said += f"; {done.refused:,} were left out as too large"
+    said += refused_note(done.refused)
     if done.unsafe:
         said += "; what was read after them is not acknowledged, and is sent by the next run"
     typer.echo(said)

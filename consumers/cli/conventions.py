@@ -237,6 +237,11 @@ def note_shared_model(settings: Settings, command: str) -> None:
         typer.echo(f"note: per.field: {what}", err=True)
 
 
+def refused_note(n: int) -> str:
+    """Return the end of a sentence: how many records a topic refused; empty if it refused none."""
+    return f"; {n:,} were left out as too large" if n else ""
+
+
 def print_json(value: Any) -> None:
     """Print a value as one line of JSON.
 

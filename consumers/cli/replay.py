@@ -82,11 +82,12 @@ class Item(NamedTuple):
 class Replayed(msgspec.Struct):
     """What a replay did, as it goes on."""
 
-    sent: int = 0  # all acknowledged once the replay is over
+    sent: int = 0  # all acknowledged once the replay is over, but for the refused ones
     unreadable: int = 0  # of them; they went as they were
     without_time: int = 0  # of them; they went with the one before
     n_bytes: int = 0  # of their values
     altered: int = 0  # of them; an empty value stands for none, which the client cannot write
+    refused: int = 0  # of them; too large for the topic, and left out
 
     def count(self, item: Item) -> None:
         """Count one record."""
@@ -164,7 +165,8 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     Otherwise, and for messages without an id, records go to the partitions in turn. `message` says
     where id and time are, and `kinds` which columns of CSV are numbers or flags.
 
-    A file that cannot be read is a `SourceError`; what was not acknowledged, a `SinkError`.
+    A record that the topic refuses as too large is left out and counted. A file that cannot be read
+    is a `SourceError`; what was not acknowledged, a `SinkError`.
     """
     generated = isinstance(recording, GeneratorSettings)
     pace = Pace("max" if generated else speed, clock, wait)
@@ -174,7 +176,7 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     read = recorded if is_exact else reading(form, message or MessageSettings(), kinds=kinds)
     if part is not None and part != StreamRange():
         source = _ranged(source, part, read)
-    sink = KafkaSink(servers, topic, kafka or KafkaSettings())
+    sink = KafkaSink(servers, topic, kafka or KafkaSettings(), leaves_out=True)
     done = Replayed()
     try:
         n_partitions = sink.partitions(_CONNECT_TIMEOUT_S)
@@ -187,6 +189,7 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
                 for item in _paced(itertools.islice(items, left), pace, bar):
                     _write(sink, item if keyed else item._replace(key=None), done, n_partitions)
                 sink.flush(_FLUSH_TIMEOUT_S)
+                done.refused = sink.n_refused
                 bar.at(done.n_bytes if generated or is_exact else raws[-1].next_offset)
     finally:
         source.close()

@@ -229,6 +229,8 @@ class KafkaSink:
     broker that starts again has forgotten the producer: it does once the newest record's own time
     is a day ago, unless the broker is told otherwise. A record that is too large is left out and
     counted (`n_refused`): what waits with it is sent again by another producer, one by one.
+
+    One that `leaves_out` does so too, without being idempotent: nothing is sent again for it.
     """
 
     def __init__(
@@ -239,10 +241,12 @@ class KafkaSink:
         clock: Callable[[], float] = time.monotonic,
         *,
         is_idempotent: bool = False,
+        leaves_out: bool = False,
     ) -> None:
         self.n_refused = 0
         self._clock = clock
         self._is_idempotent = is_idempotent
+        self._leaves_out = is_idempotent or leaves_out
         self._is_one_by_one = False  # so that what is refused as too large is so itself
         self._producer = TopicProducer(
             servers,
@@ -256,7 +260,9 @@ class KafkaSink:
             linger_ms=_LINGER_MS,
             batch_size=128 << 10,
             max_block_ms=_SINK_BLOCK_MS,
-            delivery_timeout_ms=_NEVER_MS if is_idempotent else _DELIVERY_TIMEOUT_MS,
+            # The library splits a batch that is too large until its time is up, and then fails all
+            # of it. What is left out must have been refused alone.
+            delivery_timeout_ms=_NEVER_MS if self._leaves_out else _DELIVERY_TIMEOUT_MS,
         )
         self._pending: deque[_Pending] = deque()
         self._pending_bytes = 0
@@ -391,7 +397,8 @@ class KafkaSink:
             if pending.future is not None and pending.future.failed():
                 has_failed, self._fault = True, pending.future.exception
                 is_too_large |= isinstance(self._fault, _TOO_LARGE)
-                if self._is_one_by_one and self._leave_out(pending, pending.future.exception):
+                is_alone = self._is_one_by_one or not self._is_idempotent
+                if is_alone and self._leave_out(pending, pending.future.exception):
                     continue
                 self._shorten(pending, pending.future.exception)
                 pending.future = None
@@ -410,8 +417,8 @@ class KafkaSink:
             self._unsent = deque(kept)
 
     def _leave_out(self, pending: _Pending, error: Exception) -> bool:
-        """Give up a record that an idempotent producer can never send, as it is too large."""
-        if not (self._is_idempotent and isinstance(error, _TOO_LARGE)):
+        """Give up a record that can never be sent, as it is too large, if the sink may do so."""
+        if not (self._leaves_out and isinstance(error, _TOO_LARGE)):
             return False
         self.n_refused += 1
         self._pending_bytes -= pending.n_bytes

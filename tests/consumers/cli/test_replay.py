@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from consumers.cli.replay import Pace, Replayed, reading, replay
 from consumers.config.model import FieldKind
-from consumers.config.settings import FieldLabels, GeneratorSettings, MessageSettings
+from consumers.config.settings import (
+    FieldLabels,
+    FileSettings,
+    GeneratorSettings,
+    KafkaSettings,
+    MessageSettings,
+)
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller
 from consumers.decode.rows import RecordFormat
@@ -109,6 +115,29 @@ def test_no_column_of_csv_is_lost() -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.integration
+def test_what_is_too_large_is_left_out_and_all_else_arrives(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """Refused by the topic or by the client, a record is counted; the others stand there once, in
+    their order, and what follows in later batches too.
+    """
+    topic, path = new_topic(1, **{"max.message.bytes": "20000"}), tmp_path / "stream.jsonl"
+    lines = [b'{"id": %d, "text": "%s"}' % (i, b"x" * (i % 50 * 20)) for i in range(2_000)]
+    large = {0: 30_000, 100: 30_000, 101: 70_000, 1_500: 30_000, 1_999: 30_000}
+    for i, n in large.items():
+        lines[i] = b'{"id": %d, "text": "%s"}' % (i, b"x" * n)
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    done = replay(
+        path, (broker.address,), topic, "max", show=False,
+        kafka=KafkaSettings(message_max_bytes=60_000), file=FileSettings(batch_bytes=100_000),
+    )  # fmt: skip
+    assert (done.sent, done.refused, done.unreadable) == (2_000, len(large), 0)
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: reader.n_values >= 2_000 - len(large))
+        assert reader.values[0] == [each for i, each in enumerate(lines) if i not in large]
+
+
 @pytest.mark.integration
 def test_without_keys_partitions_take_turns(
     broker: Broker, new_topic: NewTopic, tmp_path: Path
