@@ -76,6 +76,13 @@ class Peer:
         """Send a piece of such a body."""
         self.send(b"%x\r\n%s\r\n" % (len(data), data))
 
+    def receive(self, n: int) -> bytes:
+        """Return the next `n` bytes that the client sends, fewer if it closes before."""
+        found = b""
+        while len(found) < n and (data := self._connection.recv(n - len(found))):
+            found += data
+        return found
+
     def until_closed(self) -> bytes:
         """Wait until the client closes; return all that it sent."""
         found = b""
