@@ -18,6 +18,7 @@ from consumers.messages import Partition
 from consumers.sources.recording import RecordingSource
 from tests.broker.broker import Broker
 from tests.consumers.full_disk import disk_full_at
+from tests.consumers.sources.live_server import LiveServer, Peer, commit2, frame
 
 NewTopic = Callable[..., str]
 Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
@@ -189,3 +190,24 @@ def test_other_durations_are_refused(text: str) -> None:
     """The error says what is allowed."""
     with pytest.raises(ValueError, match="ms, s, m, h or d"):
         duration_s(text)
+
+
+def test_a_live_stream_is_recorded_and_goes_on_in_the_file(tmp_path: Path) -> None:
+    """Frames stand there byte for byte with their positions, and a second run numbers on."""
+
+    def playing(*numbers: int) -> Callable[[Peer], None]:
+        def script(peer: Peer) -> None:
+            peer.accept()
+            peer.send(b"".join(frame(commit2(n)) for n in numbers))
+            peer.until_closed()
+
+        return script
+
+    path = tmp_path / "posts.jsonl.zst"
+    with LiveServer(playing(1, 2, 3), playing(4, 5)) as server:
+        source = f"jetstream+ws://{server.host}"
+        for n in (3, 2):
+            done = recording(path, source, RecordLimits(messages_max=n), jetstream={"version": 2})
+            assert (done.messages, done.reason) == (n, "max messages")
+    (rows,) = recorded(path).values()
+    assert [(row[0], row[3]) for row in rows] == [(n - 1, commit2(n)) for n in range(1, 6)]
