@@ -245,6 +245,35 @@ def test_an_edit_of_wikimedia_is_named_as_its_label_is() -> None:
     assert labels.envelope(0).id == "enwiki/12"
 
 
+@pytest.mark.parametrize(
+    ("keep", "left_out"),
+    [
+        ({"kind": ["post"]}, {"kind": 1}),
+        ({"place": ["town", "sea"]}, {"place": 2}),
+        ({"lang": ["en", "pt"]}, {"lang": 1}),
+        ({"user": ["ann", "bob"]}, {"user": 2}),
+        ({"user": ["ann", "bob"], "lang": ["en"]}, {"user": 2, "lang": 3}),
+    ],
+)
+def test_what_conditions_leave_out_is_ignored_by_its_name(
+    keep: dict[str, list[str]], left_out: dict[str, int]
+) -> None:
+    """By kind, collection, language and author; each message counts once, and none is rejected."""
+    keys = ("id", "kind", "place", "lang", "user")
+    rows = [
+        (1, "post", "town", "en", "ann"),
+        (2, "post", "town", "pt-BR", "ann"),
+        (3, "post", "sea", "de", "bob"),
+        (4, "like", "land", "en", "cat"),
+        (5, "post", None, "en", None),
+        (6, "post", "sea", "pt", "bob"),
+    ]
+    events = [dict(zip(keys, row, strict=True)) | {"text": "hi"} for row in rows]
+    found = decoded({"keep": keep}, events)
+    assert found.ignored == left_out
+    assert len(found) == len(events) - sum(left_out.values())
+
+
 def test_a_sample_takes_all_that_concerns_a_message() -> None:
     """A hash of the id decides, so a deletion goes with its message; the share is about right."""
     events = [
