@@ -238,9 +238,15 @@ def run(program: str) -> str:
 
 
 def test_the_library_imports_no_engine() -> None:
-    """`import streamnb` brings neither River nor scikit-learn, pandas, Polars or Spark with it."""
-    engines = ("river", "sklearn", "pandas", "polars", "pyspark")
-    assert run(f"import sys, streamnb; print([m for m in {engines} if m in sys.modules])") == "[]"
+    """`import streamnb` brings neither River nor scikit-learn, pandas, Polars or Spark with it,
+    nor anything of the daemon, of HTTP or of Kafka.
+    """
+    others = (
+        *("river", "sklearn", "pandas", "polars", "pyspark", "py4j", "pyarrow", "mlflow"),
+        *("consumers", "kafka", "confluent_kafka", "starlette", "uvicorn", "httptools", "h11"),
+        *("websockets", "http.client", "http.server", "urllib.request", "ssl", "asyncio"),
+    )
+    assert run(f"import sys, streamnb; print([m for m in {others} if m in sys.modules])") == "[]"
 
 
 def test_without_scikit_learn_it_says_what_to_install() -> None:
