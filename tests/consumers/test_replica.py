@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -411,7 +412,10 @@ def test_age_and_readiness_follow_the_clock(tmp_path: Path) -> None:
         assert asked(address, {"text": "rain"}).status_code == 200
         assert got(address, "/readyz").status_code == 503
         assert got(address, "/healthz").status_code == 200
-        assert "streamnb_follow_age_seconds 61.0" in got(address, "/metrics").text
+        metrics = got(address, "/metrics").text
+        assert "streamnb_follow_age_seconds 61.0" in metrics
+        (version,) = re.findall(r"^streamnb_snapshot_version (.+)$", metrics, re.MULTILINE)
+        assert float(version) == version_of(replica) > 0
     (tmp_path / "away").rename(tmp_path / "model.nb")
     replica.turn()
     assert replica.age_s() == 0.0
