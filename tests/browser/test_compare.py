@@ -271,16 +271,16 @@ def test_the_words_are_named_to_keys(resting: Resting) -> None:
 
 def test_the_words_stay_while_time_goes_on(book: Book, open_page: Callable[..., Opened]) -> None:
     """The last quarter of an hour begins later when it is drawn again, and nothing is asked."""
-    book.write_past("an awful horrible quoll", n=10, label=0)  # so it begins with empty steps
+    book.write_past("an awful horrible quoll", n=30, label=0)  # so it begins with empty steps
     book.write(*["a great lovely quoll sings"] * 60)
-    book.until_found("quoll", 70)
+    book.until_found("quoll", 90)
     found = rested(f"{book.address}/?q=quoll&range=15m", open_page, is_drawn_again=True)
     page, asked = found.page, found.asked
     chart, moved = page.get_by_test_id("series-chart"), page.get_by_test_id("series-moved")
 
     def draw_again() -> None:
         before = chart.get_attribute("aria-label")
-        book.write("a great lovely quoll sings")
+        book.write(*["a great lovely quoll sings"] * 30)  # a rise of theirs alone is one, too
         while chart.get_attribute("aria-label") == before:
             page.clock.run_for(20)
 
