@@ -44,7 +44,7 @@ settings.register_profile(
     "ci",
     derandomize=True,
     database=None,
-    max_examples=20,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

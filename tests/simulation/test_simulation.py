@@ -93,8 +93,8 @@ def test_seeds_hold() -> None:
 @pytest.mark.parametrize("bug", sorted(BUGS))
 def test_every_planted_bug_is_found(bug: str) -> None:
     """Each bug is found within 500 seeds: by the one that found it last, or by a search."""
-    done = simulate("--bug", bug, "--first", FOUND_BY[bug], "--seeds", 1)
-    if done.returncode != 0:  # what a seed draws has changed: note the seed that finds it now
+    done = simulate("--bug", bug, "--first", FOUND_BY.get(bug, 0), "--seeds", 1)
+    if done.returncode != 0:  # a new bug, or other plans are drawn: note the seed that finds it
         done = simulate("--bug", bug, "--seeds", 500)
     assert done.returncode == 0, done.stderr
     # By a comparison: what breaks the code that it is planted in would be found by any error.
