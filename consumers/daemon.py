@@ -149,8 +149,6 @@ class Daemon:
     `until_end` the source is read only up to where it ended at the start.
     """
 
-    _is_page_late = False  # the last checkpoint waited in vain for the page's messages
-
     def __init__(
         self,
         settings: Settings,
@@ -161,7 +159,7 @@ class Daemon:
         until_end: bool,
         part: StreamRange | None = None,
     ) -> None:
-        self._settings, self._stop, self._clock = settings, stop, time.monotonic
+        self._stop, self._clock, self._is_page_late = stop, time.monotonic, False
         registry = CollectorRegistry()
         self._checkpoint = Checkpoint(settings.checkpoint, stream_identity(settings), self._clock)
         stack.enter_context(self._checkpoint.locked())
@@ -294,7 +292,7 @@ class Daemon:
             self._learned.sync()
         recent = self._components.recent
         is_late = recent is not None and not recent.wait_written(_RECENT_TIMEOUT_S)
-        if is_late and not self._is_page_late:
+        if is_late and not self._is_page_late:  # said once, until a wait was not in vain
             log.warning(
                 "recent_store_late",
                 waited_s=_RECENT_TIMEOUT_S,
