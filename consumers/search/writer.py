@@ -137,6 +137,8 @@ class Writer:
                     drop_aside(self._path)
                 done = self.file.apply(taken, self._n_left_out, self._counts)
                 self._n_left_out, self._taken, self._counts = 0, (), Uncounted()
+                # Before anybody is told: who then asks must not take this for a fault that stays.
+                self.trouble = None
                 self._tell(taken, done)
             self.file.let_go(int(self._wall_clock() * 1000))
             self.file.purge()

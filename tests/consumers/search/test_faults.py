@@ -370,10 +370,13 @@ def test_nobody_waits_for_what_cannot_be_written(full: RecentStore) -> None:
     assert not thread.is_alive()
     assert full.state().n_failed == 3_000
     free(full)
+    troubles: list[str | None] = []
+    full.listeners.append(lambda _: troubles.append(full.trouble()))
     tell(full, ["good again"], first=7_000)
     offer(full, tweets(["good morning"], 8_000))
     assert full.wait_written(3_600.0)
     assert ids(full, "morning") == ["m8000"]
+    assert troubles == [None, None]  # what comes while others are told is waited for again
 
 
 def test_who_waits_for_a_file_that_another_holds_is_told(tmp_path: Path) -> None:
