@@ -6,8 +6,8 @@ byte: a value that is no UTF-8 stands in base64. `docs/recording.md` describes e
 
 The file consists of frames (members of gzip, frames of Zstandard) of about a megabyte, each whole
 in itself and ending with a line of positions: the next offset of each partition. A writer that was
-killed leaves a torn frame at most. The next one cuts it off and goes on at the positions of the
-last whole one, so nothing stands twice and nothing is left out.
+killed, or lost its power, leaves a torn frame at most. The next one cuts it off and goes on at the
+positions of the last whole one, so nothing stands twice and nothing is left out.
 """
 
 from __future__ import annotations
@@ -435,7 +435,8 @@ class RecordingSource(Source):
     def _error(self, what: str) -> SourceError:
         return SourceError(
             f"{self._path}: {what} (line {self._n_lines}); all before it was handed over. Get an "
-            "undamaged copy, or record the stream once more"
+            "undamaged copy, let `streamnb record` go on with it if a power cut damaged its end, "
+            "or record the stream once more"
         )
 
 
@@ -446,8 +447,9 @@ class RecordingWriter:
     offset of each partition, `logs` where its recording began, `n_bytes` the size of the file.
     `clock` returns monotonic seconds.
 
-    A file that is no recording, is damaged, belongs to another stream or is being written by
-    another process is a `SinkError`, and is left as it is; so is one that cannot be written.
+    A file that is no recording, is damaged before its last frame, belongs to another stream or is
+    being written by another process is a `SinkError`, and is left as it is; so is one that cannot
+    be written.
     """
 
     def __init__(
@@ -540,8 +542,10 @@ class RecordingWriter:
     def _resume(self, head: RecordingHead) -> None:
         """Cut off a torn frame and go on behind the last whole one, or begin."""
         size = os.fstat(self._fd).st_size
-        if size == 0:
-            self._lines += msgspec.json.encode(head) + b"\n"
+        begin = msgspec.json.encode(head) + b"\n"
+        if self._is_part_of(self._compressed(begin + self._positions_line())):
+            os.ftruncate(self._fd, 0)
+            self._lines += begin
             self._began_s = self._clock()
             self.flush()
             sync_folder(self._path.absolute().parent)
@@ -559,12 +563,22 @@ class RecordingWriter:
             log.warning("recording_mended", path=str(self._path), cut_bytes=size - self.n_bytes)
             os.ftruncate(self._fd, self.n_bytes)
 
+    def _is_part_of(self, first: bytes) -> bool:
+        """Return whether the file is empty, or the torn rest of a first frame.
+
+        A kill leaves the beginning of a write, a power cut any sectors of it, and zeros between.
+        """
+        there = os.pread(self._fd, len(first) + 1, 0)
+        torn = all(own in {0, byte} for own, byte in zip(there, first, strict=False))
+        return len(there) <= len(first) and there != first and torn
+
     def _read_whole(self) -> int:
         """Take the positions at the end of the last whole frame; return where that ends."""
         file = FileBytes(self._path)
         try:
-            self.positions, self.logs = positions_in(self._last_line(file))
-            wrong = None if file.damage == CUT_OFF else file.damage
+            self.positions, self.logs = positions_in(file.last_line(_FRAME_BYTES_MAX))
+            is_torn = file.damage is None or file.is_torn(_FRAME_BYTES_MAX)
+            wrong = None if is_torn else file.damage
         except ValueError as error:
             wrong = str(error)
         finally:
@@ -575,26 +589,6 @@ class RecordingWriter:
                 "as it is, and name another file"
             )
         return file.whole[0]
-
-    def _last_line(self, file: FileBytes) -> bytes:
-        """Return the last line of the last whole frame; the file is read to its end."""
-        last, whole, begin, size = b"", 0, 0, 0
-        pieces: list[bytes] = []
-        is_more = True
-        while is_more:
-            # A frame may be found to be whole where nothing more comes: its checksum is its end.
-            is_more = bool(data := file.read(1))
-            pieces.append(data)
-            size += len(data)
-            if file.whole[1] > whole:
-                whole = file.whole[1]
-                text = b"".join(pieces)
-                last = text[: whole - begin].rstrip(b"\n").rpartition(b"\n")[2]
-                rest = text[whole - begin :]
-                pieces, begin, size = [rest], whole, len(rest)
-            elif size > _FRAME_BYTES_MAX:
-                raise ValueError("a frame is larger than any that is written")
-        return last
 
     def _error(self, what: str, error: OSError) -> SinkError:
         return SinkError(f"{self._path}: {what} ({error.strerror})")

@@ -1,9 +1,9 @@
-"""Cut the power at every write of checkpoints, memory, part files, journal, sink and store."""
+"""Cut the power at every write of a state folder, of part files, of a sink and of a recording."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -12,14 +12,18 @@ from unittest.mock import patch
 from structlog.testing import capture_logs
 
 from consumers.config.sections import CheckpointSettings
+from consumers.config.settings import FileSettings
 from consumers.corrections import NotWritten
 from consumers.corrections.journal import Journal
+from consumers.decode.rows import RecordFormat
 from consumers.errors import CheckpointError, SinkError
 from consumers.pipeline import learned_memory
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.part_files import PartFiles
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import Record
+from consumers.sources.recording import SUFFIXES, RecordingHead, RecordingSource, RecordingWriter
+from consumers.sources.records import from_parts
 from tests.campaigns.campaign import Run
 from tests.consumers.pipeline.erasure_folder import LOG, Folder
 from tests.consumers.pipeline.revised_log import Run as Learning
@@ -214,6 +218,44 @@ def sink(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
     return n_states
 
 
+def recorder(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
+    """Record; after a cut what was flushed is there, and the recorder goes on behind it."""
+    name = f"told{chance.choice(SUFFIXES)}"
+    head = RecordingHead(stream={"source": "kafka", "topic": "t"}, format=RecordFormat())
+
+    def record(path: Path, lengths: Iterable[int]) -> Iterator[int]:
+        with closing(RecordingWriter(path, head)) as writer:
+            for n in lengths:
+                begin = writer.positions.get(LOG, 0)
+                offsets = range(begin, begin + n)
+                values = [b'"%d"' % offset for offset in offsets]
+                writer.add(from_parts(LOG, [None] * n, values, offsets, [-1] * n, begin + n))
+                writer.flush()
+                yield begin + n
+
+    cut = PowerCut(_made(folder / "before"), lies, failing=chance.choice((0, 2, 3, 4)))
+    with capture_logs(), cut.watched():
+        for _ in range(2):  # lives
+            with suppress(SinkError):  # its sync fails
+                lengths = [chance.choice((3, 400)) for _ in range(chance.randint(1, 2))]
+                for position in record(folder / "before" / "out" / name, lengths):
+                    cut.acknowledge(position)
+    n_states = 0
+    for promised, left in cut.states(chance):
+        n_states += 1
+        path = put_back(folder / "after", left) / "out" / name
+        with capture_logs():
+            (behind,) = record(path, [5])
+        assert behind - 5 >= max(promised, default=0)
+        with closing(RecordingSource(path, FileSettings(), wait=lambda _: None)) as source:
+            source.open(lambda _: None)
+            found = []
+            while not source.at_end():
+                found += [raw.value(i) for raw in source.poll(0.0) for i in range(len(raw))]
+        assert found == [b'"%d"' % i for i in range(behind)]
+    return n_states
+
+
 def recent_store(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
     """Store, correct and remove messages; after a cut all that was told as done is so."""
     before = _made(folder / "before")
@@ -271,5 +313,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     journal,
     erasure,
     sink,
+    recorder,
     recent_store,
 )

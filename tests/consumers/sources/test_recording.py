@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import random
 import re
 import tracemalloc
 from collections import defaultdict
@@ -27,7 +28,7 @@ from consumers.messages import Headers, Partition, RawColumns
 from consumers.sources import file as file_module
 from consumers.sources import recording
 from consumers.sources.base import LogFacts
-from consumers.sources.file import FileSource
+from consumers.sources.file import FileBytes, FileSource
 from consumers.sources.recording import (
     RecordingHead,
     RecordingSource,
@@ -401,6 +402,65 @@ def test_another_file_is_left_as_it_is(
     with pytest.raises((SinkError, SourceError), match=said):
         RecordingWriter(path, HEAD)
     assert path.read_bytes() == before
+
+
+def _frames(path: Path) -> list[int]:
+    """Return where the whole frames of a file end."""
+    file, ends = FileBytes(path), [0]
+    while file.read(1):
+        if file.whole[0] > ends[-1]:
+            ends.append(file.whole[0])
+    file.close()
+    return ends
+
+
+@pytest.mark.parametrize("suffix", recording.SUFFIXES)
+def test_a_first_frame_of_which_a_part_is_there_is_begun_again(tmp_path: Path, suffix: str) -> None:
+    """A kill leaves its beginning, a power cut any sectors of it; no other file is touched."""
+    whole, path = tmp_path / f"whole{suffix}", tmp_path / f"r{suffix}"
+    RecordingWriter(whole, HEAD).close()
+    first = whole.read_bytes()
+    n = len(first) // 2
+    for torn in (first[:1], first[:-1], bytes(n), bytes(n) + first[n:], first[:n] + bytes(n)):
+        path.write_bytes(torn)
+        RecordingWriter(path, HEAD).close()
+        assert path.read_bytes() == first
+    for other in (first[:n] + b"x", bytes(n) + b"x", first[:-1] + b"xx", bytes(2 * len(first))):
+        path.write_bytes(other)
+        with pytest.raises((SinkError, SourceError)):
+            RecordingWriter(path, HEAD)
+        assert path.read_bytes() == other
+
+
+@pytest.mark.parametrize("suffix", recording.SUFFIXES)
+def test_only_the_last_frame_is_cut_off_where_it_is_damaged(tmp_path: Path, suffix: str) -> None:
+    """A power cut damages what was not synced; behind damage of the disk stand whole frames.
+
+    Those are not cut off, whether the damage is noticed there or seems to be a torn end.
+    """
+    path = tmp_path / f"r{suffix}"
+    written(path, [plain(500), plain(500, 500)], frame_each=True)
+    whole, (*_, before, begin, end) = path.read_bytes(), _frames(path)
+    chance = random.Random(7)
+    for at in (begin, *(chance.randrange(begin + 12, end) for _ in range(20))):
+        for n in (1, 40):
+            damaged = bytes(byte ^ 0xFF for byte in whole[at : at + n])
+            path.write_bytes(whole[:at] + damaged + whole[at + n :])
+            with contextlib.closing(RecordingWriter(path, HEAD)) as writer:
+                assert writer.positions == {Partition("t", 0): 500}
+            assert path.read_bytes() == whole[:begin]
+    refused: list[str] = []
+    for at in range(before, begin):
+        damaged = whole[:at] + bytes([whole[at] ^ 1 << chance.randrange(8)]) + whole[at + 1 :]
+        path.write_bytes(damaged)
+        try:
+            with contextlib.closing(RecordingWriter(path, HEAD)) as writer:
+                assert writer.positions == {Partition("t", 0): 1_000}
+        except SinkError as error:
+            refused.append(str(error))
+        assert path.read_bytes() == damaged
+    assert all("cannot be continued behind byte" in error for error in refused)
+    assert len(refused) > (begin - before) * 0.9
 
 
 def test_damage_is_an_error_once_all_before_it_was_handed_over(tmp_path: Path) -> None:
