@@ -3,20 +3,26 @@
 `Reporter` does so on a thread of its own: the features that speak for a class, of a million words,
 take longer to find than the consuming thread can spare. Everything that it reads is one reference
 or one figure with a single writer; two figures in one status may be a batch apart.
+
+It keeps the `History` of the figures too, over all runs of a state folder, in a file beside the
+checkpoint. That is of times and not of the log, so it is none of the checkpoint's: a kill loses up
+to a minute of it.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
 
 import msgspec
+import structlog
 from msgspec.structs import replace
 
 from consumers.messages import Partition
 from consumers.monitoring.metrics import LATE_LABELS
-from consumers.monitoring.quality import Quality, QualityReport
+from consumers.monitoring.quality import Point, Quality, QualityReport
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import ClassRow, Health, Status, Summary
 from consumers.pipeline.challengers import Challengers
@@ -24,15 +30,22 @@ from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.group_parts import GroupParts, GroupStatus
 from consumers.pipeline.own_models import OwnModels
 from consumers.pipeline.reader import SourceStatus
+from consumers.private_files import replace_private
 from consumers.terminal import View
 from streamnb import Snapshot, SnapshotBoard
 from streamnb.inspection.summary import n_features, top_features, values_dropped
 
+HISTORY_NAME = "model_history.json"
+STEP_S = 10.0
+POINTS_MAX = 360  # an hour of steps; then ever longer steps, and never fewer than half as many
+SAVE_INTERVAL_S = 60.0
+EVENTS_MAX = 8  # of a point, the newest ones
 UPDATE_INTERVAL_S = 0.25
 WORDS_INTERVAL_S = 2.0
 # Of the time: a pass over 10⁶ words takes 100 ms, and learning needs the core.
 WORDS_SHARE_MAX = 0.01
 FEATURES_RANKED = 60  # of a class; function words among them are not shown
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 def build_status(
@@ -114,11 +127,87 @@ class Increase(msgspec.Struct):
         self.total = total
 
 
+class SavedHistory(msgspec.Struct, frozen=True):
+    """What the file of the history holds."""
+
+    step_s: float
+    points: tuple[Point, ...]
+    events: tuple[str, ...] = ()  # since the last point
+
+
+class History:
+    """Points at about equal steps from the first run until now, and what happened between them.
+
+    The step doubles each time the points become too many. `points_max` is even: of an even number
+    every second one can go and the steps stay even.
+    """
+
+    def __init__(self, step_s: float = STEP_S, points_max: int = POINTS_MAX) -> None:
+        self.step_s = step_s  # seconds between two points now
+        self._points_max = points_max
+        self._due_at_s: float | None = None
+        self._points: list[Point] = []
+        self._newest: Point | None = None  # between two steps
+        self._events: tuple[str, ...] = ()  # since the last point
+
+    def happened(self, event: str) -> None:
+        """Take in an event; the next point tells it."""
+        self._events = _joined(self._events, (event,))
+
+    def is_due(self, now_s: float) -> bool:
+        """Return whether a step has passed since the last point."""
+        return self._due_at_s is None or now_s >= self._due_at_s
+
+    def note(self, now_s: float, point: Point) -> None:
+        """Add a point; `now_s` is monotonic."""
+        while self._points and self._points[-1].time_ms >= point.time_ms:
+            # The clock was put back, and a curve has no way back.
+            self._events = _joined(self._points.pop().events, self._events)
+        if len(self._points) == self._points_max:
+            self._points = [
+                replace(kept, events=_joined(kept.events, left_out.events))
+                for kept, left_out in zip(self._points[::2], self._points[1::2], strict=True)
+            ]
+            self.step_s *= 2.0
+        self._points.append(replace(point, events=self._events))
+        self._due_at_s, self._newest, self._events = now_s + self.step_s, None, ()
+
+    def update(self, now_s: float, point: Point) -> None:
+        """Add a point if it is time; else keep it as the newest, until the next one comes."""
+        if self.is_due(now_s):
+            self.note(now_s, point)
+        else:
+            self._newest = replace(point, events=self._events)
+
+    def points(self) -> tuple[Point, ...]:
+        """Return the points, the oldest first; the last one is of now."""
+        newest = self._newest
+        if newest is None or newest.time_ms <= self._points[-1].time_ms:
+            return tuple(self._points)
+        return (*self._points, newest)
+
+    def pack(self) -> bytes:
+        """Return what `unpack` goes on with."""
+        return msgspec.json.encode(SavedHistory(self.step_s, tuple(self._points), self._events))
+
+    def unpack(self, data: bytes) -> None:
+        """Go on behind what another run packed; `ValueError`: it is none."""
+        saved = msgspec.json.decode(data, type=SavedHistory)
+        if not (len(saved.points) <= self._points_max and STEP_S <= saved.step_s < math.inf):
+            raise ValueError("it has more points than are kept, or a step that none has")
+        self._points, self.step_s, self._events = list(saved.points), saved.step_s, saved.events
+
+
+def _joined(events: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(events + more))[-EVENTS_MAX:]
+
+
 class Reporter:
     """Reports the run's `Status` to health, quality and the view.
 
-    `source_status` returns the status of the source after its last poll, `clock` monotonic seconds.
-    `http_address` is the page's, `note` says what the start is doing.
+    `source_status` returns the status of the source after its last poll, `clock` monotonic seconds,
+    `time_ms` Unix milliseconds for the history. `http_address` is the page's, `note` says what the
+    start is doing.
     """
 
     def __init__(  # noqa: PLR0913 -- it reads every component
@@ -134,6 +223,7 @@ class Reporter:
         *,
         group: GroupParts | None = None,
         clock: Callable[[], float] = time.monotonic,
+        time_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.http_address: str | None = None
         self.note: str | None = None
@@ -160,6 +250,12 @@ class Reporter:
         self._was_up = False
         self._was_lost = False
         self._rate_per_s = 0.0
+        self._time_ms = time_ms
+        self._n_alarms: int | None = None  # as the history knows them, like the promotions
+        self._n_promotions: int | None = None
+        self._save_at_s = clock() + SAVE_INTERVAL_S
+        self._is_unsaved = False  # as the last write failed
+        self._history = self._restored_history()
         self._ended = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="report", daemon=True)
@@ -169,10 +265,11 @@ class Reporter:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; `update` still reports."""
+        """End the thread, and save the history; `update` still reports."""
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join()
+        self._save_history()
 
     def watch(self) -> None:
         """Raise the error that ended the thread, if any."""
@@ -203,16 +300,69 @@ class Reporter:
         if snapshot is not None:
             self._take_in(snapshot, now_s)
         status = self.status()
-        self._quality.update(
-            snapshot,
-            now_s,
-            self._statistics.predicted_counts(),
-            rate_per_s=status.rate_per_s,
-            lag=status.lag_total,
-            n_alarms=None if status.drift is None else status.drift.n_alarms,
-            covered=self._statistics.covered.figures(),
-        )
+        self._quality.update(snapshot, now_s, self._statistics.predicted_counts())
+        self._note_history(status, now_s)
         self._view.update(status)
+
+    def _note_history(self, status: Status, now_s: float) -> None:
+        """Have the history know how things stand, and what happened since it was told last."""
+        window = self._quality.report().prequential.window
+        n_alarms = None if status.drift is None else status.drift.n_alarms
+        others = status.challengers
+        if status.n_examples is not None:  # before, what the checkpoint knows is not there yet
+            n_promotions = 0 if others is None else others.n_promotions
+            if self._n_alarms is not None and (n_alarms or 0) > self._n_alarms:
+                self._history.happened("drift")
+            if others and self._n_promotions is not None and n_promotions > self._n_promotions:
+                self._history.happened(f"promotion of {others.serving}")
+            self._n_alarms, self._n_promotions = n_alarms or 0, n_promotions
+        point = Point(
+            self._time_ms(), window.accuracy, window.log_loss, window.calibration_error,
+            status.rate_per_s, status.lag_total, window.n, n_alarms,
+            *self._statistics.covered.figures(),
+        )  # fmt: skip
+        self._history.update(now_s, point)
+        self._quality.set_history(self._history.points())
+        if now_s >= self._save_at_s:
+            self._save_at_s = now_s + SAVE_INTERVAL_S
+            self._save_history()
+
+    def _restored_history(self) -> History:
+        """Return the history of the runs before, or an empty one."""
+        history, folder, path = History(), self._checkpoint.own_folder, self._checkpoint.path
+        if folder is None or path is None:
+            return history
+        try:
+            history.unpack((folder / HISTORY_NAME).read_bytes())
+        except FileNotFoundError:
+            return history
+        except (OSError, ValueError) as error:
+            log.warning(
+                "model_history_unreadable",
+                path=str(path.with_name(HISTORY_NAME)),
+                detail=f"{error}; the charts of the model begin with this run",
+            )
+            return history
+        history.happened("restart")
+        return history
+
+    def _save_history(self) -> None:
+        """Write the history, unless the folder has moved; a failure is said once."""
+        folder, path = self._checkpoint.own_folder, self._checkpoint.path
+        if folder is None or path is None or self._checkpoint.is_moved():
+            return
+        try:
+            replace_private(folder / HISTORY_NAME, self._history.pack())
+        except OSError as error:
+            if not self._is_unsaved:
+                log.warning(
+                    "model_history_unsaved",
+                    path=str(path.with_name(HISTORY_NAME)),
+                    detail=f"{error}; it is tried again each minute, and nothing else waits for it",
+                )
+            self._is_unsaved = True
+        else:
+            self._is_unsaved = False
 
     def _count_restart(self, *, up: bool) -> None:
         """Count a source that can be read again after it was lost."""

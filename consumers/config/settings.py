@@ -119,7 +119,7 @@ Colour = Literal[
 ShortText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80)]
 
 # How the names of the daemon's own files in checkpoint.folder begin.
-OWN_FILES = ("model.nb", "recent.db", "corrections.jsonl", "erasures.jsonl")
+OWN_FILES = ("model.nb", "model_history.json", "recent.db", "corrections.jsonl", "erasures.jsonl")
 SENTIMENT = frozenset({"negative", "neutral", "positive"})
 # What a message is called, if nobody says it: by the preset of the stream, or what is made up.
 _BY_PRESET = {

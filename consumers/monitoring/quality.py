@@ -210,8 +210,6 @@ def function_words(listed: Sequence[str] | None) -> frozenset[str]:
 # ---- quality -------------------------------------------------------------------------------------
 
 LEVEL = 0.95  # of the shares' error bars
-STEP_S = 10.0
-POINTS_MAX = 360  # an hour of steps; then ever longer steps, and never fewer than half as many
 WINDOW_INTERVAL_S = 1.0
 TRENDS_INTERVAL_S = 10.0
 SHARE_MAX = 0.01  # of the time, for the window and for the words each
@@ -264,6 +262,9 @@ class Point(msgspec.Struct, frozen=True):
     covered, set_size : float or None
         Of the newest prediction sets, as many as the window holds: the share that held the true
         class, and how many classes they have on average; None without `model.coverage`.
+    events : tuple of str
+        What happened since the point before: "drift" was noticed, the daemon began again
+        ("restart"), or another model answers ("promotion of NAME").
     """
 
     time_ms: int
@@ -276,6 +277,7 @@ class Point(msgspec.Struct, frozen=True):
     n_alarms: int | None
     covered: float | None = None
     set_size: float | None = None
+    events: tuple[str, ...] = ()
 
 
 class Telling(msgspec.Struct, frozen=True):
@@ -431,42 +433,11 @@ class Budget:
         self._due_at_s = began_s + max(self._interval_s, pause_s)
 
 
-class History:
-    """Points at equal steps from the beginning of the run until now.
-
-    The step doubles each time the points become too many. `points_max` is even: of an even number
-    every second one can go and the steps stay even.
-    """
-
-    def __init__(self, step_s: float = STEP_S, points_max: int = POINTS_MAX) -> None:
-        self.step_s = step_s  # seconds between two points now
-        self._points_max = points_max
-        self._due_at_s: float | None = None
-        self._points: list[Point] = []
-
-    def is_due(self, now_s: float) -> bool:
-        """Return whether a step has passed since the last point."""
-        return self._due_at_s is None or now_s >= self._due_at_s
-
-    def note(self, now_s: float, point: Point) -> None:
-        """Add a point; `now_s` is monotonic."""
-        if len(self._points) == self._points_max:
-            self._points = self._points[::2]
-            self.step_s *= 2.0
-        self._points.append(point)
-        self._due_at_s = now_s + self.step_s
-
-    def points(self) -> tuple[Point, ...]:
-        """Return the points, the oldest first."""
-        return tuple(self._points)
-
-
 class Quality:
     """Measures how good the model is, for people who must decide whether to trust it.
 
     `prequential` is written by the consuming thread, and only read here. Below `messages_min`
-    messages no share is said (`page.share_messages_min`). `clock` returns monotonic seconds,
-    `time_ms` Unix milliseconds for the history's points.
+    messages no share is said (`page.share_messages_min`). `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -476,7 +447,6 @@ class Quality:
         messages_min: int,
         *,
         clock: Callable[[], float] = time.monotonic,
-        time_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         left_out: frozenset[str] = frozenset(),
     ) -> None:
         self.classes = classes
@@ -484,10 +454,8 @@ class Quality:
         self._prequential = prequential
         self._messages_min = messages_min
         self._clock = clock
-        self._time_ms = time_ms
         self._window_budget = Budget(WINDOW_INTERVAL_S, SHARE_MAX)
         self._words_budget = Budget(TRENDS_INTERVAL_S, SHARE_MAX)
-        self._history = History()
         self._trends = Trends(left_out)
         self._shares = Shares.unknown(tuple(classes), messages_min)
         self._stream_shares: ShareReport | None = None
@@ -508,6 +476,10 @@ class Quality:
     def stream_shares(self) -> ShareReport | None:
         """Return the shares of the stream's newest messages; any thread may ask."""
         return self._stream_shares
+
+    def set_history(self, points: tuple[Point, ...]) -> None:
+        """Take in how things stood until now, the oldest point first."""
+        self._report = replace(self._report, history=points)
 
     def set_top_features(self, top: Mapping[Any, Sequence[tuple[str, float]]]) -> None:
         """Take in the most telling features, as `inspection.summary.top_features` gives them.
@@ -530,17 +502,11 @@ class Quality:
         snapshot: Snapshot | None,
         now_s: float,
         predicted: Sequence[int] = (),
-        *,
-        rate_per_s: float = 0.0,
-        lag: int | None = None,
-        n_alarms: int | None = None,
-        covered: tuple[float | None, float | None] = (None, None),
     ) -> None:
         """Gather again what is due, at `now_s` by the clock that was passed in.
 
         The words are those of the `snapshot`; `predicted` is how many of the newest messages were
-        predicted to be of each class; the others go into the history, `covered` as the share of the
-        prediction sets that held the true class and their mean size.
+        predicted to be of each class.
         """
         if self._window_budget.is_due(now_s):
             began_s = self._clock()
@@ -550,18 +516,9 @@ class Quality:
             began_s = self._clock()
             self._trends.update(snapshot, now_s)
             self._words_budget.spent(now_s, now_s + self._clock() - began_s)
-        figures = self._figures()
-        if self._history.is_due(now_s):
-            window = figures.window
-            point = Point(
-                self._time_ms(), window.accuracy, window.log_loss, window.calibration_error,
-                rate_per_s, lag, window.n, n_alarms, *covered,
-            )  # fmt: skip
-            self._history.note(now_s, point)
         self._report = replace(
             self._report,
-            prequential=figures,
-            history=self._history.points(),
+            prequential=self._figures(),
             rising=self._trends.rising,
             falling=self._trends.falling,
             trend_s=self._trends.span_s,

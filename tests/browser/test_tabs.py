@@ -243,6 +243,7 @@ def test_sets_and_drift(open_page: Callable[..., Opened], tmp_path: Path) -> Non
                 "n": 100,
                 "covered": 0.88 + i / 100,
                 "set_size": 1.25,
+                "events": ([], [], ["drift"], ["restart", "promotion of wider"])[i],
             }
             for i, n in enumerate((None, 4, 5, 5))
         ]
@@ -257,6 +258,10 @@ def test_sets_and_drift(open_page: Callable[..., Opened], tmp_path: Path) -> Non
             page.keyboard.press(key)
             ending = re.compile(", drift$" if is_there else r"\)$")
             expect(line).to_have_attribute("aria-valuetext", ending)
+        page.keyboard.press("End")
+        ending = re.compile(r"\), restart, promotion of wider$")
+        expect(line).to_have_attribute("aria-valuetext", ending)
+        expect(page.get_by_test_id("events")).to_be_visible()
         assert told["coverage"] == 0.9
         covered = page.locator("[data-line=covered]")
         expect(covered.get_by_test_id("coverage-note")).to_contain_text("to 91.0%")

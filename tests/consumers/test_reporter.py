@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 import threading
+from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from consumers.config.sections import CheckpointSettings, DriftSettings
 from consumers.messages import Partition, part_name
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.prequential import WARM_EXAMPLES, DriftWatch
-from consumers.monitoring.quality import Quality
+from consumers.monitoring.quality import Point, Quality
 from consumers.monitoring.stats import RunStatistics
-from consumers.monitoring.status import Health, Status
+from consumers.monitoring.status import ChallengersReport, Health, Status
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.reader import SourceStatus
-from consumers.reporter import UPDATE_INTERVAL_S, WORDS_INTERVAL_S, Reporter
+from consumers.private_files import FILE_MODE
+from consumers.reporter import (
+    EVENTS_MAX,
+    HISTORY_NAME,
+    POINTS_MAX,
+    SAVE_INTERVAL_S,
+    UPDATE_INTERVAL_S,
+    WORDS_INTERVAL_S,
+    History,
+    Reporter,
+    SavedHistory,
+)
 from streamnb import (
     Categories,
     EveryExamples,
@@ -76,6 +95,7 @@ class Run:
         self.reporter = Reporter(
             self.source.name, lambda: SourceStatus.of(self.source), self.board, self.statistics,
             self.health, quality, self.view, self.checkpoint, clock=self.clock,
+            time_ms=lambda: round(1_000 * self.clock.now_s),
         )  # fmt: skip
         metrics.watch(self.reporter.status)
         self.reporter.http_address = "http://127.0.0.1:1"
@@ -112,6 +132,155 @@ def test_history_knows_of_alarms_that_were_raised(run: Run) -> None:
         run.update()
     assert [each.n_alarms for each in run.view.shown[-1].quality.history] == [0]
     assert [each.n_alarms for each in run.reporter.status().quality.history] == [0, 1]
+
+
+def point(time_ms: int, *events: str) -> Point:
+    """Return a point of a time."""
+    return Point(time_ms, 0.5, 0.7, 0.1, 10.0, None, 40, None, events=events)
+
+
+@given(n=st.integers(0, 400), halves=st.integers(1, 6), data=st.data())
+def test_history_is_bounded_and_even(n: int, halves: int, data: st.DataObject) -> None:
+    """However long it lasts, points are as far apart as the step, from the first to the newest.
+
+    What happened stays, at most a step before or behind its time, over any number of runs.
+    """
+    points_max = 2 * halves
+    history = History(10.0, points_max)
+    happened = data.draw(st.sets(st.integers(0, max(n - 1, 0)), max_size=EVENTS_MAX))
+    for i in range(n):
+        if i in happened:
+            history.happened(f"event {i}")
+        history.update(10.0 * i, point(10_000 * i))
+        if i % 50 == 49:
+            saved, history = history.pack(), History(10.0, points_max)
+            history.unpack(saved)
+            history.note(10.0 * i, point(10_000 * i))  # begins a step with the run
+    noted = [each.time_ms for each in history._points]
+    assert len(noted) <= points_max
+    if not n:
+        return
+    assert noted[0] == 0
+    if n < 50:
+        steps = {b - a for a, b in pairwise(noted)}
+        assert steps <= {1_000 * history.step_s}
+        assert len(noted) >= min(n, halves)
+    assert 10_000 * (n - 1) - noted[-1] < 1_000 * history.step_s
+    points = history.points()
+    assert points[-1].time_ms == 10_000 * (n - 1)
+    told = {event: each.time_ms for each in points for event in each.events}
+    assert set(told) == {f"event {i}" for i in happened}
+    for i in happened:
+        assert abs(told[f"event {i}"] - 10_000 * i) <= 1_000 * history.step_s
+
+
+def test_history_has_a_point_each_ten_seconds(run: Run) -> None:
+    """With the window's figures, the rate and the lag of the status; the last point is of now."""
+    run.source.lags = {FIRST: 7}
+    log = np.log([[0.8, 0.2], [0.2, 0.8]])
+    run.statistics.prequential.update(log[[0] * 4 + [1]], np.array([0] * 5))
+    for _ in range(25):
+        run.clock.now_s += 1.0 - UPDATE_INTERVAL_S
+        run.update()
+    status = run.reporter.status()
+    history = status.quality.history
+    assert [each.time_ms for each in history] == [11_000, 21_000, 31_000, 35_000]
+    assert {(each.accuracy, each.n) for each in history} == {(0.8, 5)}
+    known = {(each.rate_per_s, each.lag, each.n_alarms) for each in history}
+    assert known == {(status.rate_per_s, 7, None)}
+
+
+def test_history_goes_on_behind_a_restart(run: Run, tmp_path: Path) -> None:
+    """The next run draws on, marked; of what a killed one did not save, a minute is missing."""
+    for _ in range(9):
+        run.clock.now_s += 10.0 - UPDATE_INTERVAL_S
+        run.update()
+    killed = Run(tmp_path)
+    killed.clock.now_s = 200.0
+    killed.update()
+    times = [(each.time_ms, each.events) for each in killed.reporter.status().quality.history]
+    kept = [(20_000 + 10_000 * i, ()) for i in range(6)]
+    assert times == [*kept, (200_250, ("restart",))]
+    killed.reporter.stop()
+    path = tmp_path / HISTORY_NAME
+    assert stat.S_IMODE(path.stat().st_mode) == FILE_MODE
+    stopped = Run(tmp_path)
+    stopped.clock.now_s = 60.0  # it was put back
+    stopped.update()
+    times = [(each.time_ms, each.events) for each in stopped.reporter.status().quality.history]
+    assert times == [*kept[:5], (60_250, ("restart",))]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"no JSON", b'{"step_s": -1, "points": []}', b'{"step_s": 1e999, "points": []}',
+        msgspec.json.encode(SavedHistory(10.0, tuple(point(i) for i in range(POINTS_MAX + 1)))),
+    ],
+)  # fmt: skip
+def test_a_history_that_cannot_be_read_begins_again(tmp_path: Path, content: bytes) -> None:
+    """The log says so; the file is replaced."""
+    path = tmp_path / HISTORY_NAME
+    path.write_bytes(content)
+    with capture_logs() as logs:
+        run = Run(tmp_path)
+    assert [(line["event"], line["path"]) for line in logs] == [
+        ("model_history_unreadable", str(path))
+    ]
+    run.update()
+    assert [each.events for each in run.reporter.status().quality.history] == [()]
+    run.reporter.stop()
+    assert len(msgspec.json.decode(path.read_bytes(), type=SavedHistory).points) == 1
+
+
+def test_a_history_that_cannot_be_saved_is_said_once(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried each minute, and said again after one time that it could be."""
+    with capture_logs() as logs, monkeypatch.context() as full:
+        full.setattr("consumers.reporter.replace_private", disk_full)
+        for _ in range(3):
+            run.clock.now_s += SAVE_INTERVAL_S
+            run.update()
+        full.undo()
+        run.clock.now_s += SAVE_INTERVAL_S
+        run.update()
+        full.setattr("consumers.reporter.replace_private", disk_full)
+        run.reporter.stop()
+    assert [line["event"] for line in logs] == ["model_history_unsaved"] * 2
+    saved = msgspec.json.decode((tmp_path / HISTORY_NAME).read_bytes(), type=SavedHistory)
+    assert len(saved.points) == 4
+
+
+def disk_full(*_: object) -> None:
+    """Fail as a full disk does."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_history_marks_what_happened(run: Run) -> None:
+    """Drift and promotions, each once; what a checkpoint knows of them is not new."""
+
+    class Others:
+        n_promotions, serving = 3, "model"
+
+        def report(self) -> ChallengersReport:
+            return ChallengersReport(self.serving, None, self.n_promotions, (), ())
+
+    others = Others()
+    run.reporter.challengers = others  # type: ignore[assignment]
+    run.statistics.drift = drift = DriftWatch(DriftSettings(enabled=True))
+    calm, loud = [0.1] * 2 * WARM_EXAMPLES, [5.0] * 40
+    drift.update(np.array(calm + loud))
+    run.learner().publish()
+    for happens in ("", "drift", "", "promotion", ""):
+        if happens == "drift":
+            drift.update(np.array(calm + loud))
+        if happens == "promotion":
+            others.n_promotions, others.serving = 4, "wider"
+        run.clock.now_s += 10.0
+        run.update()
+    events = [each.events for each in run.reporter.status().quality.history]
+    assert events == [(), ("drift",), (), ("promotion of wider",), ()]
 
 
 def test_it_reports_a_few_times_a_second(run: Run) -> None:
@@ -158,6 +327,7 @@ def test_before_the_first_snapshot_there_is_nothing_to_tell(run: Run) -> None:
     status = run.update()
     assert (status.snapshot_version, status.snapshot_age_s, status.vocabulary_size) == (0, None, 0)
     assert (status.accuracy, status.checkpoint_age_s, status.lag_total) == (None, None, None)
+    assert [each.accuracy for each in run.reporter.status().quality.history] == [None]
     assert status.telling == {}
     assert status.http_address == "http://127.0.0.1:1"
     run.health.beat()

@@ -39,6 +39,24 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, by: signal.Signals) -> None:
     assert stored.model.n_examples == summary["learned"]
 
 
+def test_the_models_history_goes_on(tmp_path: Path) -> None:
+    """The next run has the figures of the one before, and says where it began."""
+    config = write_config(tmp_path / "config.yaml", checkpoint={"folder": "state"})
+    histories = []
+    for _ in range(3):
+        with Daemon(config) as daemon:
+            daemon.until_metric("streamnb_messages_total", 100)
+            histories.append(json.loads(daemon.get("/v1/model")[1])["history"])
+            assert daemon.stop() == 0
+    first, *later = histories
+    assert [event for point in first for event in point["events"]] == []
+    for n, history in enumerate(later, 1):
+        times = [point["time_ms"] for point in history]
+        assert times == sorted(times)
+        assert times[0] == first[0]["time_ms"]
+        assert [event for point in history for event in point["events"]] == ["restart"] * n
+
+
 def test_standard_input_ends_it(tmp_path: Path) -> None:
     """With --until-end a pipe is read to its end and learned; its records are numbered on."""
     config = write_config(tmp_path / "config.yaml", checkpoint={"folder": "state"})

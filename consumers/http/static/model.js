@@ -5,7 +5,7 @@ import { bandOf, DASHES, ink, linesOf, makeChart, within } from "./chart.js";
 import { bar, classNames, inOrder, look, meant, named, nameOf, setClasses } from "./classes.js";
 import { $, announce, attr, copy, debounced, el, on, part, say, text } from "./dom.js";
 import { makeBars } from "./figures.js";
-import { clock, count, decimal, fine, likelihood, moment, probability, signed, withinWords } from "./format.js";
+import { count, decimal, fine, likelihood, moment, probability, signed, withinWords } from "./format.js";
 import * as format from "./format.js";
 
 const charts = new Map();
@@ -25,7 +25,7 @@ function makeLine(place, name, format) {
     const point = points[at] ?? points.at(-1);
     const { low, high } = intervalOf(point);
     const size = name === "covered" ? ` (${decimal(point.set_size, 2)} classes a set)` : "";
-    const words = `${moment(point.time_ms)}: ${format(point[name])}${size}${low < high ? ` (${fine(low)}–${fine(high)})` : ""}${point.isAlarm ? ", drift" : ""}`;
+    const words = `${moment(point.time_ms)}: ${format(point[name])}${size}${low < high ? ` (${fine(low)}–${fine(high)})` : ""}${["", ...point.events].join(", ")}`;
     attr(node, "aria-valuenow", at ?? points.length - 1);
     attr(node, "aria-valuetext", words);
     text(note, at === null ? range : words);
@@ -38,31 +38,41 @@ function makeLine(place, name, format) {
     axes: [{ scale: "y", size: 50, space: 28, values: (chart, ticks) => apart(ticks, format) }],
     onPoint: (at) => points.length && read(at),
     onDraw({ ctx, bbox, valToPos }) {
-      ctx.fillStyle = ink("var(--negative)");
-      for (const { time_ms: timeMs, isAlarm } of points) if (isAlarm) ctx.fillRect(valToPos(timeMs, "x", true), bbox.top, 2, bbox.height);
+      for (const { time_ms: timeMs, events } of points) {
+        ctx.fillStyle = ink(events.includes("drift") ? "var(--negative)" : "var(--muted)");
+        if (events.length) ctx.fillRect(valToPos(timeMs, "x", true), bbox.top, 2, bbox.height);
+      }
     },
   });
 
-  return (next) => {
+  return (next, target) => {
     points = next;
     const values = points.map((point) => point[name]);
-    range = `${format(Math.min(...values))} to ${format(Math.max(...values))} since ${clock(points[0].time_ms)}`;
+    range = `${format(Math.min(...values))} to ${format(Math.max(...values))} since ${moment(points[0].time_ms)}`;
     const ends = points.map(intervalOf);
-    const targets = points.map(({ target }) => (name === "covered" ? target : null));
-    if (targets[0]) range += `, ${format(targets[0])} wanted`;
-    drawn.update([points.map((point) => point.time_ms), values, ends.map(({ high }) => high), ends.map(({ low }) => low), targets]);
+    if (target) range += `, ${format(target)} wanted`;
+    drawn.update([points.map((point) => point.time_ms), values, ends.map(({ high }) => high), ends.map(({ low }) => low), points.map(() => target)]);
     attr(node, "aria-label", `${part(place, "name").textContent}: ${range}`);
     text(part(place, "big"), format(values.at(-1)));
     read(drawn.chart.cursor.left < 0 ? null : drawn.chart.cursor.idx);
   };
 }
 
-function drawLine(place, history, format) {
+function drawLine(place, { history, coverage }, format) {
   const name = place.dataset.line;
-  const points = history.filter((point) => Number.isFinite(point[name]));
-  if (points.length < 2) return name === "covered" && history[0]?.target && text(part(place, "note"), "No history yet.");
+  const target = name === "covered" ? coverage : null;
+  const points = [];
+  let events = []; // of points without a value too: the next one tells them
+  for (const point of history) {
+    events = events.concat(point.events);
+    if (Number.isFinite(point[name])) {
+      points.push({ ...point, events });
+      events = [];
+    }
+  }
+  if (points.length < 2) return target && text(part(place, "note"), "No history yet.");
   if (!charts.has(place)) charts.set(place, makeLine(place, name, format));
-  charts.get(place)(points);
+  charts.get(place)(points, target);
 }
 
 const WORDS_MAX = 12;
@@ -88,9 +98,10 @@ function draw(model) {
     const value = valueAt(model, node.dataset.value);
     text(node, node.dataset.as ? format[node.dataset.as](value) : (value ?? "–"));
   }
-  const history = model.history.map((point, i, all) => ({ ...point, target: model.coverage, isAlarm: point.n_alarms > (all[i - 1]?.n_alarms ?? point.n_alarms) }));
-  for (const node of view.querySelectorAll("[data-line]")) drawLine(node, history, format[node.dataset.as]);
+  const { history } = model;
+  for (const node of view.querySelectorAll("[data-line]")) drawLine(node, model, format[node.dataset.as]);
   for (const node of view.querySelectorAll("[data-lag]")) node.hidden = history.every(({ lag }) => lag === null) && model.lag === null;
+  $("events").hidden = history.every(({ events }) => !events.length);
   $("drift").hidden = !model.drift?.n_alarms;
   text($("drift-words"), model.drift?.words.map(({ word: said, label }) => `${said} (${nameOf(label)})`).join(", ") || "–");
   setClasses(model.classes.map(({ label }) => label));

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -13,9 +12,8 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.quality import Budget, History, Point, Quality, Shares, function_words
+from consumers.monitoring.quality import Budget, Point, Quality, Shares, function_words
 from consumers.monitoring.stats import RunStatistics
-from consumers.monitoring.status import Status
 from consumers.reporter import build_status
 from streamnb import Learner, Multinomial, NaiveBayes, SnapshotBoard, Words, adjusted_shares
 from streamnb.inspection.summary import top_features
@@ -33,10 +31,7 @@ class QualitySetup:
         self.clock, self.registry = ManualClock(10.0), CollectorRegistry()
         statistics = RunStatistics(CLASSES, ("text",), 4_000, self.clock)
         self.prequential = statistics.prequential
-        self.quality = Quality(
-            CLASSES, self.prequential, 30, clock=self.clock,
-            time_ms=lambda: round(1_000 * self.clock.now_s), left_out=left_out,
-        )  # fmt: skip
+        self.quality = Quality(CLASSES, self.prequential, 30, clock=self.clock, left_out=left_out)
         metrics = Metrics(self.registry, CLASSES)
         metrics.watch(lambda: build_status("test", statistics, self.quality))
 
@@ -47,18 +42,10 @@ class QualitySetup:
             for predicted, n in enumerate(row):
                 self.prequential.update(np.tile(log[predicted], (n, 1)), np.full(n, truth))
 
-    def update(self, predicted: tuple[int, ...] = (), status: Status | None = None) -> None:
+    def update(self, predicted: tuple[int, ...] = ()) -> None:
         """Update after a second."""
         self.clock.now_s += 1.0
-        status = status or Status("test", rate_per_s=100.0, lag_total=7)
-        self.quality.update(
-            None,
-            self.clock.now_s,
-            predicted,
-            rate_per_s=status.rate_per_s,
-            lag=status.lag_total,
-            n_alarms=None if status.drift is None else status.drift.n_alarms,
-        )
+        self.quality.update(None, self.clock.now_s, predicted)
 
     def value(self, name: str, **labels: str) -> float:
         """Return a metric's value."""
@@ -136,33 +123,6 @@ def test_what_is_said_is_whole(counts: list[int]) -> None:
     }  # fmt: skip
 
 
-# History --------------------------------------------------------------------------------------
-
-
-def point(time_ms: int) -> Point:
-    """Return a point of a time."""
-    return Point(time_ms, 0.5, 0.7, 0.1, 10.0, None, 40, None)
-
-
-@given(n=st.integers(0, 400), halves=st.integers(1, 6))
-def test_history_is_bounded_and_even(n: int, halves: int) -> None:
-    """However long it lasts, points are as far apart as the step, from the first to the newest."""
-    points_max = 2 * halves
-    history = History(10.0, points_max)
-    for i in range(n):
-        if history.is_due(10.0 * i):
-            history.note(10.0 * i, point(10_000 * i))
-    times = [each.time_ms for each in history.points()]
-    assert len(times) <= points_max
-    if not n:
-        return
-    assert times[0] == 0
-    steps = {b - a for a, b in pairwise(times)}
-    assert steps <= {1_000 * history.step_s}
-    assert 10_000 * (n - 1) - times[-1] < 1_000 * history.step_s
-    assert len(times) >= min(n, halves)
-
-
 # Budget ---------------------------------------------------------------------------------------
 
 
@@ -212,7 +172,7 @@ def test_before_the_first_example_everything_is_empty() -> None:
     assert not report.rising
     assert not report.falling
     assert report.trend_s is None
-    assert [each.accuracy for each in report.history] == [None]
+    assert report.history == ()
     for label in CLASSES:
         assert math.isnan(setup.value("share_ratio", label=label))
         assert math.isnan(setup.value("share_adjusted_ratio", label=label))
@@ -268,18 +228,6 @@ def test_dashboards_see_both_shares() -> None:
     assert math.isnan(setup.value("share_adjusted_ratio", label="positive"))
 
 
-def test_history_has_a_point_each_ten_seconds() -> None:
-    """With the window's figures, and the rate and the lag of the status."""
-    setup = QualitySetup()
-    setup.see(CONFUSION)
-    for _ in range(25):
-        setup.update()
-    history = setup.quality.report().history
-    assert [each.time_ms for each in history] == [11_000, 21_000, 31_000]
-    assert {(each.accuracy, each.n) for each in history} == {(0.8, np.sum(CONFUSION))}
-    assert {(each.rate_per_s, each.lag, each.n_alarms) for each in history} == {(100.0, 7, None)}
-
-
 def test_telling_features_come_with_their_scores() -> None:
     """As the library ranks them, under the classes' names."""
     model = NaiveBayes(CLASSES, features={"text": Words(Multinomial())})
@@ -326,6 +274,7 @@ def test_the_report_becomes_json_under_the_names_of_the_api() -> None:
             learner.publish()
             setup.clock.now_s += 400.0
             setup.quality.update(board.current(), setup.clock.now_s)
+    setup.quality.set_history((Point(0, 0.5, 0.7, 0.1, 10.0, None, 40, None),))
     report = setup.quality.report()
     read = msgspec.json.decode(msgspec.json.encode(report))
     assert set(read) == {
@@ -336,7 +285,7 @@ def test_the_report_becomes_json_under_the_names_of_the_api() -> None:
     assert set(read["calibration"][0]) == {"low", "high", "n", "mean_probability", "accuracy"}
     assert set(read["history"][0]) == {
         "time_ms", "accuracy", "log_loss", "calibration_error", "rate_per_s", "lag", "n",
-        "n_alarms", "covered", "set_size",
+        "n_alarms", "covered", "set_size", "events",
     }  # fmt: skip
     assert [each["word"] for each in read["rising"]] == ["storm"]
     assert set(read["rising"][0]) == {"word", "before", "now", "ratio"}

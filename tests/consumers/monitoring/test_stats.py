@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -25,12 +26,12 @@ from consumers.messages import (
     Reject,
 )
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.quality import Quality
 from consumers.monitoring.stats import WINDOW_MARKS, CoveredWindow, RunStatistics
 from consumers.reporter import build_status
 from streamnb import Answer, Calibrator, Confidence, ConformalSets
 from streamnb.testing import ManualClock
 from tests.consumers import raw_batches as decoding
+from tests.consumers.test_reporter import Run
 
 CLASSES = ("negative", "positive")
 PLACE = Partition("t", 0)
@@ -413,9 +414,10 @@ def test_a_window_after_a_restart() -> None:
     assert window.figures() == (0.0, 0.0)
 
 
-def test_coverage_stands_in_the_history() -> None:
+def test_coverage_stands_in_the_history(tmp_path: Path) -> None:
     """Each point has the share of the window; the checkpoint has no marks, which batches set."""
-    statistics = RunStatistics(CLASSES, ("text",), 100)
+    run = Run(tmp_path)
+    statistics = run.statistics
     truth = np.array([0, 1, 1, 0], np.int64)
     statistics.confidence = Confidence(conformal=ConformalSets(0.9))
     stated = posteriors(0.1, 0.9, 0.2, 0.4)
@@ -425,7 +427,6 @@ def test_coverage_stands_in_the_history() -> None:
     assert figures == statistics.prediction_sets() != (None, None)
     assert statistics.coverage() == 0.9
     assert "covered" not in statistics.learned_entry(sums=False).pack().values
-    quality = Quality(CLASSES, statistics.prequential, 30)
-    quality.update(None, 0.0, covered=figures)
-    (point,) = quality.report().history
+    run.update()
+    (point,) = run.reporter.status().quality.history
     assert (point.covered, point.set_size) == figures
