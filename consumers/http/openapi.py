@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from html import escape
 from http import HTTPStatus
@@ -81,7 +80,10 @@ def parameter(
 
 
 class ApiRoute(Route):
-    """A route of one method; without an operation it is not part of the described API."""
+    """A route of one method; without an operation it is not part of the described API.
+
+    The endpoint's name is the operation's, after which generated clients call their methods.
+    """
 
     def __init__(
         self, path: str, endpoint: Handler, operation: ApiOperation | None, method: str = "GET"
@@ -127,8 +129,7 @@ def openapi(routes: Sequence[ApiRoute]) -> dict[str, Any]:
         if operation is None:
             continue
         for method in map(str.lower, route.methods or ()):
-            name = re.sub(r"\W", "_", f"{route.name}{route.path_format}")
-            names = {"summary": operation.summary, "operationId": f"{name}_{method}"}
+            names = {"summary": operation.summary, "operationId": route.name}
             example = examples.get(f"{method.upper()} {route.path_format}", RouteExample())
             described = names | _described(operation, example)
             paths.setdefault(route.path_format, {})[method] = described

@@ -117,7 +117,7 @@ def correction_routes(
     http = app_state.settings.http
     decoder = msgspec.json.Decoder(LabelRequest)
 
-    async def label(request: Request) -> Response:
+    async def label_message(request: Request) -> Response:
         check_change(request, http)
         QueryParameters(request)
         asked = await bodies.read(request, decoder)
@@ -127,15 +127,15 @@ def correction_routes(
             LabelReceipt(receipt.id, asked.label, receipt.was, receipt.position), 202
         )
 
-    async def delete(request: Request) -> Response:
+    async def delete_message(request: Request) -> Response:
         check_change(request, http)
         name = message_id(request, MESSAGES)
         receipt = await _submit(workers, partial(_correction_service(app_state).delete, name))
         return json_response(DeleteReceipt(receipt.id, receipt.was, receipt.position), 202)
 
     return [
-        ApiRoute("/v1/labels", label, LABEL, "POST"),
-        ApiRoute("/v1/messages/{id:path}", delete, DELETE, "DELETE"),
+        ApiRoute("/v1/labels", label_message, LABEL, "POST"),
+        ApiRoute("/v1/messages/{id:path}", delete_message, DELETE, "DELETE"),
     ]
 
 
@@ -143,7 +143,7 @@ def wanted_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
     """Return the routes that say which messages to label, and draw them for the page."""
     serializer, label_queue = Serializer(app_state), app_state.label_queue
 
-    async def wanted(request: Request) -> Response:
+    async def messages_to_label(request: Request) -> Response:
         if label_queue is None:
             raise component_is_off("nobody is asked for labels", "labelling.enabled: true")
         limit = QueryParameters(request, ("limit",)).whole("limit", 1, SEARCH_LIMIT_MAX) or LIMIT
@@ -168,7 +168,7 @@ def wanted_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
         return HTMLResponse(await workers.run(partial(drawn, snapshot)), headers=NO_STORE)
 
     return [
-        ApiRoute("/v1/labels/wanted", wanted, WANTED),
+        ApiRoute("/v1/labels/wanted", messages_to_label, WANTED),
         ApiRoute("/page/queue", queue, None),
     ]
 

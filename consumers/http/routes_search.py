@@ -214,13 +214,13 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
         counted = await workers.run(partial(recent.counted, query, lang, span_ms))
         return json_response(serializer.summary(query, lang, counted, recent.state()))
 
-    async def compared(request: Request) -> Response:
+    async def compare_queries(request: Request) -> Response:
         recent = _store(app_state)
         sides = _sides(recent, QueryParameters(request, ("q", "lang", "from", "to")))
         found = await workers.run(partial(compare, recent, sides, left_out))
         return json_response(serializer.comparison(found, recent.state()))
 
-    async def message(request: Request) -> Response:
+    async def get_message(request: Request) -> Response:
         recent = _store(app_state)
         name = message_id(request, MESSAGES)
         row = await workers.run(partial(recent.get, name))
@@ -251,11 +251,11 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
         return json_response(serializer.history((from_ms, to_ms, now_ms), found, query, lang))
 
     return [
-        ApiRoute("/v1/compare", compared, COMPARE),
+        ApiRoute("/v1/compare", compare_queries, COMPARE),
         ApiRoute("/v1/history", history, HISTORY),
         ApiRoute("/v1/search", search, SEARCH),
         ApiRoute("/v1/summary", summary, SUMMARY),
-        ApiRoute("/v1/messages/{id:path}", message, MESSAGE),
+        ApiRoute("/v1/messages/{id:path}", get_message, MESSAGE),
     ]
 
 

@@ -159,6 +159,10 @@ def test_the_description_is_whole(client: httpx.Client) -> None:
     operations = [each for path in schema["paths"].values() for each in path.values()]
     names = [each["operationId"] for each in operations]
     assert len(set(names)) == len(names)
+    assert {"predict", "search", "get_message", "delete_message", "label_message"} <= set(names)
+    assert not [
+        name for name in names if not re.fullmatch("[a-z]+(_[a-z]+)*", name) or "v1" in name
+    ]
     for operation in operations:
         for status, answer in operation["responses"].items():
             if int(status) >= 400:
