@@ -7,7 +7,8 @@
     for event in client.events("coffee"):
         print(event.name, event.data)
 
-Answers are the API's own JSON, as dicts: `docs/api.md` shows them.
+Answers are the API's own JSON, as dicts, whose types stand here; `docs/api.md` says what each key
+means. A test holds the types against the API's description.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from http import HTTPStatus
 from http.client import HTTPException
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 from urllib.request import ProxyHandler, Request, build_opener
@@ -52,6 +53,199 @@ class ReceivedEvent(NamedTuple):
 
     name: str
     data: dict[str, Any]
+
+
+class FeatureDict(TypedDict):
+    """What one word, value, flag or number says, in nats."""
+
+    group: str
+    feature: str
+    score: float | None
+    counts: dict[str, float]
+    likelihoods: dict[str, float]
+
+
+class ExplanationDict(TypedDict):
+    """Why a label was chosen before another."""
+
+    label: str
+    other: str
+    intercept: float | None
+    features: list[FeatureDict]
+
+
+class IntervalDict(TypedDict):
+    """A credible interval of the label's probability."""
+
+    level: float
+    low: float
+    high: float
+
+
+class PredictionDict(TypedDict):
+    """What the model says of one example."""
+
+    label: str
+    probabilities: dict[str, float]
+    log_posteriors: dict[str, float | None]
+    raw: NotRequired[dict[str, float] | None]
+    explanation: NotRequired[ExplanationDict | None]
+    interval: NotRequired[IntervalDict | None]
+    prediction_set: NotRequired[list[str] | None]
+    decision: NotRequired[str | None]
+    model: NotRequired[str | None]
+    answered_by: NotRequired[str | None]
+
+
+class SampleDict(TypedDict):
+    """Which part of the stream the store holds."""
+
+    share: float | None
+    stored_per_s: float
+    offered_per_s: float
+    messages: int | None
+    messages_max: int
+    age_max_s: float
+
+
+class MessageDict(TypedDict):
+    """A message of the store."""
+
+    key: int
+    id: str
+    time_ms: int
+    user: str | None
+    lang: str | None
+    text: str
+    marked: list[str]
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+    unsure: bool
+    truth: str | None
+    corrected: str | None
+
+
+class SearchDict(TypedDict):
+    """The newest messages that match."""
+
+    query: str
+    lang: str | None
+    messages: list[MessageDict]
+    more: bool
+    before: int | None
+    sample: SampleDict
+
+
+class StepDict(TypedDict):
+    """How many messages of each class came in the step that begins at `time_ms`."""
+
+    time_ms: int
+    counts: dict[str, int]
+
+
+class SeriesDict(TypedDict):
+    """Counts over time."""
+
+    step_s: float
+    points: list[StepDict]
+
+
+class ShareDict(TypedDict):
+    """A corrected share with the ends of its error bar."""
+
+    share: float
+    low: float
+    high: float
+
+
+class SummaryDict(TypedDict):
+    """What is said of the messages that match."""
+
+    query: str
+    lang: str | None
+    is_everything: bool
+    n: int
+    n_max: int
+    newest_only: bool
+    n_unsure: int
+    enough: bool
+    messages_min: int
+    classes: list[str]
+    counts: dict[str, int]
+    raw: dict[str, float | None]
+    corrected: dict[str, ShareDict] | None
+    corrected_reason: str | None
+    series: SeriesDict
+    sample: SampleDict
+
+
+class ComparedWordDict(TypedDict):
+    """A word that is more frequent on this side than on all others together."""
+
+    word: str
+    log_odds: float | None
+    standard_errors: float
+    counts: dict[str, int]
+    effects: dict[str, float]
+
+
+class ComparedDict(SummaryDict):
+    """One side of a comparison, and the words that set it apart."""
+
+    from_ms: int | None
+    to_ms: int | None
+    n_read: int
+    words: list[ComparedWordDict]
+
+
+class MatchedStepDict(TypedDict):
+    """A step of a query: how many messages were looked through, of how many."""
+
+    n: int
+    n_stored: int
+    at_most: int | None
+
+
+class MatchesDict(TypedDict):
+    """What is known of a query's counts over time."""
+
+    query: str
+    lang: str | None
+    is_word: bool
+    stored_from_ms: int | None
+    steps: list[MatchedStepDict]
+
+
+class HistoryDict(TypedDict):
+    """How many messages of each class came over time."""
+
+    from_ms: int
+    to_ms: int
+    now_ms: int
+    kept_from_ms: int | None
+    n: int
+    classes: list[str]
+    series: SeriesDict
+    note: str
+    matches: MatchesDict | None
+
+
+class LabelReceiptDict(TypedDict):
+    """The label is in the log, safe."""
+
+    id: str
+    label: str | None
+    was: str | None
+    position: str | None
+
+
+class DeleteReceiptDict(TypedDict):
+    """The deletion is in the log, safe."""
+
+    id: str
+    was: str | None
+    position: str | None
 
 
 class Client:
@@ -90,44 +284,52 @@ class Client:
         self._retries = max(0, retries)
         self._open = build_opener(ProxyHandler({})).open  # the daemon is near; no proxy is between
 
-    def predict(self, example: str | Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    def predict(self, example: str | Mapping[str, Any], **more: Any) -> PredictionDict:
         """Return the prediction for a text or a message; `explain=True`, `prior="model"`."""
         what = "text" if isinstance(example, str) else "message"
-        (found,) = self._ask("POST", "/v1/predict", {what: example, **more})["predictions"]
-        return dict(found)
+        found: list[PredictionDict]
+        found = self._ask("POST", "/v1/predict", {what: example, **more})["predictions"]
+        return found[0]
 
     def predict_many(
         self, examples: Sequence[str] | Sequence[Mapping[str, Any]], **more: Any
-    ) -> list[dict[str, Any]]:
+    ) -> list[PredictionDict]:
         """Return the predictions for texts or messages, from one snapshot."""
         what = "texts" if all(isinstance(each, str) for each in examples) else "messages"
-        return list(self._ask("POST", "/v1/predict", {what: list(examples), **more})["predictions"])
+        found: list[PredictionDict]
+        found = self._ask("POST", "/v1/predict", {what: list(examples), **more})["predictions"]
+        return found
 
-    def search(self, query: str = "", **more: Any) -> dict[str, Any]:
+    def search(self, query: str = "", **more: Any) -> SearchDict:
         """Return the newest messages that match; `lang`, `limit`, `before`, or None for each."""
-        return self._ask("GET", _address("/v1/search", query, more))
+        found: SearchDict = self._ask("GET", _address("/v1/search", query, more))
+        return found
 
-    def summary(self, query: str = "", **more: Any) -> dict[str, Any]:
+    def summary(self, query: str = "", **more: Any) -> SummaryDict:
         """Return shares and counts over the newest messages that match; `lang`."""
-        return self._ask("GET", _address("/v1/summary", query, more))
+        found: SummaryDict = self._ask("GET", _address("/v1/summary", query, more))
+        return found
 
     def compare(
         self,
         *queries: str,
         lang: str | None = None,
         times: Sequence[tuple[int | str, int | str]] = (),
-    ) -> list[dict[str, Any]]:
+    ) -> list[ComparedDict]:
         """Return queries side by side, or one at two `times`, each from one to before another."""
         begins, ends = zip(*times, strict=True) if times else ((), ())
         more = {"q": queries, "lang": [] if lang is None else lang, "from": begins, "to": ends}
-        return list(self._ask("GET", f"/v1/compare?{urlencode(more, doseq=True)}")["compared"])
+        found: list[ComparedDict]
+        found = self._ask("GET", f"/v1/compare?{urlencode(more, doseq=True)}")["compared"]
+        return found
 
     def history(
         self, query: str = "", between: tuple[int | str, int | str] | None = None, **more: Any
-    ) -> dict[str, Any]:
+    ) -> HistoryDict:
         """Return counts over time, from one time to before another; `lang`, `step`."""
         given = {} if between is None else dict(zip(("from", "to"), between, strict=True))
-        return self._ask("GET", _address("/v1/history", query, given | more))
+        found: HistoryDict = self._ask("GET", _address("/v1/history", query, given | more))
+        return found
 
     def events(
         self, *queries: str, lang: str | None = None
@@ -149,19 +351,24 @@ class Client:
                 return
             time.sleep(PAUSE_S)
 
-    def label(self, name: str, label: str | None) -> dict[str, Any]:
+    def label(self, name: str, label: str | None) -> LabelReceiptDict:
         """Say what label the message of an id should have, or none; it is safe in the log then."""
-        return self._ask("POST", "/v1/labels", {"id": name, "label": label})
+        found: LabelReceiptDict
+        found = self._ask("POST", "/v1/labels", {"id": name, "label": label})
+        return found
 
-    def delete(self, name: str) -> dict[str, Any]:
+    def delete(self, name: str) -> DeleteReceiptDict:
         """Unlearn the message of an id, and remove it."""
-        return self._ask("DELETE", f"/v1/messages/{quote(name, safe='')}")
+        found: DeleteReceiptDict
+        found = self._ask("DELETE", f"/v1/messages/{quote(name, safe='')}")
+        return found
 
     def model(self) -> dict[str, Any]:
         """Return how well the model does."""
-        return self._ask("GET", "/v1/model")
+        found: dict[str, Any] = self._ask("GET", "/v1/model")
+        return found
 
-    def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
         try:
             with self._sent(method, path, self._timeout_s, body) as answer:
                 status, said = answer.status, answer.read()

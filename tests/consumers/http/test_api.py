@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from consumers.http.client import ApiError, Client
+from consumers.http.client import ApiError, Client, MessageDict
 from tests.consumers.http.api_daemon import N_MESSAGES, RARE, reading_daemon
 from tests.endtoend.daemon_process import PATIENCE_S, Daemon
 
@@ -164,7 +164,7 @@ def test_the_description_of_the_export_has_both_forms(http: httpx.Client) -> Non
 
 def test_a_search_goes_on_where_it_ended(client: Client) -> None:
     """Page by page every message comes once, the newest first."""
-    found: list[dict[str, Any]] = []
+    found: list[MessageDict] = []
     page = client.search("obama", limit=7)
     while True:
         found += page["messages"]
@@ -181,7 +181,7 @@ def test_a_summary_adds_up(client: Client) -> None:
     """Its counts, shares and series are of the same messages."""
     found = client.summary("morning", lang="en")
     assert sum(found["counts"].values()) == found["n"]
-    assert sum(found["raw"].values()) == pytest.approx(1)
+    assert sum(share or 0.0 for share in found["raw"].values()) == pytest.approx(1)
     points = found["series"]["points"]
     assert sum(sum(point["counts"].values()) for point in points) == found["n"]
     assert client.summary()["is_everything"]
@@ -231,7 +231,7 @@ def test_one_query_at_two_times(client: Client, http: httpx.Client) -> None:
     was, now = (side["raw"][moved["label"]] for side in sides)
     assert (moved["before"], moved["after"]) == (was, now)
     assert moved["after"] - moved["before"] == max(
-        sides[1]["raw"][label] - sides[0]["raw"][label] for label in sides[0]["raw"]
+        (sides[1]["raw"][label] or 0.0) - (share or 0.0) for label, share in sides[0]["raw"].items()
     )
     assert http.get("/v1/compare?q=a&q=b").json()["moved"] is None
     own = f"from={begin_ms}&to={middle_ms}"  # two queries at one time are no before and after
@@ -279,7 +279,9 @@ def test_no_query_breaks_the_search(http: httpx.Client, query: str) -> None:
 
 def counts_of(client: Client, word: str) -> dict[str, float]:
     """Return how often a word was learned in each class; nothing where it is not known."""
-    features = client.predict(word, explain=True)["explanation"]["features"]
+    explanation = client.predict(word, explain=True)["explanation"]
+    assert explanation is not None
+    features = explanation["features"]
     found: dict[str, float] = features[0]["counts"] if features else {}
     return found
 
@@ -290,7 +292,7 @@ def test_a_label_is_taught_and_a_deletion_unlearned(daemon: Daemon, client: Clie
     name = f"t{RARE}"
     receipt = client.label(name, "positive")
     assert (receipt["was"], receipt["label"]) == ("negative", "positive")
-    assert receipt["position"].startswith("corrections.jsonl@")
+    assert (receipt["position"] or "").startswith("corrections.jsonl@")
     assert client.label(name, "positive")["position"] is None
     daemon.until(
         lambda: counts_of(client, "quagga") == {"negative": 0.0, "positive": 1.0}, "it is learned"
@@ -364,7 +366,9 @@ def test_the_client_judges_one_and_many(daemon: Daemon, client: Client) -> None:
     # A correction of the test before may be learned between two of the calls.
     daemon.until(all_agree, "each way of asking has the same answers")
     assert [each["label"] for each in client.predict_many(texts)] == ["positive", "negative"]
-    assert client.predict("good", explain=True)["explanation"]["features"]
+    explanation = client.predict("good", explain=True)["explanation"]
+    assert explanation is not None
+    assert explanation["features"]
     with pytest.raises(ApiError, match="no text at 'text'") as caught:
         client.predict({"tex": "good"})
     assert caught.value.status == 422

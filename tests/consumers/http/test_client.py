@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 from consumers.http import client
@@ -117,3 +119,39 @@ def test_events_of_a_daemon() -> None:
         assert second.data["messages"][0]["id"] == "coffee second"
         assert asked.summary("coffee")["n"] == 2
         events.close()
+
+
+PROSE = {"title", "description", "minimum", "maximum", "default"}
+ANSWERS = {
+    client.PredictionDict: "Prediction",
+    client.SearchDict: "SearchAnswer",
+    client.SummaryDict: "Summary",
+    client.ComparedDict: "ComparedSummary",
+    client.HistoryDict: "HistoryAnswer",
+    client.LabelReceiptDict: "LabelReceipt",
+    client.DeleteReceiptDict: "DeleteReceipt",
+}
+
+
+def plain(schema: Any, types: Mapping[str, Any]) -> Any:
+    """Return a schema with its references resolved, without prose, bounds and defaults."""
+    if isinstance(schema, list):
+        return sorted((plain(each, types) for each in schema), key=json.dumps)
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return plain(types[schema["$ref"].rpartition("/")[2]], types)
+    if set(schema) - PROSE == {"anyOf"} and len(schema["anyOf"]) == 1:
+        return plain(schema["anyOf"][0], types)
+    return {name: plain(each, types) for name, each in schema.items() if name not in PROSE}
+
+
+def test_the_types_are_those_of_the_api() -> None:
+    """Keys, types, and which are always there: what a type checker believes is what comes."""
+    with app_state(settings()) as made, serving(made) as served:
+        address = f"http://127.0.0.1:{served.port}/openapi.json"
+        with urllib.request.urlopen(address) as said:
+            described = json.load(said)["components"]["schemas"]
+    (_, own) = msgspec.json.schema_components(list(ANSWERS))
+    for answer, name in ANSWERS.items():
+        assert plain(own[answer.__name__], own) == plain(described[name], described), name
