@@ -60,6 +60,21 @@ def replace_private(path: Path, data: bytes) -> None:
     sync_folder(path.absolute().parent)
 
 
+def read_regular(path: Path, bytes_max: int) -> bytes:
+    """Return what a file holds; one that is none or has more bytes than it may is a `ValueError`.
+
+    Nothing is waited for, as it would be for the other end of a named pipe.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:  # noqa: PTH123 -- of a descriptor
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ValueError("it is not a regular file")
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise ValueError(f"it has more than {bytes_max} bytes")
+    return data
+
+
 def make_private_folder(folder: Path) -> None:
     """Make a folder and its missing parents for their owner alone, safe from a power cut.
 

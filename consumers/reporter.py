@@ -15,6 +15,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 
 import msgspec
 import structlog
@@ -30,7 +31,7 @@ from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.group_parts import GroupParts, GroupStatus
 from consumers.pipeline.own_models import OwnModels
 from consumers.pipeline.reader import SourceStatus
-from consumers.private_files import replace_private
+from consumers.private_files import read_regular, replace_private
 from consumers.terminal import View
 from streamnb import Snapshot, SnapshotBoard
 from streamnb.inspection.summary import n_features, top_features, values_dropped
@@ -38,6 +39,7 @@ from streamnb.inspection.summary import n_features, top_features, values_dropped
 HISTORY_NAME = "model_history.json"
 STEP_S = 10.0
 POINTS_MAX = 360  # an hour of steps; then ever longer steps, and never fewer than half as many
+HISTORY_BYTES_MAX = 1 << 22  # what is larger was not written here
 SAVE_INTERVAL_S = 60.0
 EVENTS_MAX = 8  # of a point, the newest ones
 UPDATE_INTERVAL_S = 0.25
@@ -192,9 +194,14 @@ class History:
 
     def unpack(self, data: bytes) -> None:
         """Go on behind what another run packed; `ValueError`: it is none."""
-        saved = msgspec.json.decode(data, type=SavedHistory)
+        try:
+            saved = msgspec.json.decode(data, type=SavedHistory)
+        except RecursionError as error:
+            raise ValueError(str(error)) from error
         if not (len(saved.points) <= self._points_max and STEP_S <= saved.step_s < math.inf):
             raise ValueError("it has more points than are kept, or a step that none has")
+        if any(a.time_ms >= b.time_ms for a, b in pairwise(saved.points)):
+            raise ValueError("its points are not in the order of their times")
         self._points, self.step_s, self._events = list(saved.points), saved.step_s, saved.events
 
 
@@ -333,7 +340,7 @@ class Reporter:
         if folder is None or path is None:
             return history
         try:
-            history.unpack((folder / HISTORY_NAME).read_bytes())
+            history.unpack(read_regular(folder / HISTORY_NAME, HISTORY_BYTES_MAX))
         except FileNotFoundError:
             return history
         except (OSError, ValueError) as error:

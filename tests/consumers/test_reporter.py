@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import threading
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from consumers.pipeline.reader import SourceStatus
 from consumers.private_files import FILE_MODE
 from consumers.reporter import (
     EVENTS_MAX,
+    HISTORY_BYTES_MAX,
     HISTORY_NAME,
     POINTS_MAX,
     SAVE_INTERVAL_S,
@@ -215,7 +217,11 @@ def test_history_goes_on_behind_a_restart(run: Run, tmp_path: Path) -> None:
     "content",
     [
         b"", b"no JSON", b'{"step_s": -1, "points": []}', b'{"step_s": 1e999, "points": []}',
+        b'{"step_s": 10, "points": [], "more": ' + b"[" * 100_000,
+        b'{"step_s": 10, "points": []}'.ljust(HISTORY_BYTES_MAX + 1),
         msgspec.json.encode(SavedHistory(10.0, tuple(point(i) for i in range(POINTS_MAX + 1)))),
+        msgspec.json.encode(SavedHistory(10.0, (point(2), point(1)))),
+        msgspec.json.encode(SavedHistory(10.0, (point(1), point(1)))),
     ],
 )  # fmt: skip
 def test_a_history_that_cannot_be_read_begins_again(tmp_path: Path, content: bytes) -> None:
@@ -231,6 +237,17 @@ def test_a_history_that_cannot_be_read_begins_again(tmp_path: Path, content: byt
     assert [each.events for each in run.reporter.status().quality.history] == [()]
     run.reporter.stop()
     assert len(msgspec.json.decode(path.read_bytes(), type=SavedHistory).points) == 1
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_stands_in_the_place_of_the_history_is_named(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    """The run begins without it, and waits for nobody who would write into a pipe."""
+    make(tmp_path / HISTORY_NAME)
+    with capture_logs() as logs:
+        Run(tmp_path)
+    assert [line["event"] for line in logs] == ["model_history_unreadable"]
 
 
 def test_a_history_that_cannot_be_saved_is_said_once(
