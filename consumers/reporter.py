@@ -38,7 +38,7 @@ from streamnb.inspection.summary import n_features, top_features, values_dropped
 
 HISTORY_NAME = "model_history.json"
 STEP_S = 10.0
-POINTS_MAX = 360  # an hour of steps; then ever longer steps, and never fewer than half as many
+POINTS_MAX = 360  # an hour of steps; then ever longer steps
 HISTORY_BYTES_MAX = 1 << 22  # what is larger was not written here
 SAVE_INTERVAL_S = 60.0
 EVENTS_MAX = 8  # of a point, the newest ones
@@ -140,8 +140,9 @@ class SavedHistory(msgspec.Struct, frozen=True):
 class History:
     """Points at about equal steps from the first run until now, and what happened between them.
 
-    The step doubles each time the points become too many. `points_max` is even: of an even number
-    every second one can go and the steps stay even.
+    The step doubles each time the points become too many, unless runs that were shorter than it
+    left them: a point begins each run. `points_max` is even: of an even number every second one can
+    go and the steps stay even.
     """
 
     def __init__(self, step_s: float = STEP_S, points_max: int = POINTS_MAX) -> None:
@@ -166,13 +167,22 @@ class History:
             # The clock was put back, and a curve has no way back.
             self._events = _joined(self._points.pop().events, self._events)
         if len(self._points) == self._points_max:
-            self._points = [
-                replace(kept, events=_joined(kept.events, left_out.events))
-                for kept, left_out in zip(self._points[::2], self._points[1::2], strict=True)
-            ]
-            self.step_s *= 2.0
+            self._thin()
         self._points.append(replace(point, events=self._events))
         self._due_at_s, self._newest, self._events = now_s + self.step_s, None, ()
+
+    def _thin(self) -> None:
+        """Leave out the points that short runs left; are there none, every second one."""
+        kept: list[Point] = []
+        for point in self._points:
+            if kept and point.time_ms - kept[-1].time_ms < 500 * self.step_s:  # half a step
+                kept[-1] = _with_events_of(kept[-1], point)
+            else:
+                kept.append(point)
+        if len(kept) == len(self._points):
+            kept = list(map(_with_events_of, kept[::2], kept[1::2]))
+            self.step_s *= 2.0
+        self._points = kept
 
     def update(self, now_s: float, point: Point) -> None:
         """Add a point if it is time; else keep it as the newest, until the next one comes."""
@@ -207,6 +217,10 @@ class History:
 
 def _joined(events: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(events + more))[-EVENTS_MAX:]
+
+
+def _with_events_of(kept: Point, left_out: Point) -> Point:
+    return replace(kept, events=_joined(kept.events, left_out.events))
 
 
 class Reporter:

@@ -250,6 +250,25 @@ def test_what_stands_in_the_place_of_the_history_is_named(
     assert [line["event"] for line in logs] == ["model_history_unreadable"]
 
 
+@pytest.mark.parametrize("run_s", [1, 9])
+def test_short_runs_do_not_thin_the_history_out(run_s: int) -> None:
+    """Each begins with a point; the steps grow with the time that passes, and not with the runs."""
+    saved = History().pack()
+    for i in range(1_000):
+        history = History()
+        history.unpack(saved)
+        history.happened("restart")
+        history.update(0.0, point(1_000 * run_s * i))
+        history.update(run_s - 0.5, point(1_000 * run_s * i + 500))
+        saved = history.pack()
+    noted = [each.time_ms for each in history._points]
+    assert noted[0] == 0
+    assert len(noted) <= POINTS_MAX
+    least_s = noted[-1] / 1_000 / POINTS_MAX
+    assert history.step_s <= max(10.0, 5 * least_s)
+    assert max(b - a for a, b in pairwise(noted)) <= 2_000 * history.step_s
+
+
 def test_a_history_that_cannot_be_saved_is_said_once(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
