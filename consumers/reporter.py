@@ -166,6 +166,9 @@ class History:
         while self._points and self._points[-1].time_ms >= point.time_ms:
             # The clock was put back, and a curve has no way back.
             self._events = _joined(self._points.pop().events, self._events)
+        passed_ms = point.time_ms - self._points[0].time_ms if self._points else 0
+        while self.step_s > STEP_S and passed_ms < 125 * self.step_s * self._points_max:
+            self.step_s /= 2.0  # so few steps are left only by a clock that was put back
         if len(self._points) == self._points_max:
             self._thin()
         self._points.append(replace(point, events=self._events))

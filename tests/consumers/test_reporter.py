@@ -269,6 +269,21 @@ def test_short_runs_do_not_thin_the_history_out(run_s: int) -> None:
     assert max(b - a for a, b in pairwise(noted)) <= 2_000 * history.step_s
 
 
+@pytest.mark.parametrize("kept_s", [0, 3_600])
+def test_a_clock_that_was_put_back_makes_the_steps_short_again(kept_s: int) -> None:
+    """Else what is drawn from then on would be as coarse as what went."""
+    history = History()
+    for now_s in range(0, 200_000, 10):
+        history.update(float(now_s), point(1_000 * now_s))
+    assert history.step_s >= 640.0
+    for passed_s in range(0, 3_600, 10):
+        history.update(200_000.0 + passed_s, point(1_000 * (kept_s + passed_s)))
+    noted = [each.time_ms for each in history._points]
+    assert noted == sorted(noted)
+    assert history.step_s <= max(10.0, 8 * (noted[-1] - noted[0]) / 1_000 / POINTS_MAX)
+    assert 1_000 * (kept_s + 3_590) - noted[-1] <= 1_000 * history.step_s
+
+
 def test_a_history_that_cannot_be_saved_is_said_once(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
