@@ -471,7 +471,10 @@ class RecordingWriter:
             on_error.callback(os.close, self._fd)
             if not lock_file(self._fd, path):
                 raise SinkError(f"{path}: another `streamnb record` writes it; name another file")
-            self._resume(head)
+            try:
+                self._resume(head)
+            except OSError as error:  # a device, a pipe, or a disk that fails
+                raise self._error("cannot be read or begun", error) from error
             on_error.pop_all()
 
     def begin(self, logs: Mapping[Partition, LogFacts]) -> None:

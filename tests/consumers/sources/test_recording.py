@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import os
 import random
 import re
 import tracemalloc
@@ -430,6 +431,15 @@ def test_a_first_frame_of_which_a_part_is_there_is_begun_again(tmp_path: Path, s
         with pytest.raises((SinkError, SourceError)):
             RecordingWriter(path, HEAD)
         assert path.read_bytes() == other
+
+
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    """Neither a pipe nor a device can be read from its beginning, or cut."""
+    os.mkfifo(tmp_path / "pipe.gz")
+    (tmp_path / "device.gz").symlink_to("/dev/null")
+    for name in ("pipe.gz", "device.gz"):
+        with pytest.raises(SinkError, match=f"{name}: cannot be read or begun"):
+            RecordingWriter(tmp_path / name, HEAD)
 
 
 @pytest.mark.parametrize("suffix", recording.SUFFIXES)
