@@ -197,9 +197,11 @@ class History:
     def points(self) -> tuple[Point, ...]:
         """Return the points, the oldest first; the last one is of now."""
         newest = self._newest
-        if newest is None or newest.time_ms <= self._points[-1].time_ms:
+        if newest is None:
             return tuple(self._points)
-        return (*self._points, newest)
+        # Behind a clock that was put back, those of later times wait until the next step.
+        before = [point for point in self._points if point.time_ms < newest.time_ms]
+        return (*before, newest)
 
     def pack(self) -> bytes:
         """Return what `unpack` goes on with."""

@@ -269,6 +269,17 @@ def test_short_runs_do_not_thin_the_history_out(run_s: int) -> None:
     assert max(b - a for a, b in pairwise(noted)) <= 2_000 * history.step_s
 
 
+def test_the_last_point_is_of_now_behind_a_clock_that_was_put_back() -> None:
+    """What is later is not shown; it is back if the clock is."""
+    history = History()
+    for now_s in (0, 10, 20):
+        history.update(float(now_s), point(1_000 * now_s))
+    history.update(21.0, point(12_000))
+    assert [each.time_ms for each in history.points()] == [0, 10_000, 12_000]
+    history.update(22.0, point(22_000))
+    assert [each.time_ms for each in history.points()] == [0, 10_000, 20_000, 22_000]
+
+
 @pytest.mark.parametrize("kept_s", [0, 3_600])
 def test_a_clock_that_was_put_back_makes_the_steps_short_again(kept_s: int) -> None:
     """Else what is drawn from then on would be as coarse as what went."""
