@@ -41,6 +41,7 @@ STEP_S = 10.0
 POINTS_MAX = 360  # an hour of steps; then ever longer steps
 HISTORY_BYTES_MAX = 1 << 22  # what is larger was not written here
 SAVE_INTERVAL_S = 60.0
+CLOCK_SETTLES_S = 3_600.0  # after the start of a machine whose clock forgets the time
 EVENTS_MAX = 8  # of a point, the newest ones
 UPDATE_INTERVAL_S = 0.25
 WORDS_INTERVAL_S = 2.0
@@ -151,6 +152,7 @@ class History:
         self._due_at_s: float | None = None
         self._points: list[Point] = []
         self._newest: Point | None = None  # between two steps
+        self._begun_s: float | None = None  # when the first point of the run came
         self._events: tuple[str, ...] = ()  # since the last point
 
     def happened(self, event: str) -> None:
@@ -188,8 +190,13 @@ class History:
         self._points = kept
 
     def update(self, now_s: float, point: Point) -> None:
-        """Add a point if it is time; else keep it as the newest, until the next one comes."""
-        if self.is_due(now_s):
+        """Add a point if it is time; else keep it as the newest, until the next one comes.
+
+        One before all others, soon after the start, is of a clock that is not set yet: it waits.
+        """
+        self._begun_s = now_s if self._begun_s is None else self._begun_s
+        is_before_all = bool(self._points) and point.time_ms < self._points[0].time_ms
+        if self.is_due(now_s) and not (is_before_all and now_s < self._begun_s + CLOCK_SETTLES_S):
             self.note(now_s, point)
         else:
             self._newest = replace(point, events=self._events)

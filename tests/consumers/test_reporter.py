@@ -29,6 +29,7 @@ from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.reader import SourceStatus
 from consumers.private_files import FILE_MODE
 from consumers.reporter import (
+    CLOCK_SETTLES_S,
     EVENTS_MAX,
     HISTORY_BYTES_MAX,
     HISTORY_NAME,
@@ -267,6 +268,25 @@ def test_short_runs_do_not_thin_the_history_out(run_s: int) -> None:
     least_s = noted[-1] / 1_000 / POINTS_MAX
     assert history.step_s <= max(10.0, 5 * least_s)
     assert max(b - a for a, b in pairwise(noted)) <= 2_000 * history.step_s
+
+
+def test_a_clock_that_is_set_late_costs_no_history() -> None:
+    """A machine that starts in 1970 waits for an hour; if it is right then, history begins anew."""
+    for is_set in (True, False):
+        history = History()
+        for i in range(20):
+            history.update(10.0 * i, point(10**12 + 10_000 * i))
+        saved, history = history.pack(), History()
+        history.unpack(saved)
+        history.happened("restart")
+        for i in range(0, 100, 10):
+            history.update(float(i), point(1_000 * i))
+            assert [each.time_ms for each in history.points()] == [1_000 * i]
+        now_s = 100.0 if is_set else CLOCK_SETTLES_S
+        history.update(now_s, point(10**12 + 300_000 if is_set else 10**6))
+        points = history.points()
+        assert len(points) == (21 if is_set else 1)
+        assert points[-1].events == ("restart",)
 
 
 def test_the_last_point_is_of_now_behind_a_clock_that_was_put_back() -> None:
