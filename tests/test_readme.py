@@ -166,6 +166,30 @@ def test_tutorial_works(
     assert "('negative', 'positive') 40000 26" in capsys.readouterr().out
 
 
+def test_the_tutorial_leaves_the_checkout_clean(tmp_path: Path) -> None:
+    """Before it makes a file it changes into a folder that git ignores, as it does `state`."""
+    shell = "\n".join(blocks("docs/tutorial.md", "sh"))
+    (folder,) = re.findall(r"^mkdir -p (\S+) && cd \1$", shell, flags=re.MULTILINE)
+    before = shell[: shell.index(folder)].split()
+    assert before == ["make", "run", "source", ".venv/bin/activate", "mkdir", "-p"]
+    (tmp_path / ".gitignore").write_text(read(".gitignore"), encoding="utf-8")
+    for made in (
+        f"{folder}/mine.jsonl",
+        f"{folder}/mine-state/model.nb",
+        "state/model.nb",
+        "other",
+    ):
+        (tmp_path / made).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / made).write_text("made", encoding="utf-8")
+    git = ["git", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    found = subprocess.run(
+        [*git, "status", "--porcelain", "--untracked-files=all"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert found.stdout.split() == ["??", ".gitignore", "??", "other"]
+
+
 @pytest.mark.deep
 def test_the_kafka_steps_of_the_tutorial_work(broker: Broker, tmp_path: Path) -> None:
     """As they are written, but for broker and ports: kills lose nothing and double nothing."""
