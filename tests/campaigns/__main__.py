@@ -40,7 +40,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         Campaign(
             jetstream, 10, 1, "minutes of 1,000 commits a second", ("deep", "data"), is_chain=True
         ),
-        Campaign(live_streams, 20, 2, "times 100,000 frames", ("deep",)),
+        Campaign(live_streams, 2, 2, "times 1,000,000 frames, 20 cuts and 5 kills", ("deep",)),
         Campaign(power_loss, 300, 1, "runs of eight kinds", ("deep",)),
         Campaign(replays, 100, 1, "files with 4 kills or stops each", ("deep",)),
         Campaign(decoders, 10_000, 5, "thousand messages"),

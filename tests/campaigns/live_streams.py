@@ -16,12 +16,13 @@ from tests.consumers.sources.live_server import LiveServer, Peer, frame
 from tests.endtoend.daemon_process import Daemon, write_config
 from tests.endtoend.jetstream_server import position_at
 
-N = 100_000  # frames a step
-CUTS, KILLS = 2, 1
+N = 1_000_000  # frames a step
+CUTS, KILLS = 20, 5
 _FIRST_US = 1_795_413_600_000_000
 _EVENT = "network.bsky.jetstream.subscribeEvents#commit"
 _POST = "app.bsky.feed.post"
 _PIECE = 200  # frames that are sent at once
+_WAITED_FOR = 100_000  # frames, each time that the daemon is waited for
 
 
 @dataclass(slots=True)
@@ -76,11 +77,11 @@ def live_streams(run: Run) -> None:
             for _ in range(KILLS):
                 with Daemon(config) as daemon:
                     at = chance.randrange(N)
-                    daemon.until(lambda: position_at(folder / "state") >= at, "the kill")  # noqa: B023
+                    _wait_for(daemon, folder, at)
                     daemon.kill()
                 run.figures["kills"] += 1
             with Daemon(config) as daemon:
-                daemon.until(lambda: position_at(folder / "state") >= N, "the end")  # noqa: B023
+                _wait_for(daemon, folder, N)
                 took_s = time.monotonic() - network.connected_s
                 peak_mb = daemon.peak_bytes() >> 20
                 assert daemon.metric("streamnb_stream_gaps_total") == 0
@@ -94,6 +95,12 @@ def live_streams(run: Run) -> None:
         run.figures["MB resident at most"] = max(run.figures["MB resident at most"], peak_mb)
         slowest = run.figures.get("frames/s at least", 1 << 62)
         run.figures["frames/s at least"] = min(slowest, int((N - network.begun) / took_s))
+
+
+def _wait_for(daemon: Daemon, folder: Path, n: int) -> None:
+    """Wait until a checkpoint holds so many frames."""
+    for some in (*range(0, n, _WAITED_FOR), n):
+        daemon.until(lambda: position_at(folder / "state") >= some, f"{some:,} frames")  # noqa: B023
 
 
 def _network(chance: random.Random, version: int, run: Run) -> tuple[Network, Checker]:

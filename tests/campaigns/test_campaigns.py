@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaigns import __main__, publish
+from tests.campaigns import __main__, live_streams, publish
 from tests.campaigns.__main__ import CAMPAIGNS
 from tests.campaigns.campaign import Campaign, FailedError, Run, carry_out
 
@@ -23,8 +23,10 @@ SEED = 14
         for name, campaign in CAMPAIGNS.items()
     ],
 )
-def test_a_few_steps(name: str) -> None:
+def test_a_few_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small number of each campaign's steps passes."""
+    for constant, value in {"N": 100_000, "CUTS": 2, "KILLS": 1}.items():
+        monkeypatch.setattr(live_streams, constant, value)
     found = carry_out(CAMPAIGNS[name], SEED, 0, CAMPAIGNS[name].n_small, print)
     assert found["figures"]
 
