@@ -111,7 +111,7 @@ class Challengers:
     name: str = ENTRY
     promoted: Callable[[Confidence], None] = lambda _confidence: None
     models: dict[str, Candidate] = field(default_factory=dict)
-    previous: str | None = None  # whose place the serving model took
+    replaced: tuple[str, ...] = ()  # served before, each name once, the last one last
     held: tuple[str, ...] = ()  # went back from: said to be better, never promoted
     n: int = 0  # examples that were judged
     block: tuple[int, int] = field(init=False)  # the one under way: where it began, where it ends
@@ -227,7 +227,8 @@ class Challengers:
     def serve(self, name: str) -> Candidate:
         """Let a challenger serve; the model whose place it takes goes on as a challenger."""
         old, chosen = self.models[self.serving], self.models[name]
-        self.previous, self.serving = self.serving, name
+        before = (*self.replaced, self.serving)
+        self.replaced, self.serving = tuple(each for each in before if each != name), name
         self.n_promotions += 1
         saved, own = chosen.saved, old.saved  # that of the serving model is an entry of its own
         own.learned, saved.learned = saved.learned, own.learned
@@ -291,7 +292,7 @@ class Challengers:
         """Return the figures of all models; any thread may ask."""
         return ChallengersReport(
             self.serving,
-            self.previous,
+            self.replaced[-1] if self.replaced else None,
             self.n_promotions,
             tuple(
                 ModelFigures(
@@ -331,7 +332,7 @@ class Challengers:
                 arrays |= {f"{name}/model/{key}": array for key, array in own.items()}
         values = {
             "serving": self.serving,
-            "previous": self.previous,
+            "replaced": list(self.replaced),
             "held": list(self.held),
             "n": self.n,
             "n_promotions": self.n_promotions,
@@ -369,9 +370,9 @@ class Challengers:
                 found.n_block, found.loss_block, found.n_right_block = said["block"]
             self.models[name] = found
         self.held = tuple(each for each in values["held"] if each in self.models)
-        previous = values["previous"]
-        is_known = previous in self.models and previous != self.serving
-        self.previous = previous if is_known else None
+        self.replaced = tuple(
+            each for each in _replaced(values) if each in self.models and each != self.serving
+        )
 
     def _unpacked(
         self, name: str, said: Mapping[str, Any], arrays: Mapping[str, Any], stored: str
@@ -405,6 +406,17 @@ _SERVES = (
 )
 _DROPPED = "it learned beside the model that answers, and challengers has it no longer"
 _CHANGED = "its section is not what it was, so it begins again:"
+
+
+def _replaced(values: Mapping[str, Any]) -> list[str]:
+    """Return which models served before, of a checkpoint's entry; the last one last.
+
+    Older files know the last one alone, and not even that once somebody went back. The model of
+    the configuration served before any challenger did.
+    """
+    found: list[str] = values.get("replaced", [])
+    is_first = found or values.get("serving", MODEL) == MODEL
+    return found if is_first else [values.get("previous") or MODEL]
 
 
 def below(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
@@ -549,14 +561,15 @@ def revert(settings: CheckpointSettings) -> tuple[str, str]:
         identity = dict(stored.header["notes"])
         entries = entries_of(identity.pop("entries", {}), stored.extras)
         values = dict(entries[ENTRY].values) if ENTRY in entries else {}
-        old, new = values.get("serving", MODEL), values.get("previous")
-        if new is None:
+        old, replaced = values.get("serving", MODEL), _replaced(values)
+        if not replaced:
             others = ", ".join(sorted({*values.get("models", {})} - {old})) or "none"
             raise ConsumerError(
                 f"{path}: no challenger was promoted, or it went back already: '{old}' answers, "
                 f"and nothing is to be done (challengers: {others}). For another model to answer, "
                 "write its section as `model`, or set `promotion.action: promote`"
             )
+        new = replaced[-1]
         arrays = dict(entries[ENTRY].arrays)
         models = {name: dict(each) for name, each in values["models"].items()}
         mine = below(arrays, f"{new}/model/")
@@ -566,7 +579,7 @@ def revert(settings: CheckpointSettings) -> tuple[str, str]:
         entries["confidence"] = CheckpointEntry(models[new].pop("confidence"))
         arrays = {name: each for name, each in arrays.items() if _at(name) != (new, "model")}
         arrays |= {f"{old}/model/{name}": each for name, each in theirs.items()}
-        values |= {"serving": new, "previous": None, "models": models}
+        values |= {"serving": new, "replaced": replaced[:-1], "models": models}
         values["held"] = sorted({*values["held"], old})
         entries[ENTRY] = CheckpointEntry(values, arrays)
         if "snapshot" in entries:  # by examples: the next one to answer is another model's

@@ -19,7 +19,9 @@ from consumers.config.model import ModelSettings, PromotionSettings, WordsSettin
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import MismatchError
 from consumers.features import SavedConfidence, build_model
-from consumers.pipeline.challengers import ChallengedLearner, Challengers, revert
+from consumers.messages import CheckpointEntry
+from consumers.monitoring.prequential import Prequential
+from consumers.pipeline.challengers import Candidate, ChallengedLearner, Challengers, revert
 from streamnb import EveryExamples, NaiveBayes, SnapshotBoard, serialization
 from streamnb.features.words import WordsState
 from streamnb.storage import Stored, read
@@ -90,7 +92,7 @@ def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
     learning = {"publish": "examples", "publish_examples": 100}
     predictions = same_however_cut(tmp_path, stream(tmp_path), learning=learning, **SECTIONS)
     said = entry(tmp_path / "stopped")
-    assert (said["serving"], said["previous"], said["n_promotions"]) == ("pairs", "model", 1)
+    assert (said["serving"], said["replaced"], said["n_promotions"]) == ("pairs", ["model"], 1)
     assert said["n"] == stored_at(tmp_path / "whole").model.n_examples
     blocks = said["blocks"]
     assert [at for at, _, _ in blocks] == [300 * (k + 1) for k in range(len(blocks))]
@@ -436,6 +438,51 @@ def test_one_command_goes_back(tmp_path: Path, command: Command) -> None:
     assert "(challengers: pairs, words)" in found.err
     assert "set `promotion.action: promote`" in found.err
     assert (folder / "model.nb").read_bytes() == before
+
+
+def test_each_promotion_can_be_gone_back_from(tmp_path: Path, command: Command) -> None:
+    """One command after the other leads to the model of the configuration, with its counts."""
+    source, folder = stream(tmp_path), tmp_path / "state"
+    rule = PROMOTION | {"margin_nats": 0}
+    config = write_config(
+        tmp_path / "config.yaml", source=f"file:{source}", checkpoint={"folder": str(folder)},
+        **SECTIONS,
+    )  # fmt: skip
+    plain = {"words": CHALLENGERS["words"]}
+    replay(folder, source, n=900, **SECTIONS | {"challengers": plain, "promotion": rule})
+    assert entry(folder)["serving"] == "words"
+    replay(folder, source, n=2_000, **SECTIONS | {"promotion": rule})
+    said = entry(folder)
+    assert (said["serving"], said["replaced"]) == ("pairs", ["model", "words"])
+    assert said["n_promotions"] == 2
+    digests = {name: model_of(folder, name).digest() for name in ("model", "pairs", "words")}
+    for before, now in (("pairs", "words"), ("words", "model")):
+        found = command("model", "revert", "-c", str(config), "--json")
+        assert json.loads(found.out.splitlines()[-1]) == {"before": before, "now": now}
+        assert stored_at(folder).model.digest() == digests[now]
+        with capture_logs() as lines:  # what the start says holds
+            replay(folder, source, n=1, **SECTIONS)
+        says = [each["name"] for each in lines if each["event"] == "challenger_serves"]
+        assert says == ([] if now == "model" else [now])
+        digests = {name: model_of(folder, name).digest() for name in digests}
+    found = command("model", "revert", "-c", str(config))
+    assert (found.code, found.out) == (1, "")
+    assert "'model' answers" in found.err
+
+
+def test_files_that_know_one_promotion_alone_can_be_gone_back_from() -> None:
+    """Earlier versions noted whose place was taken last, and nothing once somebody went back."""
+    models = {name: ModelSettings(**MODEL) for name in ("model", "words", "pairs")}
+    for previous, expected in (("words", ("words",)), (None, ("model",))):
+        old = Challengers(models, PromotionSettings(), 100, serving="pairs")
+        for name, settings in models.items():
+            own = build_model(settings)
+            old.models[name] = Candidate(own, SavedConfidence(settings), Prequential(100))
+        packed = old.pack()
+        values = {key: each for key, each in packed.values.items() if key != "replaced"}
+        read_again = Challengers(models, PromotionSettings(), 100, serving="pairs")
+        read_again.unpack(CheckpointEntry(values | {"previous": previous}, packed.arrays))
+        assert read_again.replaced == expected
 
 
 def test_where_nothing_was_saved_nothing_goes_back(tmp_path: Path, command: Command) -> None:
