@@ -192,17 +192,18 @@ class Blocks:
         return figure(_divided(above, below), exact)
 
 
-def figure(values: Floats, exact: float | None = None) -> Figure:
+def figure(values: Floats, exact: float | None = None, most: float = np.inf) -> Figure:
     """Return a figure and its interval: the first value is of all examples, the others replicates.
 
-    `exact` is the figure itself, where it is made otherwise: the replicates are moved by as much.
+    `exact` is the figure itself, where it is made otherwise: the replicates are moved by as much,
+    but not beyond `most`, above which there is no such figure.
     """
     value = float(values[0]) if exact is None else exact
     drawn = values[1:][np.isfinite(values[1:])]
     if not len(drawn):
         return {"value": value, "low": np.nan, "high": np.nan}
     low, high = np.percentile(drawn, [_LOW, _HIGH]) + (value - float(values[0]))
-    return {"value": value, "low": float(low), "high": float(high)}
+    return {"value": value, "low": float(min(low, most)), "high": float(min(high, most))}
 
 
 def _divided(above: Floats, below: Floats, otherwise: float = np.nan) -> Floats:
@@ -308,11 +309,11 @@ def _add_areas(
             by_class[label] |= dict.fromkeys(names, figure(np.full(1, np.nan)))
             continue
         for name, values, value in zip(names, known[label].drawn, known[label].exact, strict=True):
-            by_class[label][name] = figure(values, float(value))
+            by_class[label][name] = figure(values, float(value), most=1.0)
     for i, name in enumerate(names if known else ()):
         mean = np.mean([each.drawn[i] for each in known.values()], axis=0)
         exact = float(np.mean([each.exact[i] for each in known.values()]))
-        by_name[f"{name}_macro"] = figure(mean, exact)
+        by_name[f"{name}_macro"] = figure(mean, exact, most=1.0)
     return {label: each.points for label, each in known.items()}
 
 

@@ -284,6 +284,21 @@ def test_an_interval_is_as_wide_as_theory_says(monkeypatch: pytest.MonkeyPatch) 
         assert (found["high"] - found["low"]) / alone == pytest.approx(times, rel=0.1)
 
 
+def test_the_interval_of_an_area_ends_at_1() -> None:
+    """Replicates know groups of scores, and are moved to the exact area: not beyond the largest."""
+    generator = np.random.default_rng(1)
+    y = generator.integers(0, 2, 3_000)
+    z = np.where(y == 1, 1.0, -1.0) * (0.2 + generator.gamma(4.0, size=len(y)))
+    z[generator.choice(len(y), 2, replace=False)] *= -0.1
+    posteriors = -np.logaddexp(0.0, np.stack((z, -z), axis=1)).astype(np.float32)
+    found = figures(JudgedExamples(("a", "b"), y, posteriors))
+    areas = [found["figures"][f"{name}_macro"] for name in ("roc_auc", "pr_auc")]
+    areas += [row[name] for row in found["by_class"].values() for name in ("roc_auc", "pr_auc")]
+    for area in areas:
+        assert 0.99 < area["low"] <= area["value"]
+        assert area["value"] <= area["high"] <= 1.0
+
+
 def test_the_calibration_error_lies_within_its_interval() -> None:
     """Also of a model that is nearly calibrated, whose replicates all err more."""
     for n in (200, 3_000):
