@@ -278,11 +278,21 @@ def evaluation_facts(found: Mapping[str, Any]) -> str:
     rejected, ignored = (sum(found[name].values()) for name in ("rejected", "ignored"))
     return (
         f"{number(found['examples'])} of {number(found['messages'])} messages judged "
-        f"({found['method']}{', calibrated' if found.get('calibrated') else ''}); "
+        f"({_method(found)}{', calibrated' if found.get('calibrated') else ''}); "
         f"{number(found['unlabelled'])} without a label, {number(rejected)} "
         f"rejected{_reasons(found['rejected'])}, {number(found['deletions'])} deletions not carried"
         " out" + (f", {number(ignored)} ignored" if ignored else "")
     )
+
+
+def _method(found: Mapping[str, Any]) -> str:
+    """Return how messages were judged, with the number that was asked for."""
+    late, share, folds = found["delay"], found.get("hold_out"), found.get("folds")
+    if late:
+        return f"prequential, each label {number(late)} messages late"
+    if share is not None:
+        return f"the last {100 * share:g} %"
+    return found["method"] if folds is None else f"{number(folds)} folds"
 
 
 def training_facts(found: Mapping[str, Any]) -> list[str]:

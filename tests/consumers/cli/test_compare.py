@@ -225,8 +225,12 @@ def test_the_command_writes_the_same_again(files: tuple[str, list[Path]], tmp_pa
         assert value in text
         assert f"joint NLL {each['training']['joint_nll']:,.4g}" in shown
         assert f"joint NLL {each['training']['joint_nll']:,.4g}" in text
+    assert "messages judged (prequential); " in shown
     assert f"disagree on {found['disagreements']} messages" in shown
     assert found["shown"][0]["message"] in shown
+    late = CliRunner().invoke(commands.app, [*arguments, "--delay", "7"], catch_exceptions=False)
+    assert "judged (prequential, each label 7 messages late); " in late.stdout
+    assert "(prequential, each label 7 messages late)" in report.read_text(encoding="utf-8")
 
 
 @pytest.mark.deep

@@ -382,3 +382,23 @@ def test_an_example_that_was_impossible_is_shown_as_one(tmp_path: Path) -> None:
     asked = ["evaluate", source, "-c", str(tmp_path / "config.yaml")]
     shown = CliRunner().invoke(commands.app, asked, catch_exceptions=False).stdout
     assert "and so not in the log-loss: 1" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "(prequential)"),
+        (["--delay", "3"], "(prequential, each label 3 messages late)"),
+        (["--hold-out", "0.25"], "(the last 25 %)"),
+        (["--folds", "3"], "(3 folds)"),
+    ],
+)
+def test_the_first_line_says_how_it_was_judged(
+    tmp_path: Path, arguments: list[str], told: str
+) -> None:
+    """Each number that was asked for stands there; without it the figures say little."""
+    source = write(tmp_path / "stream.jsonl", stream(20))
+    done = CliRunner().invoke(
+        commands.app, ["evaluate", source, *arguments], catch_exceptions=False
+    )
+    assert f"20 messages judged {told}; " in done.stdout.splitlines()[0]
