@@ -27,6 +27,8 @@ from streamnb.errors import InputError, check_whole
 _STEP, _REACH = 0.25, 6.0  # of the bins, in arsinh of log-odds: the last ones begin at ±202 nats
 _EDGES = np.arange(-_REACH, _REACH + _STEP / 2, _STEP)
 SCALED_ODDS = np.append(_EDGES, _REACH + _STEP) - _STEP / 2  # in the middle of each bin
+with np.errstate(over="ignore"):  # of the bins, as probabilities
+    _ENDS = 1.0 / (1.0 + np.exp(-np.sinh(np.concatenate(([-np.inf], _EDGES, [np.inf])))))
 _ODDS_MAX = 1_000.0  # in nats; a class that is ruled out has infinite ones
 # Before anything is counted a bin's stated probability is believed, but no surer than 98 %.
 _PRIOR_ODDS = np.clip(np.sinh(SCALED_ODDS), -4.0, 4.0)
@@ -53,7 +55,7 @@ class ReliabilityBin:
     n : float
         How often some class was stated with such a probability; decayed.
     stated, came_true : float
-        Mean stated probability, and the share that was the true class.
+        Mean stated probability, each counted to 1/1024, and the share that was the true class.
     calibrated : float
         What a probability in the middle of the bin is answered as, before the classes' are
         normalised.
@@ -243,16 +245,13 @@ class Calibrator:
         It is the expected calibration error of the model itself, before calibration, over all
         classes and bins.
         """
-        n, came_true, stated = self.counts
-        total = int(n.sum())
+        n, came_true, stated = self._in_examples()
+        total = float(n.sum())
         return float(np.abs(came_true - stated).sum()) / total if total else None
 
     def reliability(self) -> list[ReliabilityBin]:
         """Return the reliability curve: the bins that hold anything, the lowest first."""
-        ends = np.sinh(np.concatenate(([-np.inf], _EDGES, [np.inf])))
-        with np.errstate(over="ignore"):
-            ends = 1.0 / (1.0 + np.exp(-ends))
-        n, came_true, stated = self.counts.astype(np.float64) / _UNIT
+        ends, (n, came_true, stated) = _ENDS, self._in_examples()
         calibrated_p = 1.0 / (1.0 + np.exp(-self.curve))
         return [
             ReliabilityBin(
@@ -325,6 +324,14 @@ class Calibrator:
         return found
 
     # ---- inside --------------------------------------------------------------------------------
+
+    def _in_examples(self) -> Floats:
+        """Return the counts in examples; what was stated as far as its bin allows it.
+
+        Each statement was rounded to 1/1024, so that those below half of that came to 0.
+        """
+        n, came_true, stated = self.counts.astype(np.float64) / _UNIT
+        return np.stack((n, came_true, np.clip(stated, n * _ENDS[:-1], n * _ENDS[1:])))
 
     def _lasts(self) -> int:
         """Return for how many examples the present curve holds."""

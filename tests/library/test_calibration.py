@@ -310,6 +310,16 @@ def test_a_bin_is_two_examples_of_what_was_stated_and_its_own() -> None:
     assert calibrator.calibration_error() == 0.0
 
 
+def test_what_was_stated_lies_within_its_bin() -> None:
+    """A statement is counted to 1/1024: one of 3e-4 is not told as if it had been 0."""
+    stated = np.log([[3e-4, 1.0 - 3e-4]])
+    calibrator = nb.Calibrator(None)
+    calibrator.prequential_many(np.repeat(stated, 20_000, axis=0), [0] * 6 + [1] * 19_994)
+    for each in calibrator.reliability():
+        assert each.low <= each.stated <= each.high
+        assert 0.0 < each.stated < 1.0
+
+
 def test_many_classes_and_one() -> None:
     """Seven classes are calibrated together; with one there is nothing to do."""
     random = np.random.default_rng(2)
