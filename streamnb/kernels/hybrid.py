@@ -5,7 +5,8 @@ The score of class c for an example with n known words is
     z_c = x·Σ_j (3·w_g·r_jc + v_jc),   x = (n + 1)^(−3/4)
     r_jc = log (N_jc + m) − N_j/(N_j + k·m)·log (T_c + 1)
 
-over the k classes, where word j's group g is a kind (`KINDS`) and a band of its count (`band`).
+over the k classes (without words T_c is the largest, see `write_log_totals`), where word j's group
+g is a kind (`KINDS`) and a band of its count (`band`).
 For two classes z_1 − z_0 is the log-odds. w_g and v_jc are learned by the gradient of the log-loss,
 before the counts take the example in. Each is kept as a sum of gradients and a precision (the sum
 of curvatures): the weight is their quotient, with a prior's precision in it. So what several logs
@@ -35,6 +36,7 @@ from streamnb.kernels.counting import (
     is_new,
     learn_row,
     prefetch_row,
+    write_log_totals,
 )
 from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import (
@@ -94,7 +96,7 @@ class HybridScratch(NamedTuple):
     own_weights: F64  # (N_WORD_GROUPS,): those of the part that learns
     occurs: I64  # (N_WORD_GROUPS,): how many words of the group occur
     scores: F64  # (n_classes,): z_c, then p_c, then the gradient
-    log_totals: F64  # (n_classes,): log (T_c + 1)
+    log_totals: F64  # (n_classes,): log (T_c + 1), see `write_log_totals`
     logs: F64  # log (i + m) of small whole counts
     bands: I64  # `band` of the same
     options: F64  # SMOOTHING, SHRINKAGE, DECAY
@@ -244,9 +246,8 @@ def add_words(
     scratch: HybridScratch,
 ) -> float:
     """Write z_c of row `i` into the scratch; return x, or 0 if no word of it is known."""
-    for c in range(n_classes):
-        scratch.scores[c] = 0.0
-        scratch.log_totals[c] = np.log(counts.tokens[c] / scale + 1.0)
+    scratch.scores[:] = 0.0
+    write_log_totals(counts, scale, n_classes, scratch.log_totals)
     if to_learn:
         scratch.occurs[:] = 0
         scratch.sums[:] = 0.0
@@ -581,8 +582,7 @@ def explain(
     per_count = 1.0 / scale
     prior = word_prior(weights, scratch.options)
     weigh_groups(weights, scratch.weights)
-    for c in range(len(counts.tokens)):
-        scratch.log_totals[c] = np.log(counts.tokens[c] / scale + 1.0)
+    write_log_totals(counts, scale, len(counts.tokens), scratch.log_totals)
     for k in range(len(columns)):
         total = 0.0
         for c in range(len(counts.tokens)):

@@ -82,7 +82,7 @@ class Twin:
             own = sums.setdefault((kind, band), [0.0] * 3)
             m = self.hybrid.smoothing
             for c in range(3):
-                log_total = math.log(self.tokens[c] + 1)
+                log_total = math.log((self.tokens[c] or max(self.tokens)) + 1)
                 r = math.log(self.counts[word][c] + m) - total / (total + 3 * m) * log_total
                 own[c] += 3 * x * r
                 logs = max(1.0, sum(self.recent) * (1 - 0.5 ** (1 / self.hybrid.half_life)))
@@ -372,6 +372,31 @@ def test_a_long_run_of_one_class_does_not_bend_the_weights() -> None:
     """Without prior both classes are found after it, as the recent prior explains it, no weight."""
     assert min(_recalls(nb.Hybrid(half_life=20))) > 0.6
     assert min(_recalls(nb.Hybrid(half_life=1e9))) < 0.3
+
+
+def test_a_class_that_never_came_is_not_answered() -> None:
+    """Nothing speaks for it: without the class prior too, each text is of a class that was seen."""
+    random = np.random.default_rng(3)
+
+    def drawn(c: int) -> str:
+        own = random.choice(2, 8, p=[0.6, 0.4])  # which words are the class's, not of both
+        return " ".join(f"w{j}" for j in random.integers(40, size=8) + 40 * c * own)
+
+    classes = random.integers(2, size=3_000)
+    group = nb.Words(nb.Multinomial(), ngrams=(1, 2), counts="presence", hybrid=nb.Hybrid())
+    model = nb.NaiveBayes(["never", "no", "yes"], features={"text": group})
+    model.learn_many(
+        {"text": [drawn(int(c)) for c in classes]}, [("no", "yes")[c] for c in classes]
+    )
+    asked = [drawn(c) for c in (0, 1) for _ in range(300)]
+    truth = [label for label in ("no", "yes") for _ in range(300)]
+    for answers in (model, model.without_prior()):
+        told = answers.predict_many({"text": asked})
+        assert "never" not in told
+        assert np.mean(np.array(told) == np.array(truth)) > 0.8
+    one = nb.NaiveBayes(["never", "seen"], features={"text": group})
+    one.learn_many({"text": [drawn(0) for _ in range(300)]}, ["seen"] * 300)
+    assert set(one.without_prior().predict_many({"text": asked[:300]})) == {"seen"}
 
 
 def test_folds_are_models_that_never_saw_them() -> None:
