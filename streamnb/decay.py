@@ -229,6 +229,27 @@ class Clock:
             return None
         return {"now": self.now, "landmark": self.landmark}
 
+    @classmethod
+    def from_dict(cls, half_life: HalfLife | None, values: Mapping[str, Any]) -> Clock:
+        """Return the clock that `to_dict` described; refuse one that no learning leaves."""
+        now, landmark = values["now"], float(values["landmark"])
+        if half_life is None:
+            raise InputError("a model without a half-life has no clock.")
+        if now is not None:
+            now = float(now)
+        lives = landmark if now is None else now / half_life.length
+        # nan fails each comparison.
+        if not (
+            abs(lives) <= _LIVES_MAX
+            and landmark % _SPAN == 0.0
+            and 0.0 <= lives - landmark <= _LEAP
+        ):
+            raise InputError(
+                f"a clock's landmark must be a multiple of {_SPAN:g} half-lives, at most"
+                f" {_LEAP:g} before now. Got {landmark!r} and now {now!r} instead."
+            )
+        return cls(half_life, now, landmark)
+
 
 def _latest(lives: NDArray[np.float64]) -> float:
     """Return the latest of some times; minus infinity if none is known."""

@@ -244,7 +244,7 @@ def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str
     state.n_declared_classes = header["n_declared_classes"]
     _check_sections(header["sections"])
     if header["clock"] is not None:
-        state.clock = Clock(state.clock.half_life, **header["clock"])
+        state.clock = Clock.from_dict(state.clock.half_life, header["clock"])
     groups, n_classes = state.groups, len(state.classes)
     for name, group in groups.items():
         group.unpack(f"groups/{name}", arrays, header["states"][name])

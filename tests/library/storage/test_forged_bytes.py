@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -157,6 +158,28 @@ def test_numbers_that_would_overflow_are_refused(name: str, value: float) -> Non
     """Sums of squares of such would be infinite, or a place would count from the end."""
     with pytest.raises(StoreError, match=f"{name}: (finite numbers|a place below zero)"):
         NaiveBayes.from_bytes(forged(name, lambda array: np.full_like(array, value)))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *itertools.product(("now", "landmark"), ([0], {}, "x", 1 << 62, -1e9, 2.0**32)),
+        *itertools.product(("landmark",), (None, float("nan"), 5.0, -512.0)),
+        *itertools.product(("now",), (float("inf"), float("nan"), -1.0)),
+    ],
+)
+@pytest.mark.parametrize("half_life", [HalfLife(seconds=20.0), HalfLife(20.0)])
+def test_a_clock_that_nothing_can_have_left_is_refused(
+    key: str, value: Any, half_life: HalfLife
+) -> None:
+    """Else counts would be scaled by 0 or infinity, and every answer be nan."""
+    made = NaiveBayes(features={"text": Words(Multinomial())}, decay=half_life)
+    times_s = [1.0, 2.0] if half_life.seconds else None
+    made.learn_many({"text": ["a", "b"]}, ["x", "y"], times_s=times_s)
+    header, arrays = from_bytes(made.to_bytes())
+    header["clock"][key] = value
+    with pytest.raises(StoreError, match=r"clock|describe a model"):
+        NaiveBayes.from_bytes(b"".join(to_blocks(header, arrays)))
 
 
 def test_dust_of_old_files_is_read_as_nothing() -> None:
