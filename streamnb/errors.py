@@ -15,7 +15,12 @@ Every message names the place, the value found and the way out.
 
 from __future__ import annotations
 
+import math
+import numbers
 import operator
+import threading
+
+_FOR_EVER_S = threading.TIMEOUT_MAX / 2  # added to the time of a clock, it can still be waited for
 
 
 class StreamnbError(Exception):
@@ -84,9 +89,31 @@ def check_whole(name: str, value: object, least: int) -> None:
         )
 
 
+def check_callable(name: str, value: object) -> None:
+    """Refuse a value that cannot be called."""
+    if not callable(value):
+        raise InputError(f"{name} must be callable. Got {value!r} instead.")
+
+
 def check_has(name: str, value: object, *methods: str) -> None:
     """Refuse a value without these methods; `__call__` is what a function has."""
     lacking = [each for each in methods if not callable(getattr(value, each, None))]
     if isinstance(value, type) or lacking:
         wanted = "callable" if methods == ("__call__",) else f"an object with {', '.join(methods)}"
         raise InputError(f"{name} must be {wanted}. Got {value!r} instead.")
+
+
+def check_timeout(timeout_s: object) -> float:
+    """Return a time to wait, or refuse what is no number; what no clock reaches is for ever."""
+    found = math.nan
+    if isinstance(timeout_s, numbers.Real) and not isinstance(timeout_s, bool):
+        try:
+            found = float(timeout_s)
+        except OverflowError:
+            found = -math.inf if timeout_s < 0 else math.inf
+    if math.isnan(found):
+        raise InputError(
+            f"timeout_s must be a number of seconds. Got {timeout_s!r} instead; to wait for as long"
+            " as it takes give math.inf."
+        )
+    return min(found, _FOR_EVER_S)

@@ -25,7 +25,10 @@ from streamnb.errors import (
     PredictorError,
     PredictorStopped,
     QueueFullError,
+    check_callable,
     check_has,
+    check_kind,
+    check_timeout,
     check_whole,
 )
 from streamnb.features.protocol import Floats
@@ -141,6 +144,10 @@ class Predictor:
         PredictorStopped
             If the predictor has been stopped.
         """
+        if then is not None:
+            check_callable("then", then)
+        if snapshot is not None:
+            check_kind("snapshot", snapshot, Snapshot)
         request = Request(lambda newest: _judge(snapshot or newest, columns), then)
         self._put(self._urgent if urgent else self._stream, request, timeout_s)
         return cast("Future[Answer]", request.future)
@@ -168,6 +175,7 @@ class Predictor:
         PredictorStopped
             If the predictor has been stopped.
         """
+        check_callable("question", question)
         request = Request(question, None)
         self._put(self._urgent, request, timeout_s)
         return cast("Future[T]", request.future)
@@ -189,6 +197,7 @@ class Predictor:
         PredictorStopped
             If the predictor has been stopped.
         """
+        check_callable("run", run)
         self._put(self._stream, QueuedCall(run), timeout_s)
 
     def predict_one(self, x: Mapping[str, Any], timeout_s: float = 10.0) -> Answer:
@@ -216,9 +225,10 @@ class Predictor:
         InputError
             For a value that cannot be used.
         """
-        future = self.submit(columns, timeout_s=timeout_s, urgent=True)
+        limit_s = check_timeout(timeout_s)
+        future = self.submit(columns, timeout_s=limit_s, urgent=True)
         try:
-            return future.result(timeout_s)
+            return future.result(limit_s)
         except TimeoutError:
             future.cancel()
             raise PredictorError(
@@ -234,7 +244,7 @@ class Predictor:
         PredictorError
             If that took longer than `timeout_s`, or a `then` failed or got no answer.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + check_timeout(timeout_s)
         for worker in (self._stream, self._urgent):
             n_left = worker.drain(deadline)
             if n_left:
@@ -257,7 +267,7 @@ class Predictor:
         timeout_s : float
             How long to wait for that; after it a thread is left alone.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + check_timeout(timeout_s)
         self._stopped = True
         for worker in (self._urgent, self._stream):
             worker.stop(deadline)
@@ -265,7 +275,7 @@ class Predictor:
     def _put(self, worker: Worker, work: Request | QueuedCall, timeout_s: float) -> None:
         if self._stopped:
             raise stopped()
-        worker.put(work, timeout_s)
+        worker.put(work, check_timeout(timeout_s))
 
 
 def _judge(snapshot: Snapshot, columns: Any) -> Answer:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from streamnb import predict
 from streamnb.decisions import AnswerRule, Confidence
-from streamnb.errors import InputError, check_has, check_kind, check_whole
+from streamnb.errors import InputError, check_has, check_kind, check_timeout, check_whole
 from streamnb.features.protocol import Floats
 from streamnb.labels import Codes, Label, read_labels, to_indices
 from streamnb.learn import LEARNED, EncodedRows, impossible, prequential, takes_in_place
@@ -128,7 +128,7 @@ class SnapshotBoard:
 
     def wait(self, timeout_s: float) -> Snapshot | None:
         """Wait for the first snapshot; return the newest, or None when none came in time."""
-        self._posted.wait(timeout_s)
+        self._posted.wait(check_timeout(timeout_s))
         return self._current
 
 

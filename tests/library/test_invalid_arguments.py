@@ -16,6 +16,8 @@ from streamnb.errors import InputError
 nb: Any = streamnb  # what a caller without a type checker may write
 WORDS = nb.Multinomial()
 BOARD = nb.SnapshotBoard()
+ROW = {"t": ["x"]}
+SECONDS = "timeout_s must be a number of seconds. Got "
 SQUARE = [[9, 1], [1, 9]]
 clock = time.monotonic
 
@@ -26,6 +28,13 @@ def taught() -> Any:
     model.learn_one({"t": "x y"}, "a")
     model.learn_one({"t": "y"}, "b")
     return model
+
+
+def asked() -> Any:
+    """Return a predictor with a snapshot to answer from; its threads are not started."""
+    board = nb.SnapshotBoard()
+    board.publish(nb.Snapshot(taught(), 1))
+    return nb.Predictor(board)
 
 
 def fresh(*classes: Any, **options: Any) -> Any:
@@ -148,6 +157,18 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
     "queue": (lambda: nb.Predictor(BOARD, -1), "queue_size_max must be a whole.*1. Got -1"),
     "queue-zero": (lambda: nb.Predictor(BOARD, 0), "queue_size_max must be a whole.*1. Got 0"),
     "predictor": (lambda: nb.Predictor(5), "board must be an object with current. Got 5"),
+    "then": (lambda: asked().submit(ROW, then=5), "then must be callable. Got 5"),
+    "question": (lambda: asked().ask("x"), "question must be callable. Got 'x'"),
+    "run": (lambda: asked().call(None), "run must be callable. Got None"),
+    "of-snapshot": (lambda: asked().submit(ROW, snapshot=5), "snapshot must be a Snapshot. Got 5"),
+    "timeout": (lambda: asked().predict_one({"t": "x"}, None), SECONDS + "None"),
+    "timeout-nan": (lambda: asked().predict_many(ROW, float("nan")), SECONDS + "nan"),
+    "timeout-submit": (lambda: asked().submit(ROW, timeout_s="1"), SECONDS + "'1'"),
+    "timeout-ask": (lambda: asked().ask(len, timeout_s=[]), SECONDS + r"\[\]"),
+    "timeout-call": (lambda: asked().call(len, timeout_s=True), SECONDS + "True"),
+    "timeout-drain": (lambda: asked().drain(None), SECONDS + "None"),
+    "timeout-stop": (lambda: asked().stop("x"), SECONDS + "'x'"),
+    "timeout-board": (lambda: nb.SnapshotBoard().wait(None), SECONDS + "None"),
     "snapshot": (lambda: nb.Snapshot({}, 1), "model must be a ModelReader. Got {}"),
     "version": (lambda: nb.Snapshot(taught(), "x"), "version must be a whole number.*'x'"),
     "rule": (lambda: nb.Snapshot(taught(), 1, 5), "rule must be a AnswerRule. Got 5"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
@@ -271,6 +272,16 @@ def test_an_answer_that_takes_too_long_is_an_error(predictor: Predictor) -> None
         predictor.predict_many(TEXT, timeout_s=0.01)
     gate.open()
     predictor.drain(LONG_S)
+
+
+@pytest.mark.parametrize("timeout_s", [math.inf, 10**400, np.float32("inf"), 1e300])
+def test_a_caller_may_wait_for_ever(predictor: Predictor, timeout_s: float) -> None:
+    """A time that no clock can hold is as long as it takes, in every call that waits."""
+    assert len(predictor.predict_many(TEXT, timeout_s).log_posteriors) == 1
+    assert predictor.ask(lambda snapshot: snapshot.version, timeout_s=timeout_s).result(LONG_S) == 7
+    predictor.call(lambda: None, timeout_s=timeout_s)
+    predictor.drain(timeout_s)
+    predictor.stop(timeout_s)
 
 
 def test_stopping_answers_what_waits(predictor: Predictor) -> None:
