@@ -117,7 +117,7 @@ class Calibrator:
     def __init__(self, half_life: int | None = 100_000) -> None:
         if half_life is not None:
             check_whole("half_life", half_life, 1)
-        self.half_life = half_life
+        self.half_life = None if half_life is None else int(half_life)  # `to_dict` is JSON
         self.n = 0
         self.counts: Whole = np.zeros((3, len(SCALED_ODDS)), dtype=np.int64)
         self.renewed_at = 0

@@ -322,7 +322,7 @@ class Bag:
             raise InputError(
                 f"Bag takes field or fields, not both. Got {self.field!r} and {self.fields!r}."
             )
-        check_max("max_words", self.max_words)
+        object.__setattr__(self, "max_words", check_max("max_words", self.max_words))
         object.__setattr__(self, "dictionary", check_dictionary(self.dictionary))
         named = check_dictionary(self.fields)
         object.__setattr__(self, "fields", named)

@@ -486,7 +486,7 @@ class Categories:
         if self.bins is not None:
             values = _declared_bins(values, self.fields, self.bins)
         object.__setattr__(self, "values", values)
-        check_max("max_values", self.max_values)
+        object.__setattr__(self, "max_values", check_max("max_values", self.max_values))
 
     def start(self, name: str, n_classes: int, hash_key: int) -> CategoriesState:
         """Return the state of a group that has learned nothing."""
@@ -495,8 +495,7 @@ class Categories:
     def to_dict(self) -> dict[str, Any]:
         """Return the specification for the model's header."""
         values = {name: list(given) for name, given in self.values}
-        plain = {"values": values, "max_values": int(self.max_values)}
-        return {"kind": "categories"} | plain_values(self) | plain
+        return {"kind": "categories"} | plain_values(self) | {"values": values}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

@@ -87,13 +87,14 @@ def check_saved(names: Any, named: Sequence[str] | None) -> list[str]:
     return list(names)
 
 
-def check_max(name: str, value: Any) -> None:
-    """Refuse a bound that is no whole number, or that no table could hold."""
+def check_max(name: str, value: Any) -> int:
+    """Return a bound as an `int`; refuse what is no whole number, or more than a table holds."""
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not (is_whole and 1 <= value < 1 << 31):
         raise InputError(
             f"{name} must be a whole number between 1 and 2,147,483,647. Got {value!r} instead."
         )
+    return int(value)
 
 
 def is_name(name: Any) -> bool:

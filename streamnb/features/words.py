@@ -98,7 +98,7 @@ class Words:
             raise InputError(
                 "counts='occurrence' needs a multinomial likelihood: Bernoulli speaks of presence."
             )
-        check_max("max_words", self.max_words)
+        object.__setattr__(self, "max_words", check_max("max_words", self.max_words))
         object.__setattr__(self, "ngrams", check_ngrams(self.ngrams))
         object.__setattr__(self, "characters", check_characters(self.characters))
         object.__setattr__(self, "dictionary", check_dictionary(self.dictionary))

@@ -449,3 +449,9 @@ def test_values_that_no_calibrator_gave_are_refused() -> None:
             nb.Calibrator.from_dict(values | changed)
     with pytest.raises(InputError):
         nb.Calibrator.from_dict({})
+
+
+def test_a_half_life_of_numpy_is_json() -> None:
+    """What `to_dict` returns can be written as JSON, whatever the half-life was counted by."""
+    made = nb.Calibrator(np.int64(10))  # type: ignore[arg-type]
+    assert json.loads(json.dumps(made.to_dict()))["half_life"] == 10

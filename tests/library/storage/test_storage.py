@@ -15,7 +15,17 @@ import safetensors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamnb import Bernoulli, Beta, Dirichlet, Multinomial, NaiveBayes, Snapshot, Words
+from streamnb import (
+    Bag,
+    Bernoulli,
+    Beta,
+    Categories,
+    Dirichlet,
+    Multinomial,
+    NaiveBayes,
+    Snapshot,
+    Words,
+)
 from streamnb.errors import InputError, StoreError
 from streamnb.inspection.words import word_group
 from streamnb.storage import load, positions_of, read, save
@@ -202,6 +212,28 @@ def test_positions_may_be_any_integers(path: Path) -> None:
     """A position that comes from an array is saved as the number it is."""
     save(small_model_in_parts(), path, positions={"t/0": np.int64(1 << 40)})  # type: ignore[dict-item]
     assert read(path).positions == {"t/0": 1 << 40}
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        Words(FAMILIES[0], max_words=np.int64(9)),  # type: ignore[arg-type]
+        Bag(FAMILIES[0], max_words=np.uint16(9)),  # type: ignore[arg-type]
+        Categories(max_values=np.int32(9)),  # type: ignore[arg-type]
+    ],
+)
+def test_bounds_may_be_any_integers(path: Path, group: Any) -> None:
+    """A model whose bound was counted by NumPy is saved as any other."""
+    save(NaiveBayes(["a", "b"], features={"x": group}), path)
+    assert load(path).state.groups["x"].spec == group
+
+
+def test_a_bound_that_is_set_later_may_be_any_integer(path: Path) -> None:
+    """What a model has learned under such a bound is not lost at the save."""
+    model = small_model()
+    model.set_max_words("text", np.int64(5))  # type: ignore[arg-type]
+    save(model, path)
+    assert load(path).to_bytes() == model.to_bytes()
 
 
 def test_labels_and_parts_may_be_any_text(path: Path) -> None:
