@@ -54,7 +54,7 @@ from streamnb.features.words import Words
 from streamnb.inspection.words import word_view
 from streamnb.kernels import drift as kernel
 from streamnb.kernels.layout import Counts, RowUpdates, RunOptions
-from streamnb.labels import Codes, Label, read_labels, to_indices, unlabelled_rows
+from streamnb.labels import Codes, Label, check_classes, read_labels, to_indices, unlabelled_rows
 from streamnb.likelihoods import Multinomial
 from streamnb.likelihoods.base import Batch
 from streamnb.model import NaiveBayes
@@ -418,17 +418,10 @@ class HalfLives:
         if not isinstance(words.likelihood, Multinomial) or words.hybrid is not None:
             raise InputError("words must be under a Multinomial(), without a hybrid.")
         self.alpha = check("the prior of words", words.likelihood.prior.concentration, above=0.0)
-        self.classes = tuple(classes)
-        self.half_lives = tuple(float(each) for each in half_lives)
-        if (
-            not self.classes
-            or not self.half_lives
-            or not all(each >= 10.0 for each in self.half_lives)
-        ):
-            raise InputError(
-                "classes and half_lives must not be empty, and no half-life below 10 examples. Got"
-                f" {self.classes!r} and {self.half_lives!r} instead."
-            )
+        self.classes = tuple(check_classes(classes))
+        self.half_lives = _checked_half_lives(half_lives)
+        if not self.classes:
+            raise InputError("classes must not be empty.")
         self.memory = check("memory", memory, above=1.0)
         names = [f"{h}:{label}" for h in range(len(self.half_lives)) for label in self.classes]
         n_lives, n_classes = len(self.half_lives), len(self.classes)
@@ -551,6 +544,25 @@ class HalfLives:
             batch = self._group.encode(text, begin, end, own.labels, learn=learn)
             self._group.run(batch, own, out[begin:end], learn=learn)
         return out
+
+
+def _checked_half_lives(half_lives: Any) -> tuple[float, ...]:
+    """Return half-lives, or refuse what is none."""
+    try:
+        found = np.asarray(half_lives)
+    except ValueError:  # rows of several lengths
+        found = np.empty(0)
+    if (
+        found.ndim != 1
+        or not len(found)
+        or found.dtype.kind not in "iuf"
+        or not (found >= 10).all()
+    ):
+        raise InputError(
+            "half_lives must be a sequence of numbers of examples, each 10 or above. Got"
+            f" {half_lives!r} instead."
+        )
+    return tuple(found.astype(np.float64).tolist())
 
 
 class _SideBySide:

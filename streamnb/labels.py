@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.columns import is_masked_array, to_mapping
-from streamnb.errors import InputError
+from streamnb.errors import InputError, check_kind
 from streamnb.kernels.layout import RowUpdates
 
 Label = str | int | bool
@@ -89,6 +89,18 @@ def check_label(where: str, i: int, label: Any) -> Label:
         f"{where}[{i}]: a label must be a str, int or bool."
         f" Got {label!r} ({type(label).__name__}) instead."
     )
+
+
+def check_classes(classes: Any) -> list[Label]:
+    """Return declared classes as plain Python; refuse what are no labels, or the same ones."""
+    check_kind("classes", classes, Iterable)
+    # A text would be a class for each letter.
+    if isinstance(classes, str | bytes | bytearray) or getattr(classes, "ndim", 1) != 1:
+        raise InputError(f"classes must be a sequence of labels. Got {classes!r} instead.")
+    declared = [check_label("classes", i, label) for i, label in enumerate(classes)]
+    if len(set(declared)) < len(declared):
+        raise InputError(f"classes must differ. Got {declared!r} instead.")
+    return declared
 
 
 def shown_classes(classes: Sequence[Label]) -> str:

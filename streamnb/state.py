@@ -26,7 +26,7 @@ from streamnb.features.protocol import Floats, Group, GroupPart, GroupState
 from streamnb.kernels import posterior
 from streamnb.kernels.hybrid import Said
 from streamnb.kernels.layout import RowUpdates
-from streamnb.labels import Label, check_label
+from streamnb.labels import Label, check_classes
 from streamnb.priors import ClassPrior, Dirichlet, Fixed, class_prior_to_dict, pseudo_counts
 
 _HOST = -1  # in `Weighing.places`
@@ -498,12 +498,7 @@ def new_state(
     if type(n_threads) is not int or n_threads not in (1, 2):
         raise InputError(f"n_threads must be 1 or 2. Got {n_threads!r} instead.")
     check_bool("new_classes", new_classes)
-    check_kind("classes", classes, Iterable)
-    if isinstance(classes, str):  # it would be a class for each letter
-        raise InputError(f"classes must be a sequence of labels. Got {classes!r} instead.")
-    declared = [check_label("classes", i, label) for i, label in enumerate(classes)]
-    if len(set(declared)) < len(declared):
-        raise InputError(f"classes must differ. Got {declared!r} instead.")
+    declared = check_classes(classes)
     specs = _checked_features(features)
     if decay is not None:
         check_kind("decay", decay, HalfLife)

@@ -36,6 +36,7 @@ from streamnb.model import NaiveBayes
 from streamnb.state import ModelState
 
 _ATTEMPTS = 5
+_MODE_MAX = 0o7777
 
 
 class StoreWarning(UserWarning):
@@ -99,8 +100,8 @@ def save(
     state = model.state if isinstance(model, NaiveBayes) else model
     target = _path(path)
     check_whole("keep", keep, 1)
-    for part, position in _mapping("positions", positions).items():
-        check_whole(f"positions[{part!r}]", position, 0)
+    _check_mode(mode)
+    _check_positions(positions)
     header, arrays = serialization.pack(state, positions or {})
     header["notes"], arrays = _checked_notes(notes), arrays | _checked_extras(extras)
     fresh = target.with_name(f".{target.name}.new")
@@ -123,6 +124,20 @@ def save(
             " a power cut the file before it may stand again. See to the disk, then save again."
         ) from error
     return size
+
+
+def _check_mode(mode: int | None) -> None:
+    if mode is None:
+        return
+    check_whole("mode", mode, 0)
+    if mode > _MODE_MAX:
+        raise InputError(f"mode must be permissions, at most 0o7777. Got {mode!r} instead.")
+
+
+def _check_positions(positions: Any) -> None:
+    for part, position in _mapping("positions", positions).items():
+        check_kind("positions: a part", part, str)
+        check_whole(f"positions[{part!r}]", position, 0)
 
 
 def _checked_notes(notes: Any) -> dict[str, Any]:

@@ -350,7 +350,7 @@ def check_bins(bins: Any) -> Bins:
             )
         return float(bins)
     is_list = isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str)
-    if not is_list or np.ndim(bins) == 0:
+    if not is_list or getattr(bins, "ndim", 1) != 1:
         raise InputError(f"bins must be None, a step, or edges that rise. Got {bins!r} instead.")
     edges = read_column(NUMBERS, "bins", bins, len(bins))
     if not len(edges) or np.isnan(edges).any() or not (np.diff(edges) > 0.0).all():

@@ -231,7 +231,8 @@ def most_informative(
     """Return the `n` most distinctive features by class; see `ModelReader.most_informative`."""
     check_whole("n", n, 0)
     views = views_of(state)
-    if group is not None and group not in list(views):
+    named: Any = group  # whatever a caller gives
+    if named is not None and not (isinstance(named, str) and named in views):
         raise InputError(f"group must be one of {', '.join(views)}. Got {group!r} instead.")
     chosen = views if group is None else {group: views[group]}
     return rank(chosen, state.classes, n, "log_odds")

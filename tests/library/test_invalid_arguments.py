@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ nb: Any = streamnb  # what a caller without a type checker may write
 WORDS = nb.Multinomial()
 BOARD = nb.SnapshotBoard()
 ROW = {"t": ["x"]}
+LIVES = "half_lives must be a sequence of numbers of examples, each 10 or above. Got "
 SECONDS = "timeout_s must be a number of seconds. Got "
 SQUARE = [[9, 1], [1, 9]]
 clock = time.monotonic
@@ -83,7 +85,10 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
     "dirichlet": (lambda: nb.Dirichlet(-1), "concentration must be a finite number.*-1"),
     "fixed": (lambda: nb.Fixed(5), "Fixed.probabilities must be a mapping.*5"),
     "half-life": (lambda: nb.HalfLife(0), "HalfLife.examples must be a finite number above 0"),
+    "bins-ragged": (lambda: nb.Categories(fields=["a"], bins=[0.0, [1]]), r"bins.*\[1\]"),
     # models
+    "classes-bytes": (lambda: fresh(b"ab"), "classes must be a sequence of labels. Got b'ab'"),
+    "classes-array": (lambda: fresh(np.array("ab")), "classes must be a sequence of labels"),
     "classes-str": (lambda: fresh("ab"), "classes must be a sequence of labels. Got 'ab'"),
     "classes-int": (lambda: fresh(5), "classes must be a Iterable. Got 5"),
     "class_prior": (lambda: fresh(["a"], 5), "class_prior must be a Dirichlet or Fixed.*5"),
@@ -105,6 +110,10 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
     "informative": (lambda: taught().most_informative("x"), "n must be a whole number.*'x'"),
     "informative-half": (lambda: taught().most_informative(1.5), "n must be a whole.*1.5"),
     "informative-true": (lambda: taught().most_informative(True), "n must be a whole.*True"),
+    "informative-groups": (
+        lambda: taught().most_informative(1, np.array(["t", "u"])),
+        "group must be one of t. Got array",
+    ),
     "informative-group": (lambda: taught().most_informative(1, []), r"group must be.*\[\]"),
     "top": (lambda: taught().top_words(-1), "n must be a whole number of at least 0. Got -1"),
     "telling": (lambda: taught().telling_words("x"), "n must be a whole number.*'x'"),
@@ -173,6 +182,16 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
     "version": (lambda: nb.Snapshot(taught(), "x"), "version must be a whole number.*'x'"),
     "rule": (lambda: nb.Snapshot(taught(), 1, 5), "rule must be a AnswerRule. Got 5"),
     "publish": (lambda: nb.SnapshotBoard().publish({}), "snapshot must be a Snapshot. Got {}"),
+    # half-lives side by side
+    "lives": (lambda: nb.HalfLives(["a"], nb.Words(WORDS), None), LIVES + "None"),
+    "lives-texts": (lambda: nb.HalfLives(["a"], nb.Words(WORDS), ["20"]), LIVES + r"\['20'\]"),
+    "lives-short": (lambda: nb.HalfLives(["a"], nb.Words(WORDS), [9]), LIVES + r"\[9\]"),
+    "lives-nan": (lambda: nb.HalfLives(["a"], nb.Words(WORDS), [math.nan]), LIVES + r"\[nan\]"),
+    "lives-ragged": (lambda: nb.HalfLives(["a"], nb.Words(WORDS), [20, [30]]), LIVES),
+    "lives-none": (lambda: nb.HalfLives(None, nb.Words(WORDS)), "classes must be a Iterable"),
+    "lives-str": (lambda: nb.HalfLives("ab", nb.Words(WORDS)), "classes must be a seq.*'ab'"),
+    "lives-label": (lambda: nb.HalfLives([None], nb.Words(WORDS)), r"classes\[0\]: a label"),
+    "lives-empty": (lambda: nb.HalfLives([], nb.Words(WORDS)), "classes must not be empty"),
     # files, sums and exports
     "load": (lambda: nb.load(5), "path must be a str or PathLike. Got 5"),
     "load-nothing": (lambda: nb.load(""), "path must name a file. Got ''"),
@@ -200,6 +219,9 @@ SAVES: list[tuple[Any, dict[str, Any], str]] = [
     (taught(), {"keep": 0}, "keep must be a whole number of at least 1. Got 0"),
     (taught(), {"keep": "x"}, "keep must be a whole number of at least 1. Got 'x'"),
     (taught(), {"positions": 5}, "positions must be a Mapping. Got 5"),
+    (taught(), {"positions": {7: 1}}, "positions: a part must be a str. Got 7"),
+    (taught(), {"mode": "0o600"}, "mode must be a whole number of at least 0. Got '0o600'"),
+    (taught(), {"mode": 1 << 40}, "mode must be permissions, at most 0o7777. Got 1099511627776"),
     (taught(), {"positions": {"t/0": "x"}}, r"positions\['t/0'\] must be a whole number.*'x'"),
     (taught(), {"notes": 5}, "notes must be a Mapping. Got 5"),
     (taught(), {"notes": {"a": object()}}, "notes must be values that JSON knows"),
@@ -216,7 +238,18 @@ def test_misuse_is_named(misuse: Callable[[], Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     SAVES,
-    ids=["model", "keep", "keep-text", "positions", "position", "notes", "note"],
+    ids=[
+        "model",
+        "keep",
+        "keep-text",
+        "positions",
+        "part",
+        "mode",
+        "mode-huge",
+        "position",
+        "notes",
+        "note",
+    ],
 )
 def test_a_misused_save_leaves_the_file(
     model: Any, options: dict[str, Any], message: str, tmp_path: Path
