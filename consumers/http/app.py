@@ -337,7 +337,8 @@ def _preview(settings: Settings, request: Request) -> str:
     )
     # A proxy that speaks TLS says so; without one the daemon is asked as it is.
     scheme = "https" if request.headers.get("x-forwarded-proto") == "https" else "http"
-    root = f"{scheme}://{request.headers['host']}"
+    # HTTP/1.0 may name no host: it is then the address that was asked.
+    root = f"{scheme}://{request.headers.get('host') or request.url.netloc}"
     said = {
         "og:type": "website",
         "og:site_name": settings.page.title,

@@ -53,6 +53,15 @@ def test_an_offer_of_another_protocol_is_passed_over(port: int) -> None:
         assert statuses(until_end(connection)) == [200, 404]
 
 
+@pytest.mark.parametrize("path", ["/", "/?q=day", "/healthz", "/openapi.json", "/page/main.js"])
+def test_a_health_check_of_http_1_0_gets_each_page(port: int, path: str) -> None:
+    """It names no host, and is answered all the same."""
+    answer = said(port, f"GET {path} HTTP/1.0\r\n\r\n".encode())
+    assert statuses(answer) == [200]
+    is_page = b"http://127.0.0.1:%d/page/preview.png" % port in answer
+    assert is_page == (path in {"/", "/?q=day"})
+
+
 def test_a_tunnel_is_not_dug(port: int) -> None:
     """CONNECT is for proxies: it is answered once, and what would go through is not read."""
     for target, status in ((b"example.org:80", 400), (b"/healthz", 405)):
