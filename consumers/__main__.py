@@ -35,6 +35,11 @@ def main() -> None:
     """Run the command line, or say what it lacks."""
     open_standard_streams()
     missing = [package for module, package in DAEMON.items() if find_spec(module) is None]
+    if missing and sys.argv[1:] == ["--version"]:
+        from streamnb import __version__  # noqa: PLC0415 -- only asked for
+
+        sys.stdout.write(f"streamnb {__version__}\n")
+        return
     if missing:
         sys.stderr.write(
             "error: the command streamnb needs packages that are not installed "

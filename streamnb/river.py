@@ -12,8 +12,6 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from river import base
-from river import drift as river_drift
 from scipy import sparse
 
 from streamnb.columns import read_losses, to_mapping
@@ -29,6 +27,12 @@ from streamnb.likelihoods import Multinomial
 from streamnb.likelihoods.gaussian import Gaussian, NormalInverseGamma
 from streamnb.model import NaiveBayes
 from streamnb.priors import ClassPrior, check
+
+try:
+    from river import base
+    from river import drift as river_drift
+except ImportError as error:  # pragma: no cover -- a test asks a process without it
+    raise ImportError("streamnb.river needs River: pip install 'streamnb[river]'") from error
 
 
 class StreamNB(base.MiniBatchClassifier):

@@ -72,6 +72,14 @@ def test_without_the_daemon_s_packages_a_command_says_what_to_install(words: lis
     assert line.endswith("pip install 'streamnb[daemon]'")
 
 
+def test_without_the_daemon_s_packages_the_version_is_told() -> None:
+    """It is the library's, which is all that is there."""
+    code = "from consumers.__main__ import main; main()"
+    done = without("typer,msgspec", code, "--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"streamnb {__version__}\n"
+
+
 def test_the_guard_knows_the_daemon_s_packages() -> None:
     """What it looks for is what the extra `daemon` brings."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

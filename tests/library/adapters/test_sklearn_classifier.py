@@ -249,13 +249,14 @@ def test_the_library_imports_no_engine() -> None:
     assert run(f"import sys, streamnb; print([m for m in {others} if m in sys.modules])") == "[]"
 
 
-def test_without_scikit_learn_it_says_what_to_install() -> None:
+@pytest.mark.parametrize("adapter", ["sklearn", "river"])
+def test_without_its_package_an_adapter_says_what_to_install(adapter: str) -> None:
     """Where the extra is missing, the import says its name."""
     program = (
-        "import sys; sys.modules['sklearn'] = None\n"
-        "try:\n    import streamnb.sklearn\nexcept ImportError as error:\n    print(error)"
+        f"import sys; sys.modules['{adapter}'] = None\n"
+        f"try:\n    import streamnb.{adapter}\nexcept ImportError as error:\n    print(error)"
     )
-    assert "pip install 'streamnb[sklearn]'" in run(program)
+    assert f"pip install 'streamnb[{adapter}]'" in run(program)
 
 
 def test_the_checks_are_silent() -> None:
