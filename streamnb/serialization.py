@@ -320,7 +320,7 @@ def _check_arrays(arrays: Arrays) -> None:
             least = -math.inf if end in _SIGNED else 0.0
             lowest, highest = array.min(initial=math.inf), array.max(initial=-math.inf)
             # nan is its own minimum, and fails any comparison.
-            most = _MEAN_MAX if end == "mean" else _COUNT_MAX
+            most = _MEAN_MAX if end in ("mean", "mean_low") else _COUNT_MAX
             if array.size and not (max(least, -most) <= lowest and highest <= most):
                 unfit = array[~((np.abs(array) <= most) & (array >= least))]
                 what = "finite numbers" if least else "finite numbers from 0 on"

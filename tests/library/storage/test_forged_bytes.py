@@ -149,6 +149,7 @@ def test_counts_that_nothing_can_have_left_are_refused(name: str, value: float) 
     [
         ("sections/0/numbers/mean", -1e101),
         ("sections/0/numbers/mean", 1e300),
+        ("sections/0/numbers/mean_low", 1e300),
         ("sections/0/numbers/m2", 1e301),
         ("sections/0/text/by_word", 1e301),
         ("groups/kinds/field_of", -1),
