@@ -6,6 +6,8 @@ answers by.
 
 from __future__ import annotations
 
+import math
+import numbers
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamnb.calibration import (
+    SCALED_ODDS,
     Calibrator,
     Floats,
     calibrated,
@@ -340,6 +343,14 @@ class AnswerRule:
     threshold: float | None = None
     costs: Floats | None = None
 
+    def __post_init__(self) -> None:
+        if self.curve is not None:
+            object.__setattr__(self, "curve", _checked_curve(self.curve))
+        if self.threshold is not None:
+            object.__setattr__(self, "threshold", _checked_threshold(self.threshold))
+        if self.costs is not None:
+            object.__setattr__(self, "costs", _checked_costs(self.costs))
+
     def calibrated(self, log_posteriors: Floats) -> Floats:
         """Return what is answered for stated log-posteriors of shape (n, n_classes), in nats."""
         return log_posteriors if self.curve is None else calibrated(self.curve, log_posteriors)
@@ -383,21 +394,39 @@ class AnswerRule:
         """
         try:
             curve, threshold = values["curve"], values["threshold"]
-            curve = None if curve is None else np.array(curve, dtype=np.float64)
-            threshold = None if threshold is None else float(threshold)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (KeyError, TypeError, ValueError, IndexError) as error:
             raise InputError(
                 f"these values describe no rule ({error!r}). Give what `to_dict` returned."
             ) from error
-        if curve is not None and not (
-            curve.shape == Calibrator().curve.shape
-            and np.isfinite(curve).all()
-            and (np.diff(curve) > 0.0).all()
-        ):
-            raise InputError("a rule's curve must be that of a calibrator, which rises.")
-        if threshold is not None and not np.isfinite(threshold):
-            raise InputError(f"a rule's threshold must be finite. Got {threshold!r} instead.")
         return cls(curve, threshold, costs)
+
+
+def _checked_curve(curve: Any) -> Floats:
+    """Return a calibrator's curve as an array, or refuse what is none."""
+    try:
+        found = np.asarray(curve, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = np.empty(0)
+    if not (
+        found.shape == SCALED_ODDS.shape
+        and np.isfinite(found).all()
+        and (np.diff(found) > 0.0).all()
+    ):
+        raise InputError("a rule's curve must be that of a calibrator, which rises.")
+    return found
+
+
+def _checked_threshold(threshold: Any) -> float:
+    """Return a threshold as a float, or refuse what is none."""
+    if isinstance(threshold, bool) or not isinstance(threshold, numbers.Real):
+        raise InputError(f"a rule's threshold must be a number. Got {threshold!r} instead.")
+    try:
+        found = float(threshold)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise InputError(f"a rule's threshold must be finite. Got {threshold!r} instead.")
+    return found
 
 
 class Confidence:

@@ -406,3 +406,12 @@ def test_a_rule_of_other_values_is_refused(wrong: dict[str, object]) -> None:
         nb.AnswerRule.from_dict({"curve": rule["curve"][::-1], "threshold": 0.9})
     with pytest.raises(InputError, match="rule"):
         nb.AnswerRule.from_dict({})
+
+
+def test_a_rule_is_json_whatever_it_was_made_of() -> None:
+    """Lists and NumPy's numbers are taken as what they stand for."""
+    curve = nb.Calibrator().curve
+    rule = nb.AnswerRule(curve.tolist(), np.float32(0.5))  # type: ignore[arg-type]
+    assert json.loads(json.dumps(rule.to_dict())) == {"curve": curve.tolist(), "threshold": 0.5}
+    read = nb.AnswerRule.from_dict(rule.to_dict())
+    assert read.to_dict() == rule.to_dict()

@@ -136,6 +136,11 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
     "calibrator": (lambda: nb.Confidence(5), "calibrator must be a Calibrator.*Got 5"),
     "truth": (lambda: nb.Confidence().learn(np.zeros((1, 1)), 5), "truth must be 1 whole number"),
     "truth-beyond": (lambda: nb.Confidence().learn(np.zeros((1, 1)), [1]), "truth must.*Got 1"),
+    "rule-curve": (lambda: nb.AnswerRule("x"), "a rule's curve must be that of a calibrator"),
+    "rule-curve-short": (lambda: nb.AnswerRule(np.zeros(3)), "a rule's curve must be that of a"),
+    "rule-threshold": (lambda: nb.AnswerRule(None, "x"), "threshold must be a number. Got 'x'"),
+    "rule-threshold-nan": (lambda: nb.AnswerRule(None, math.nan), "threshold must be finite.*nan"),
+    "rule-costs": (lambda: nb.AnswerRule(None, None, [1]), "costs must have a row for each"),
     "said": (lambda: nb.AnswerRule().labels(5), "log_posteriors must be numbers of shape"),
     "costs-huge": (lambda: nb.cheapest([[0.0]], 10**400), "costs must have a row"),
     # learner, board and predictor
