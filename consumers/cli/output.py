@@ -150,6 +150,10 @@ def print_summary(console: Console, summary: Summary, rejects_to: str) -> None:
     hint = "; rejects.to: file:PATH keeps each, with what is wrong with it" if lost else ""
     late = f", {number(summary.learned_late)} of them late" if summary.learned_late else ""
     in_time = "learned in time" if summary.learned_late else "learned"
+    held = ", ".join(
+        f"{label} {number(count)}"
+        for label, count in zip(summary.classes, summary.class_counts, strict=False)
+    )
     late_labels = {}
     if summary.late_labels:
         late_labels = {"late labels": _parts(summary.late_labels).removeprefix(", ")}
@@ -168,11 +172,7 @@ def print_summary(console: Console, summary: Summary, rejects_to: str) -> None:
         "rejected": number(sum(summary.rejected.values())) + _parts(summary.rejected) + hint,
         **late_labels,
         "accuracy": f"{share(summary.accuracy)}, log-loss {nats(summary.log_loss)}",
-        "model": f"{_size(summary)}; "
-        + ", ".join(
-            f"{label} {number(count)}"
-            for label, count in zip(summary.classes, summary.class_counts, strict=False)
-        ),
+        "model": "; ".join(filter(None, (_size(summary), held))),
         "checkpoint": summary.checkpoint or "none is kept: checkpoint.folder is null",
     }
     for name, value in rows.items():

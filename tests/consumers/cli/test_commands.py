@@ -416,7 +416,9 @@ def test_a_summary_says_what_its_time_and_its_rate_are_of() -> None:
     print_summary(printed, of, "none")
     assert isinstance(printed.file, io.StringIO)
     line = "time        4.0 s from start to end; from the first message to the last 500 a second"
-    assert line in printed.file.getvalue().splitlines()
+    lines = printed.file.getvalue().splitlines()
+    assert line in lines
+    assert "model       0 words" in lines  # a run that ended before it learned anything
 
 
 def test_before_the_first_checkpoint_predict_says_what_to_do(command: Command) -> None:
