@@ -61,7 +61,8 @@ def check_kind(name: str, value: object, *kinds: type) -> None:
     """Refuse a value that is of none of these types."""
     if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
-        raise InputError(f"{name} must be a {wanted}. Got {value!r} instead.")
+        article = "an" if wanted[0] in "AEIOUaeiou" else "a"
+        raise InputError(f"{name} must be {article} {wanted}. Got {value!r} instead.")
 
 
 def check_bool(name: str, value: object) -> None:
