@@ -38,7 +38,7 @@ def require(*packages: str) -> None:
 
 
 def is_installed(package: str) -> bool:
-    """Tell whether a package is there, by the name that it is installed under."""
+    """Return whether a package is there, by the name that it is installed under."""
     try:
         version(package)
     except PackageNotFoundError:

@@ -368,7 +368,7 @@ class Calibrator:
 
 
 def _can_be(counts: Whole) -> bool:
-    """Tell whether no count is below zero, and none was true, or surely stated, without coming."""
+    """Return whether counts are possible: none below 0, and no more came true than were stated."""
     return bool(counts.min() >= 0 and (counts[1:] <= counts[0]).all())
 
 
@@ -444,7 +444,7 @@ def _curve_of(counts: Whole) -> Floats:
 
 
 def has_gaps(log_posteriors: Floats, truth: NDArray[np.intp]) -> bool:
-    """Tell whether there are classes that a model had not when it judged: nan, or a truth of -1."""
+    """Return whether a model lacked classes when it judged: nan, or a truth of -1."""
     return bool(np.isnan(log_posteriors).any() or (truth < 0).any())
 
 

@@ -48,7 +48,7 @@ def recorded() -> dict[str, Any]:
 
 @cache
 def is_same_machine() -> bool:
-    """Tell whether the last bit of a logarithm is that of the machine that wrote the data."""
+    """Return whether the last bit of a logarithm is that of the machine that wrote the data."""
     then = json.loads((GOLDEN / "machine.json").read_text(encoding="utf-8"))
     return {name: then[name] for name in machine()} == machine()
 

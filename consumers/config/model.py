@@ -408,7 +408,7 @@ def check_named(
 
 
 def _json_text(value: Any) -> Any:
-    """Return a value of YAML as the text that it has in JSON; what is none is left to be told."""
+    """Return a flag or number of YAML as the text that it has in JSON, anything else as it is."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():

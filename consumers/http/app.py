@@ -176,7 +176,7 @@ def _with_safe(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, byte
 def _unforeseen(name: str) -> ProblemError:
     return ProblemError(
         500,
-        "this is our mistake, and the log says more under the name of this instance",
+        "this is a mistake of the program; the log has more, under the name of this instance",
         instance=name,
         headers={"Connection": "close"},
     )

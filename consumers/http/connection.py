@@ -153,7 +153,7 @@ class BoundedConnection(HttpToolsProtocol):
                 data = self._read(data)
         except httptools.HttpParserError:
             if not self._is_deaf:
-                self._refuse(400, "this is not HTTP/1.1 as it is written down in RFC 9112")
+                self._refuse(400, "this is not HTTP/1.1 (RFC 9112)")
         if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
             self._refuse(431, f"the head has more than {HEAD_BYTES_MAX} bytes; shorten it")
 

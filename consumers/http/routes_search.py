@@ -225,7 +225,9 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
         name = message_id(request, MESSAGES)
         row = await workers.run(partial(recent.get, name))
         if row is None:
-            raise ProblemError(404, f"no message {name[:80]!r} is held; it was never, or has left")
+            raise ProblemError(
+                404, f"no message {name[:80]!r} is stored; it never was, or has left"
+            )
         shown = serializer.message(row, (row.text,))
         return json_response(await batcher.ask(partial(_message_answer, row, shown)))
 

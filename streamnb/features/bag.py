@@ -125,7 +125,7 @@ def from_mappings(field: str, values: Any, n: int) -> SparseRows:
 
 
 def have_form(words: Iterable[str]) -> bool:
-    """Tell whether all words have a UTF-8 form: a lone surrogate has none.
+    """Return whether all words have a UTF-8 form: a lone surrogate has none.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def _by_form(rows: SparseRows) -> SparseRows:
 
 
 def is_sparse(values: Any) -> bool:
-    """Tell whether a column is a SciPy sparse matrix, without importing SciPy."""
+    """Return whether a column is a SciPy sparse matrix, without importing SciPy."""
     return hasattr(values, "tocsr")
 
 
@@ -363,7 +363,7 @@ class BagState(CountedState):
         return self.spec.fields or ()
 
     def accepts(self, values: Any) -> bool:
-        """Tell whether a new field holds counts: numbers, where they are not missing."""
+        """Return whether a new field holds counts: numbers, where they are not missing."""
         if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
             return True
         first = first_present(values)
@@ -447,7 +447,7 @@ class BagState(CountedState):
         return columns
 
     def can_encode_one(self, x: Mapping[str, Any]) -> bool:
-        """Tell whether its field holds a plain mapping of words to counts above zero."""
+        """Return whether its field holds a plain mapping of words to counts above zero."""
         counted = x.get(self.spec.field) if self.spec.field is not None else None
         if type(counted) is not dict or not _WORDS.issuperset(map(type, counted)):
             return False

@@ -118,7 +118,7 @@ class CategoriesState(GroupState):
         return self.table.fields.names
 
     def accepts(self, values: Any) -> bool:
-        """Tell whether these values are texts or truth values."""
+        """Return whether these values are texts or truth values."""
         return self.is_open and are_categories(values)
 
     def read(self, columns: Mapping[str, Any], n: int) -> ValueColumns:
@@ -140,7 +140,7 @@ class CategoriesState(GroupState):
         return CategoryBatch(columns, self.table.fields, fields, begin)
 
     def can_encode_one(self, x: Mapping[str, Any]) -> bool:
-        """Tell whether its known fields are plain and short; there may be others in it."""
+        """Return whether its known fields are plain and short; there may be others in it."""
         return self.spec.bins is None and values_fit(self.table.fields.names, x)
 
     def encode_one(
@@ -381,7 +381,7 @@ class CategoriesState(GroupState):
         return statistics.copy(grown, n_values)
 
     def needs_compaction(self) -> bool:
-        """Tell whether so many values are at zero that a new, smaller table is due."""
+        """Return whether so many values are at zero that a new, smaller table is due."""
         n_used = int(self.counts.state[0]) + self.table.n_declared
         return self.table.vocabulary.n_words > 2 * n_used + _LOOSE
 

@@ -406,7 +406,7 @@ def texts_of(values: list[str]) -> Texts:
 
 
 def are_categories(values: Any) -> bool:
-    """Tell whether values that came under a new name are texts or truth values.
+    """Return whether values that came under a new name are texts or truth values.
 
     The first that is there decides, as it does where examples come one at a time. Numbers are not
     taken for categories unless a group names their field.

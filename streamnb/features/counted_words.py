@@ -361,7 +361,7 @@ class CountedState(GroupState):
         return statistics.copy(counts, self.vocabulary.n_words)
 
     def needs_compaction(self) -> bool:
-        """Tell whether so many words are at zero that a new, smaller table is due."""
+        """Return whether so many words are at zero that a new, smaller table is due."""
         n_kept = max(int(self.counts.state[LIVE]), self.vocabulary.n_shared)
         return not self.n_declared and self.vocabulary.n_words > 2 * n_kept + 1024
 

@@ -98,7 +98,7 @@ def check_max(name: str, value: Any) -> int:
 
 
 def is_name(name: Any) -> bool:
-    """Tell whether something can name a field: text that has a UTF-8 form, without NUL."""
+    """Return whether something can name a field: text that has a UTF-8 form, without NUL."""
     if not isinstance(name, str) or "\0" in name:
         return False
     try:
@@ -204,7 +204,7 @@ class FieldsState(GroupState):
         return FieldBatch(x, places, self.table, fields.names)
 
     def can_encode_one(self, x: Mapping[str, Any]) -> bool:
-        """Tell whether all its known fields are there, and plain; there may be others in it."""
+        """Return whether all its known fields are there, and plain; there may be others in it."""
         return self._one_row.has(x)
 
     def encode_one(self, x: Mapping[str, Any], scratch: Any, *, learn: bool) -> FieldBatch:  # noqa: ARG002

@@ -63,7 +63,7 @@ class FlagsState(FieldsState):
         self.counts = self.grow(self.counts)
 
     def accepts(self, values: Any) -> bool:
-        """Tell whether the first of these values that is there is a truth value."""
+        """Return whether the first of these values that is there is a truth value."""
         if not self.is_open or isinstance(values, str | bytes) or not hasattr(values, "__len__"):
             return False
         return isinstance(first_present(values), bool | np.bool_)

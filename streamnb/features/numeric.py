@@ -62,7 +62,7 @@ class NumbersState(FieldsState):
             self._fit(self._n_classes, self.counts)
 
     def accepts(self, values: Any) -> bool:
-        """Tell whether these values are ints or floats."""
+        """Return whether these values are ints or floats."""
         return self.is_open and accepts(self.kind, values)
 
     def run(self, batch: FieldBatch, updates: RowUpdates, out: Floats, *, learn: bool) -> None:

@@ -118,7 +118,7 @@ class GroupState(ABC):
         """The fields that it reads, as far as they are known."""
 
     def accepts(self, values: Any) -> bool:  # noqa: ARG002 -- the open ones look at them
-        """Tell whether an open group adopts a new field with these values (a sequence)."""
+        """Return whether an open group adopts a new field with these values (a sequence)."""
         return False
 
     # ---- learning and predicting -----------------------------------------------------------------
@@ -145,7 +145,7 @@ class GroupState(ABC):
         """
 
     def can_encode_one(self, x: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """Tell whether an example is one that `encode_one` can take."""
+        """Return whether an example is one that `encode_one` can take."""
         return False
 
     def encode_one(self, x: Mapping[str, Any], scratch: Any, *, learn: bool) -> Any:  # noqa: ARG002
@@ -220,7 +220,7 @@ class GroupState(ABC):
         return twin
 
     def needs_compaction(self) -> bool:
-        """Tell whether so many features are at zero that a new, smaller table is due."""
+        """Return whether so many features are at zero that a new, smaller table is due."""
         return False
 
     def compact(self) -> NDArray[np.int64] | None:
@@ -555,7 +555,7 @@ class ExampleScratch:
 
 
 def values_fit(names: Sequence[str], x: Mapping[str, Any]) -> bool:
-    """Tell whether an example's values of some fields are plain and short enough."""
+    """Return whether an example's values of some fields are plain and short enough."""
     if len(names) > _VALUES_MAX:
         return False
     for name in names:

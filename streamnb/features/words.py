@@ -256,7 +256,7 @@ class WordsState(CountedState):
         return Batch(rows, texts.ends >= 0)
 
     def can_encode_one(self, x: Mapping[str, Any]) -> bool:
-        """Tell whether an example's text is one that `encode_one` can take."""
+        """Return whether an example's text is one that `encode_one` can take."""
         text = x.get(self.field)
         return type(text) is str and len(text) <= SHORT_CHARS_MAX and not self._rewrites
 
@@ -270,7 +270,7 @@ class WordsState(CountedState):
         return scratch.batch
 
     def reads_as(self, other: GroupState) -> bool:
-        """Tell whether another group turns the same examples into the same words."""
+        """Return whether another group turns the same examples into the same words."""
         return (
             isinstance(other, WordsState)
             and (self.n_declared, other.n_declared) == (None, None)

@@ -85,7 +85,7 @@ def bottom_of(counts: ValueCounts, alphas: Alphas, j: Int, c: Int, scale: float)
 
 @inner
 def is_silent(counts: ValueCounts, alphas: Alphas, j: Int) -> bool:
-    """Tell whether nothing is known of a field, by counts or prior."""
+    """Return whether nothing is known of a field, by counts or prior."""
     has_empty = alphas.declared[j] == 0
     for c in range(counts.seen.shape[1]):
         if counts.seen[j, c] != 0.0:
@@ -329,7 +329,7 @@ def false_of(counts: FlagCounts, betas: Betas, j: Int, c: Int) -> float:
 
 @inner
 def is_flag_silent(counts: FlagCounts, betas: Betas, j: Int) -> bool:
-    """Tell whether nothing is known of a flag, by counts or prior.
+    """Return whether nothing is known of a flag, by counts or prior.
 
     An open group that takes absence for false knows a flag by the examples where it was true.
     """

@@ -35,7 +35,7 @@ ALIGNED_BYTES = 16  # arrays begin at a multiple of it, so that two counts lie o
 
 @inner
 def is_new(by_word: F64Grid, column: int) -> bool:
-    """Tell whether a word stands at zero in every class."""
+    """Return whether a word stands at zero in every class."""
     for c in range(by_word.shape[1]):  # noqa: SIM110 -- numba compiles no generator here
         if by_word[column, c] != 0.0:
             return False
@@ -44,7 +44,7 @@ def is_new(by_word: F64Grid, column: int) -> bool:
 
 @inner
 def is_unknown(counts: Counts, column: int) -> bool:
-    """Tell whether a word says nothing: it stands at zero, and no dictionary declares it."""
+    """Return whether a word says nothing: it stands at zero, and no dictionary declares it."""
     return counts.state[DECLARED] == 0 and is_new(counts.by_word, column)
 
 
@@ -105,7 +105,7 @@ def prefetch_row(counts: Counts, rows: Rows, i: int) -> None:
 
 @inner
 def has_no_room(counts: Counts, n_new: int, n_words_max: int) -> bool:
-    """Tell whether words must leave before a row with `n_new` new words is learned."""
+    """Return whether words must leave before a row with `n_new` new words is learned."""
     v = counts.state[LIVE]
     return n_new > 0 and v > 0 and v + n_new > n_words_max
 

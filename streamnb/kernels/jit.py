@@ -320,7 +320,7 @@ def _entry_point(function: Callable[P, R], *, releases_gil: bool) -> Callable[P,
 
 
 def is_warm(entries: Iterable[EntryPoint[Any, Any]] | None = None) -> bool:
-    """Tell whether kernels' machine code is on disk or in memory; by default of all that are."""
+    """Return whether kernels' machine code is on disk or in memory; by default of all that are."""
     wanted = entry_points if entries is None else entries
     return all(each.is_compiled or each.is_kept for each in wanted)
 

@@ -240,7 +240,7 @@ def add_weight(count: float, change: float) -> float:
 
 @inner
 def is_short(held: float, wanted: float) -> bool:
-    """Tell whether less is held than is wanted back."""
+    """Return whether less is held than is wanted back."""
     return bool(held < wanted * (1.0 - DUST) or (held < wanted and _is_exact(held, wanted)))
 
 

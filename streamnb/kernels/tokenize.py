@@ -113,7 +113,7 @@ def letter_flags(word: np.uint64) -> np.uint64:
 
 @inner
 def has_triple(word: np.uint64, n: Int) -> bool:
-    """Tell whether three of the first `n` bytes in a row are the same."""
+    """Return whether three of the first `n` bytes in a row are the same."""
     differing = word ^ (word >> _BYTE)
     same = ~(((differing & _LOWER_BITS) + _LOWER_BITS) | differing | _LOWER_BITS)
     pairs = same & ((_ONE << np.uint64(8 * (n - 1))) - _ONE)
@@ -395,7 +395,7 @@ def read_word(
 
 @inner
 def is_negator(text: U8, begin: int, end: int, fingerprint: np.uint64, negators: U64) -> bool:
-    """Tell whether a word negates what follows: in the list, or ending in `n't`."""
+    """Return whether a word negates what follows: in the list, or ending in `n't`."""
     if negators[np.int64(fingerprint & np.uint64(len(negators) - 1))] == fingerprint:
         return True
     return (
@@ -408,7 +408,7 @@ def is_negator(text: U8, begin: int, end: int, fingerprint: np.uint64, negators:
 
 @inner
 def may_be_link(word: np.uint64) -> bool:
-    """Tell whether a short word begins as a link does."""
+    """Return whether a short word begins as a link does."""
     return bool(word & _FOUR_BYTES == _HTTP or word & _THREE_BYTES == _WWW)
 
 

@@ -175,7 +175,7 @@ class Broker:
 
     @property
     def running(self) -> bool:
-        """Tell whether the process lives."""
+        """Return whether the process lives."""
         return self._process is not None and self._process.poll() is None
 
     def start(self, port: int = 0) -> str:

@@ -58,7 +58,7 @@ def require_browser() -> Path:
 
 
 def _is_snap(path: Path) -> bool:
-    """Tell whether a program lives in a snap's box, or is a script that leads into one."""
+    """Return whether a program lives in a snap's box, or is a script that leads into one."""
     resolved = path.resolve()
     if "snap" in resolved.parts or resolved.name == "snap":
         return True

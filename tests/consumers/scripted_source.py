@@ -74,7 +74,7 @@ class ScriptedSource(Source):
         return self.lags
 
     def at_end(self) -> bool:
-        """Tell whether all steps were taken."""
+        """Return whether all steps were taken."""
         self.threads.add(threading.get_ident())
         return not self._steps
 

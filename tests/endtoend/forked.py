@@ -158,7 +158,7 @@ class ForkedProcess:
 
 
 def can_fork(env: Mapping[str, str]) -> bool:
-    """Tell whether imports in an environment would be those of the process that is forked."""
+    """Return whether imports in an environment would be those of the process that is forked."""
     return _read_at_start(env) == _read_at_start({**os.environ, "PYTHONPATH": str(_ROOT)})
 
 

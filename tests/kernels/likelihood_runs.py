@@ -36,7 +36,7 @@ def run(
 
 
 def same(one: Estimator, other: Estimator) -> bool:
-    """Tell whether two estimators hold the same cache, bit for bit; spare room does not count."""
+    """Return whether two estimators hold the same cache, bit for bit; spare room does not count."""
     return vars(one).keys() == vars(other).keys() and _cache(one) == _cache(other)
 
 

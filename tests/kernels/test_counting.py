@@ -38,7 +38,7 @@ def plainly(rows: list[tuple[Row | None, int]]) -> Counts:
 
 
 def equal(one: Counts, other: Counts) -> bool:
-    """Tell whether two statistics are the same."""
+    """Return whether two statistics are the same."""
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 

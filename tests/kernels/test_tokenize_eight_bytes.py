@@ -25,7 +25,7 @@ def word_of(data: bytes) -> np.uint64:
 
 
 def is_letter(byte: int) -> bool:
-    """Tell whether a byte is an ASCII letter."""
+    """Return whether a byte is an ASCII letter."""
     return chr(byte).isascii() and chr(byte).isalpha()
 
 

@@ -193,7 +193,7 @@ def test_the_order_in_which_examples_come_is_nothing(
 
 
 def has_zeros(groups: dict[str, Group]) -> bool:
-    """Tell whether maximum likelihood is among the priors: a count near nothing decides there."""
+    """Return whether maximum likelihood is among the priors: a count near nothing decides there."""
     text = repr(groups)
     return "=0.0" in text or "1e-09" in text
 

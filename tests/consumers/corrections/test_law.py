@@ -124,7 +124,7 @@ class World:
         return int(rows[number % len(rows)][1:]) if rows else number
 
     def _moved(self, number: int) -> bool:
-        """Tell whether what a message teaches has come to stand in the log's part."""
+        """Return whether what a message teaches has come to stand in the log's part."""
         kept = self.life.store.rows[f"m{number}"]
         return kept.taught_part == JOURNAL_PART
 

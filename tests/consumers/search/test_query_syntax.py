@@ -60,17 +60,17 @@ def folded(text: str) -> str:
 
 
 def is_cjk(token: str) -> bool:
-    """Tell whether a token is written without blanks."""
+    """Return whether a token is written without blanks."""
     return "CJK" in unicodedata.name(token[0]) or "HIRAGANA" in unicodedata.name(token[0])
 
 
 def is_emoji(token: str) -> bool:
-    """Tell whether a token is of emoji."""
+    """Return whether a token is of emoji."""
     return unicodedata.category(token[0]) == "So"
 
 
 def holds(text: str, wanted: str, *, prefix: bool) -> bool:
-    """Tell whether a text has what one token of a query asks for."""
+    """Return whether a text has what one token of a query asks for."""
     tokens = [folded(token) for token in text.split()]
     wanted = folded(wanted)
     if is_emoji(wanted):
@@ -89,7 +89,7 @@ ASKED = st.lists(
 
 
 def can_go_on(token: str) -> bool:
-    """Tell whether a token may be the beginning of another."""
+    """Return whether a token may be the beginning of another."""
     return len(token.lstrip("#@")) > 1 and not is_emoji(token) and not is_cjk(token)
 
 

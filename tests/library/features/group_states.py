@@ -95,7 +95,7 @@ def reloaded(state: GroupState, n_classes: int) -> GroupState:
 
 
 def equal(one: GroupState, other: GroupState, xs: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether two states hold and answer the same, bit for bit."""
+    """Return whether two states hold and answer the same, bit for bit."""
     return packed(one) == packed(other) and bool(
         np.array_equal(predict(one, xs), predict(other, xs))
     )

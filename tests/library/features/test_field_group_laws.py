@@ -269,7 +269,7 @@ def test_one_example_has_a_short_way(kind: Kind, data: st.DataObject) -> None:
 
 
 def not_at_once(state: State, x: Mapping[str, Any]) -> bool:
-    """Tell whether flags are missing or unknown, or a text is too long to be looked up at once."""
+    """Return whether flags are missing or unknown, or a text too long to be looked up at once."""
     if isinstance(state, FlagsState):
         return not state.fields or any(x.get(name) is None for name in state.fields)
     return any(len(value or "") > 64 for value in x.values())

@@ -85,7 +85,7 @@ def posterior(model: NaiveBayes) -> Posterior:
 
 
 def close(one: NaiveBayes, other: NaiveBayes) -> bool:
-    """Tell whether two models of the same fields hold the same moments, to rounding."""
+    """Return whether two models of the same fields hold the same moments, to rounding."""
     mine, theirs = by_name(one), by_name(other)
     names = mine.keys() | theirs.keys()
     nothing = np.zeros((3, len(one.classes)))
