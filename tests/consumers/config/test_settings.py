@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumers import reporter
 from consumers.config.settings import (
     OWN_FILES,
     KafkaSettings,
@@ -54,9 +55,9 @@ def test_no_output_is_a_file_that_is_read_by_another_name(tmp_path: Path) -> Non
 
 
 def test_the_daemon_s_own_files_are_known_by_their_names() -> None:
-    """The settings name what four modules keep in the state folder, and cannot import them."""
+    """The settings name what five modules keep in the state folder, and cannot import them."""
     kept = {each.FILE_NAME for each in (checkpoint, store, journal, erasure)}
-    assert set(OWN_FILES) == kept
+    assert set(OWN_FILES) == kept | {reporter.HISTORY_NAME}
 
 
 EVEN = "class_prior: {fixed: {negative: 0.5, positive: 0.5}}"
