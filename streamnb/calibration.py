@@ -368,7 +368,7 @@ class Calibrator:
 
 
 def _can_be(counts: Whole) -> bool:
-    """Return whether counts are possible: none below 0, and no more came true than were stated."""
+    """Return whether no count is below 0, and neither of the other two above how many came."""
     return bool(counts.min() >= 0 and (counts[1:] <= counts[0]).all())
 
 

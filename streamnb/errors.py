@@ -90,12 +90,6 @@ def check_whole(name: str, value: object, least: int) -> None:
         )
 
 
-def check_callable(name: str, value: object) -> None:
-    """Refuse a value that cannot be called."""
-    if not callable(value):
-        raise InputError(f"{name} must be callable. Got {value!r} instead.")
-
-
 def check_has(name: str, value: object, *methods: str) -> None:
     """Refuse a value without these methods; `__call__` is what a function has."""
     lacking = [each for each in methods if not callable(getattr(value, each, None))]

@@ -25,7 +25,6 @@ from streamnb.errors import (
     PredictorError,
     PredictorStopped,
     QueueFullError,
-    check_callable,
     check_has,
     check_kind,
     check_timeout,
@@ -145,7 +144,7 @@ class Predictor:
             If the predictor has been stopped.
         """
         if then is not None:
-            check_callable("then", then)
+            check_has("then", then, "__call__")
         if snapshot is not None:
             check_kind("snapshot", snapshot, Snapshot)
         request = Request(lambda newest: _judge(snapshot or newest, columns), then)
@@ -175,7 +174,7 @@ class Predictor:
         PredictorStopped
             If the predictor has been stopped.
         """
-        check_callable("question", question)
+        check_has("question", question, "__call__")
         request = Request(question, None)
         self._put(self._urgent, request, timeout_s)
         return cast("Future[T]", request.future)
@@ -197,7 +196,7 @@ class Predictor:
         PredictorStopped
             If the predictor has been stopped.
         """
-        check_callable("run", run)
+        check_has("run", run, "__call__")
         self._put(self._stream, QueuedCall(run), timeout_s)
 
     def predict_one(self, x: Mapping[str, Any], timeout_s: float = 10.0) -> Answer:
