@@ -181,11 +181,11 @@ class History:
         kept: list[Point] = []
         for point in self._points:
             if kept and point.time_ms - kept[-1].time_ms < 500 * self.step_s:  # half a step
-                kept[-1] = _with_events_of(kept[-1], point)
+                kept[-1] = _one_of(kept[-1], point)
             else:
                 kept.append(point)
         if len(kept) == len(self._points):
-            kept = list(map(_with_events_of, kept[::2], kept[1::2]))
+            kept = list(map(_one_of, kept[::2], kept[1::2]))
             self.step_s *= 2.0
         self._points = kept
 
@@ -231,8 +231,11 @@ def _joined(events: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(events + more))[-EVENTS_MAX:]
 
 
-def _with_events_of(kept: Point, left_out: Point) -> Point:
-    return replace(kept, events=_joined(kept.events, left_out.events))
+def _one_of(earlier: Point, later: Point) -> Point:
+    """Return the earlier of two points, or the one that began a run, with the events of both."""
+    begins_run = "restart" in later.events and "restart" not in earlier.events
+    kept = later if begins_run else earlier
+    return replace(kept, events=_joined(earlier.events, later.events))
 
 
 class Reporter:

@@ -38,6 +38,23 @@ RED_PIXELS = """() => {
     }
     return [red, rows, height];
 }"""
+# How many dark pixels stand at each of these places between the ends of the first curve.
+DARK_PIXELS = """(places) => {
+    const node = document.querySelector('[data-testid=history-line]');
+    const [canvas, plot] = [node.querySelector('canvas'), node.querySelector('.u-over')];
+    const { left, width } = plot.getBoundingClientRect();
+    const before = left - canvas.getBoundingClientRect().left;
+    const unit = canvas.width / canvas.clientWidth;
+    return places.map((place) => {
+        const x = Math.round(unit * (before + place * width));
+        const { data } = canvas.getContext('2d').getImageData(x, 0, 1, canvas.height);
+        let dark = 0;
+        for (let i = 0; i < data.length; i += 4) {
+            dark += data[i] + data[i + 1] + data[i + 2] < 250 && data[i + 3] > 100;
+        }
+        return dark;
+    });
+}"""
 
 
 def share(page: Page, label: str) -> float:
@@ -219,7 +236,10 @@ def test_nothing_known(book: Book, open_page: Callable[..., Opened]) -> None:
 
 
 def test_sets_and_drift(open_page: Callable[..., Opened], tmp_path: Path) -> None:
-    """Which classes can be meant is said beside each answer; a line marks where drift was seen."""
+    """Which classes can be meant is said beside each answer; a line marks where drift was seen.
+
+    The curves are broken before a restart.
+    """
     with open_book(tmp_path, drift={"enabled": True}, model={"coverage": 0.9}) as book:
         (name,) = book.write("what an awful boring day, said the takin", label=None)
         book.until_found("takin", 1)
@@ -274,5 +294,8 @@ def test_sets_and_drift(open_page: Callable[..., Opened], tmp_path: Path) -> Non
         red, rows, height = page.evaluate(RED_PIXELS)
         assert rows > 0.5 * height
         assert rows <= red <= 3 * rows
+        *while_up, while_down = page.evaluate(DARK_PIXELS, [1 / 6, 1 / 2, 5 / 6])
+        assert min(while_up) > 0
+        assert while_down == 0
         assert violations(page) == []
         page.close()  # before the daemon ends, of which it would complain

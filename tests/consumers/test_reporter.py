@@ -270,6 +270,20 @@ def test_short_runs_do_not_thin_the_history_out(run_s: int) -> None:
     assert max(b - a for a, b in pairwise(noted)) <= 2_000 * history.step_s
 
 
+@pytest.mark.parametrize("n_before", [4, 5])
+def test_the_point_that_begins_a_run_stays(n_before: int) -> None:
+    """Between it and the one before the daemon was down, and there the curves are broken."""
+    history = History(10.0, 8)
+    times_s = [10.0 * i for i in (*range(n_before), *range(100, 108))]
+    for i, now_s in enumerate(times_s):
+        if i == n_before:
+            history.happened("restart")
+        history.update(now_s, point(int(1_000 * now_s)))
+    assert len(history._points) < len(times_s)
+    begun = [each.time_ms for each in history.points() if "restart" in each.events]
+    assert begun == [1_000_000]
+
+
 def test_a_clock_that_is_set_late_costs_no_history() -> None:
     """A machine that starts in 1970 waits for an hour; if it is right then, history begins anew."""
     for is_set in (True, False):

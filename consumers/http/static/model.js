@@ -10,14 +10,12 @@ import * as format from "./format.js";
 
 const charts = new Map();
 
-const endsOf = ({ accuracy, n }) => within(accuracy * n, n);
-
 export const apart = (ticks, write) => ticks.map((tick) => write(tick, Math.max(3, Math.ceil(-Math.log10(ticks[1] - ticks[0])) || 0)));
 
 function makeLine(place, name, format) {
   const [node, note] = [part(place, "plot"), part(place, "note")];
   node.hidden = false;
-  const intervalOf = (point) => (name === "accuracy" && point.n ? endsOf(point) : { high: null, low: null });
+  const intervalOf = ({ accuracy, n }) => (name === "accuracy" && n ? within(accuracy * n, n) : { high: null, low: null });
   let points = [];
   let range = "";
 
@@ -31,16 +29,20 @@ function makeLine(place, name, format) {
     text(note, at === null ? range : words);
   }
 
+  const xOf = ({ time_ms: timeMs }) => drawn.chart.valToPos(timeMs, "x", true);
+  // Nothing is known of the time between two runs.
+  const gaps = () => points.flatMap((point, i) => (i && point.events.includes("restart") ? [[xOf(points[i - 1]), xOf(point)]] : []));
+
   const drawn = makeChart(node, {
-    series: [...linesOf(part(place, "name").textContent, "var(--ink)", { width: 1.6 }), { scale: "y", stroke: () => ink("var(--muted)"), dash: DASHES[1], points: { show: false } }],
+    series: [...linesOf(part(place, "name").textContent, "var(--ink)", { width: 1.6, gaps }), { scale: "y", stroke: () => ink("var(--muted)"), dash: DASHES[1], points: { show: false } }],
     bands: [bandOf(2, "var(--ink)")],
     scales: {},
     axes: [{ scale: "y", size: 50, space: 28, values: (chart, ticks) => apart(ticks, format) }],
     onPoint: (at) => points.length && read(at),
-    onDraw({ ctx, bbox, valToPos }) {
-      for (const { time_ms: timeMs, events } of points) {
-        ctx.fillStyle = ink(events.includes("drift") ? "var(--negative)" : "var(--muted)");
-        if (events.length) ctx.fillRect(valToPos(timeMs, "x", true), bbox.top, 2, bbox.height);
+    onDraw({ ctx, bbox }) {
+      for (const point of points) {
+        ctx.fillStyle = ink(point.events.includes("drift") ? "var(--negative)" : "var(--muted)");
+        if (point.events.length) ctx.fillRect(xOf(point), bbox.top, 2, bbox.height);
       }
     },
   });
@@ -77,25 +79,21 @@ function drawLine(place, { history, coverage }, format) {
 
 const WORDS_MAX = 12;
 
-const word = (said) => el("span.word", { dir: "auto" }, said);
-
 function tellingWords(label, words) {
   const most = Math.max(...words.map(({ score }) => Math.abs(score))) || 1;
   const rows = words.slice(0, WORDS_MAX).map(({ feature, score }) =>
-    el("li", word(feature.split(/(?<=[≈=])/).flatMap((piece, i) => (i ? [el("wbr"), piece] : [piece]))), el("span.track", bar(label, Math.abs(score) / most)), el("span.number", signed(score, 3))),
+    el("li", el("span.word", { dir: "auto" }, feature.split(/(?<=[≈=])/).flatMap((piece, i) => (i ? [el("wbr"), piece] : [piece]))), el("span.track", bar(label, Math.abs(score) / most)), el("span.number", signed(score, 3))),
   );
   return el("div@telling", { "data-class": label }, el("h3", named(label)), el("ol.words", rows));
 }
 
 const REFRESH_MS = 2_000;
 
-const valueAt = (model, path) => path.split(".").reduce((value, name) => value?.[name], model);
-
 function draw(model) {
   const view = $("model");
   // Which figure stands where, and how it is written, is said in the page itself.
   for (const node of view.querySelectorAll("[data-value]")) {
-    const value = valueAt(model, node.dataset.value);
+    const value = node.dataset.value.split(".").reduce((whole, name) => whole?.[name], model);
     text(node, node.dataset.as ? format[node.dataset.as](value) : (value ?? "–"));
   }
   const { history } = model;
