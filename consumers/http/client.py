@@ -23,15 +23,13 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
-from streamnb.errors import StreamnbError
-
 PAUSE_S = 0.25  # before a request is sent again, twice as long each time
 PAUSE_MAX_S = 10.0
 SILENCE_MAX_S = 30.0  # of events; a comment comes every ten seconds
 _LATER = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 
 
-class ApiError(StreamnbError):
+class ApiError(Exception):
     """The daemon did not answer as it was asked; the message says why, in its own words.
 
     Attributes

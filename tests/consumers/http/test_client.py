@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -55,6 +57,17 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+def test_importing_it_imports_the_standard_library_alone() -> None:
+    """A program that only asks a daemon waits neither for NumPy nor for a compiler."""
+    code = (
+        "import sys; before = set(sys.modules); import consumers.http.client; "
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}; "
+        "print(*sorted(new - sys.stdlib_module_names))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert said.stdout.split() == ["consumers"]
 
 
 @pytest.mark.parametrize("first", [503, 429, CUT])
