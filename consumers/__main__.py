@@ -29,6 +29,7 @@ DAEMON = {
     "zstandard": "zstandard",
 }
 EXIT_CONFIG = 78  # as `consumers.errors.ConfigError`, whose module may not be importable
+EXIT_INTERRUPTED = 130  # as a shell shows a program that SIGINT ended
 
 
 def main() -> None:
@@ -50,7 +51,10 @@ def main() -> None:
     sys.modules.setdefault("coverage", None)  # type: ignore[arg-type]
     # pydantic looks through all installed packages for plugins of its own.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from consumers.cli.commands import main as run  # noqa: PLC0415 -- it imports what may be missing
+    try:
+        from consumers.cli.commands import main as run  # noqa: PLC0415 -- it imports what may be missing
+    except KeyboardInterrupt:
+        raise SystemExit(EXIT_INTERRUPTED) from None
 
     run()
 

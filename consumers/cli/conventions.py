@@ -268,7 +268,7 @@ EXIT_CODES = {
     74: "a checkpoint, model or output cannot be read or written",
     75: "run was told to end a third time, and gave up saving: the checkpoint before it stands",
     78: "the configuration is wrong, or the checkpoint is another configuration's or another log's",
-    130: "a command other than run, record and bridge was interrupted",
+    130: "a command was interrupted; run, record and bridge only before they began",
     141: "nobody reads the output of a command other than run any more",
 }
 

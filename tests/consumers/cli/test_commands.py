@@ -459,6 +459,23 @@ def test_a_start_imports_nothing_that_it_does_not_use(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_ctrl_c_while_it_imports_is_quiet() -> None:
+    """Within the first half of a second no command has begun: there is nothing to end."""
+    code = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(name, path=None, target=None):\n"
+        "        if name == 'consumers.cli.commands': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted)\n"
+        "from consumers.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run"], check=False, capture_output=True, cwd=ROOT
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 def test_exit_codes_are_documented_as_they_are() -> None:
     """The guide's table of exit codes is that of the program, word by word."""
     guide = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
