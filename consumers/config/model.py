@@ -24,7 +24,6 @@ from consumers.config.sections import (
     by_kind,
     distinct,
     mark,
-    pseudo_count,
     wrong,
 )
 from consumers.messages import first_few
@@ -36,6 +35,13 @@ ClassPriorSetting: TypeAlias = float | dict[str, float] | dict[str, dict[str, fl
 FIXED = "fixed"
 _SUM_ERROR_MAX = 1e-9
 _FORMS = "must be a number of at least 0, one for each class, or fixed: with their probabilities"
+
+
+def pseudo_count(value: float, whose: str = "") -> float:
+    """Return a number of a prior, or refuse one of which sums and products may not be finite."""
+    if value and not LEAST <= value <= LARGEST:
+        raise wrong(f"must be 0, or a number between {LEAST:g} and {LARGEST:g}{whose}")
+    return value
 
 
 def check_class_prior(value: Any) -> ClassPriorSetting:

@@ -7,7 +7,8 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +20,7 @@ from pydantic import (
     PlainValidator,
     SecretStr,
     ValidationInfo,
+    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -49,11 +51,18 @@ class Section(BaseModel):
         """Refuse `true` where a number belongs, and take an empty section for its defaults."""
         field = cls.model_fields.get(info.field_name or "")
         annotation = None if field is None else field.annotation
-        if isinstance(value, bool) and annotation in {int, float}:
+        if isinstance(value, bool) and not _kinds(annotation) - {int, float, NoneType}:
             raise wrong("must be a number")  # Python would take true for 1 without a word
         if value is None and isinstance(annotation, type) and issubclass(annotation, Section):
             return {}  # every key below it is commented out
         return value
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """Return the types that a value may be of."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    inner = {Annotated: args[:1], Union: args, UnionType: args}.get(origin, ())
+    return {kind for each in inner for kind in _kinds(each)} or {annotation}
 
 
 def wrong(text: str) -> PydanticCustomError:
@@ -65,22 +74,16 @@ def wrong(text: str) -> PydanticCustomError:
     return PydanticCustomError("setting", "{text}", {"text": text})
 
 
-def between(least: float, largest: float = LARGEST) -> AfterValidator:
+def between(least: float, largest: float = LARGEST) -> WrapValidator:
     """Return the check of a number's size; pydantic's own would spell 1e60 out."""
 
-    def check(value: float) -> float:
-        if not least <= value <= largest:
+    def check(value: Any, parse: Callable[[Any], float]) -> float:
+        number = parse(value)
+        if isinstance(value, bool) or not least <= number <= largest:
             raise wrong(f"must be a number between {least:g} and {largest:g}")
-        return value
+        return number
 
-    return AfterValidator(check)
-
-
-def pseudo_count(value: float, whose: str = "") -> float:
-    """Return a number of a prior, or refuse one of which sums and products may not be finite."""
-    if value and not LEAST <= value <= LARGEST:
-        raise wrong(f"must be 0, or a number between {LEAST:g} and {LARGEST:g}{whose}")
-    return value
+    return WrapValidator(check)
 
 
 def distinct(names: tuple[T, ...]) -> tuple[T, ...]:
@@ -124,11 +127,6 @@ def parsed_by(parse: Callable[[Any], object]) -> AfterValidator:
         return value
 
     return AfterValidator(check)
-
-
-def _servers(servers: tuple[str, ...]) -> None:
-    for server in servers:
-        check_server(server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +179,7 @@ def one_secret(section: Section, key: str) -> str | None:
 
 
 FieldPath = Annotated[str, Field(min_length=1)]
+Server = Annotated[str, parsed_by(check_server)]
 
 
 class GeneratorSettings(Section):
@@ -205,7 +204,7 @@ class KafkaSettings(Section):
     """How to reach Kafka, beyond the address and topic of the source."""
 
     # For outputs: needed where the source is not Kafka, and free to be another cluster.
-    servers: Annotated[tuple[str, ...], parsed_by(_servers), AfterValidator(distinct)] = ()
+    servers: Annotated[tuple[Server, ...], AfterValidator(distinct)] = ()
     client: Literal["kafka-python", "librdkafka"] = "kafka-python"  # what reads the source
     group_id: Annotated[str, Field(min_length=1)] = "streamnb"
     start_from: Literal["earliest", "latest"] = "earliest"

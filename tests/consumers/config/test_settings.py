@@ -101,6 +101,10 @@ port: 1
     ("text", "expected"),
     [
         ("http: {port: true}", "http.port: must be a number; found 'true'"),
+        ("model: {half_life_s: true}", "model.half_life_s: must be a number; found 'true'"),
+        ("model: {prior_half_life: true}", "model.prior_half_life: must be a number"),
+        ("jetstream: {start_at: false}", "jetstream.start_at: must be a number"),
+        ("model: {costs: {negative: {positive: true}}}", "costs.negative.positive: must be a num"),
         ("http: {enabled: 3}", "http.enabled: must be true or false; found '3'"),
         ("http: 3", "http: must be a section of keys and values; found '3'"),
         ("model: {classes: [yes, no]}", "model.classes.0: must be text"),
