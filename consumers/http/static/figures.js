@@ -148,7 +148,6 @@ export function makeFigures(onRoute, hasHistory) {
   return { draw, show: series.show };
 }
 
-
 const KEY = "streamnb.saved";
 const SAVED_MAX = 8;
 const CLASSES_MAX = 3;
@@ -173,8 +172,7 @@ export function toggleSaved({ q, lang }) {
   kept = others.length < kept.length ? others : [...kept, { q, lang }];
   try {
     localStorage.setItem(KEY, JSON.stringify(kept));
-  } catch {
-  }
+  } catch {}
 }
 
 export function showSaveButton(search) {

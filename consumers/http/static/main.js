@@ -1,4 +1,4 @@
-/** Begins the page, shows the view of the address, and keeps it live. */
+/** Begins the page, shows the view of the address and keeps it live. */
 
 import { ask, asked, makeStream, queryOf, read, setCorrections, VIEWS, write } from "./api.js";
 import { classNames, goOn, inOrder, nameOf, names, onClasses, setClasses, setNames } from "./classes.js";
@@ -111,8 +111,7 @@ function build({ version, names: given, source, classes, languages, corrections,
   search.languages(languages);
   showModel = makeModel();
   showTryIt = makeTryIt(fields, (words) => write({ view: "try", text: words }, true));
-  const showFoot = () =>
-    text($("foot"), `streamnb ${version}, learning from ${source}. Classes: ${inOrder(classNames()).map(nameOf).join(", ")}.`);
+  const showFoot = () => text($("foot"), `streamnb ${version}, learning from ${source}. Classes: ${inOrder(classNames()).map(nameOf).join(", ")}.`);
   showFoot();
   onClasses(showFoot);
   hasRecent = sample !== null;

@@ -1,7 +1,4 @@
-/**
- * The view of a search: its box, its heading, its figures and its messages, newest first: new ones wait, unless the
- * reader follows. Each is explained, taught and deleted there.
- */
+/** The view of a search: its box, figures and messages, newest first; new ones wait unless the reader follows. */
 
 import { address, ask, asked, correctionsOn, messagePath, queryOf, send, tell } from "./api.js";
 import { capital, classNames, inOrder, look, mark, meant, named, nameOf, names, onClasses } from "./classes.js";
@@ -452,8 +449,8 @@ function makeList(onGone) {
       keyed(list, [], keyOf);
       draw();
     },
-    refresh: () => [...list.children].forEach((row) => row.refresh?.()),
-    tick: (nowMs) => [...list.children].forEach((row) => row.tick?.(nowMs)),
+    refresh: () => list.childNodes.forEach((row) => row.refresh?.()),
+    tick: (nowMs) => list.childNodes.forEach((row) => row.tick?.(nowMs)),
     isLive: () => isLive,
     size: () => shown.length,
     oldestKey: () => shown.at(-1)?.key,

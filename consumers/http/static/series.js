@@ -1,8 +1,8 @@
-/** Shares over time with their intervals: of a search, and of what is compared. */
+/** Shares over time with their intervals, of a search and of what is compared. */
 
 import { address, ask, asked, queryOf } from "./api.js";
 import { bandOf, DASHES, ink, linesOf, makeChart, swatch, within, Z } from "./chart.js";
-import { capital, classNames, inOrder, leading, look, mark, nameOf, names, onClasses } from "./classes.js";
+import { capital, classNames, inOrder, leading, look, nameOf, names, onClasses } from "./classes.js";
 import { $, attr, coalesced, debounced, el, keyed, on, say, text } from "./dom.js";
 import { clock, count, moment, percent, short, signed, span, withError } from "./format.js";
 
@@ -170,7 +170,7 @@ export function makeSeries(onRoute, hasHistory) {
   function makeReading(label) {
     const own = { "data-class": label, "--class": look(label).colour };
     const figure = el("span.bar-figure@series-value", own);
-    const node = el("li", own, swatch(dashOf(label)), el("span.named", mark(label), nameOf(label)), figure);
+    const node = el("li", own, swatch(dashOf(label)), el("span.named", nameOf(label)), figure);
     node.figure = figure;
     return node;
   }
@@ -299,25 +299,31 @@ export function makeSeries(onRoute, hasHistory) {
     if (isDrawn) plot();
   }
 
+  const again = debounced(refresh, 1_000);
+
   async function refresh() {
-    if (!range || !summary || isAsking) return;
+    if (!range || !summary) return;
     const { from, to } = spanOf(range, Date.now());
-    if (chosen && Date.now() - askedMs < refreshMs(to - (from ?? 0))) return;
+    // No other news may follow.
+    if (isAsking || (chosen && Date.now() - askedMs < refreshMs(to - (from ?? 0)))) return again();
     const asking = [query, range];
+    const isSame = () => asking[0] === query && asking[1] === range;
     isAsking = true;
     try {
       const found = await readSpan(query, summary.series, hasHistory, range);
-      if (asking[0] === query && asking[1] === range) [chosen, askedMs] = [found, Date.now()];
+      if (isSame()) [chosen, askedMs] = [found, Date.now()];
     } catch (error) {
-      if (asking[0] === query && asking[1] === range) say($("series-source"), error.message);
+      if (isSame()) say($("series-source"), error.message);
       askedMs = Date.now();
       return;
     } finally {
       isAsking = false;
     }
-    if (asking[0] === query && asking[1] === range) draw();
+    if (isSame()) draw();
     else refresh();
   }
+
+  const renew = () => (range ? refresh() : draw());
 
   function zoomed(from, to) {
     const more = Math.max(0, SPAN_MS_MIN - (to - from)) / 2;
@@ -333,13 +339,13 @@ export function makeSeries(onRoute, hasHistory) {
     onRange(zoomed(Math.max(0, end - 2 * half), end));
   }
 
-  function mark() {
+  function split() {
     splitMs = at > 0 ? shown.points[0].time_ms + at * shown.stepMs : 0;
     say($("series-split"), splitMs && `What changed at ${moment(splitMs, shown.stepMs)}?`);
   }
 
-  on(node, "click", mark);
-  on(node, "keydown", ({ key }) => key === "Enter" && mark());
+  on(node, "click", split);
+  on(node, "keydown", ({ key }) => key === "Enter" && split());
   on($("series-split"), "click", () =>
     onRoute({ vs: [], change: [Math.floor(shown.from), splitMs, Math.ceil(shown.to)].join("-") }),
   );
@@ -351,8 +357,7 @@ export function makeSeries(onRoute, hasHistory) {
   return {
     draw(next) {
       summary = next;
-      if (range) refresh();
-      else draw();
+      renew();
     },
     show(nextQuery, nextRange) {
       const isNew = query?.q !== nextQuery.q || query?.lang !== nextQuery.lang;
@@ -361,8 +366,7 @@ export function makeSeries(onRoute, hasHistory) {
       [query, range, chosen] = [nextQuery, nextRange, null];
       say($("series-split"));
       choice.value = range.includes("-") ? "chosen" : range;
-      if (range) refresh();
-      else draw();
+      renew();
     },
   };
 }
