@@ -113,6 +113,7 @@ def open_book(folder: Path, **sections: object) -> Iterator[Book]:
     with Daemon(config) as daemon:
         book = Book(daemon, path)
         book.until_found("", FIRST_TWEETS)
+        daemon.until_it_takes_corrections()  # a page draws its rows anew when it learns of that
         yield book
         assert daemon.stop() == 0
 

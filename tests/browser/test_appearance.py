@@ -151,6 +151,9 @@ def test_other_widths(book: Book, open_page: Callable[..., Opened], width: int) 
 
 def tab_to(page: Page, test_id: str, label: str | None = None) -> None:
     """Press Tab until an element has the focus, and see that it shows so."""
+    which = f"[data-testid={test_id}]" + (f"[data-label={label}]" if label else "")
+    expect(page.locator(which).first).to_be_visible()  # a page that still loads has it not
+    expect(page.locator(which).first).to_be_enabled()
     for _ in range(80):
         page.keyboard.press("Tab")
         found = page.evaluate(

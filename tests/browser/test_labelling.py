@@ -58,13 +58,14 @@ def test_corrections_that_are_taken_later(guarded: Book, open_page: Callable[...
 
     def answer(route: Route) -> None:
         if answers:
-            route.fulfill(json=answers.pop())
+            route.fulfill(json=answers[0])
         else:
             route.continue_()
 
     page.route("**/v1/page", answer)
     page.goto(guarded.address)
     expect(page.get_by_text(reason)).to_be_visible()
+    answers.clear()
     expect(page.get_by_test_id("teach-select").first).to_be_visible()
     expect(page.get_by_text(reason)).to_be_hidden()
 
