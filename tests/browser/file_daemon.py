@@ -46,12 +46,12 @@ class Book:
         label : int or str, optional
             0 for negative, 4 for positive, or a class; None for tweets without a label.
         **fields : object
-            Fields that all of them have: ``lang``, ``user``.
+            Fields that all of them have: ``lang``, ``user``, ``created_at``.
         """
         tweets = []
         for text in texts:
-            tweet = {"user": "reader", "lang": "en", **fields, "text": text}
-            tweet |= {"id": f"b-{next(self._numbers)}", "created_at": _stamp(0.0)}
+            tweet = {"user": "reader", "lang": "en", "created_at": stamp(0.0), **fields}
+            tweet |= {"id": f"b-{next(self._numbers)}", "text": text}
             tweets.append(tweet if label is None else {**tweet, "label": label})
         self._append(tweets)
         return [str(tweet["id"]) for tweet in tweets]
@@ -65,14 +65,14 @@ class Book:
         ages_s = (_SPAN_S * (1 - i / n) for i in range(n))
         self._append(
             [
-                {**tweet, "id": f"b-{next(self._numbers)}", "created_at": _stamp(age_s)}
+                {**tweet, "id": f"b-{next(self._numbers)}", "created_at": stamp(age_s)}
                 for age_s in ages_s
             ]
         )
 
     def write_made_up(self, first: int, n: int) -> None:
         """Write made-up tweets `first` … `first + n - 1`, as if they were of now."""
-        self._append([{**tweet, "created_at": _stamp(0.0)} for tweet in made_up(first, n)])
+        self._append([{**tweet, "created_at": stamp(0.0)} for tweet in made_up(first, n)])
 
     def _append(self, tweets: list[dict[str, Any]]) -> None:
         with self._path.open("a", encoding="utf-8") as file:
@@ -128,10 +128,10 @@ def first_tweets() -> Iterator[str]:
     """Yield the lines that a book begins with: made-up tweets that end now."""
     for i, tweet in enumerate(made_up(0, FIRST_TWEETS)):
         age_s = _SPAN_S * (1 - i / FIRST_TWEETS)
-        yield json.dumps({**tweet, "created_at": _stamp(age_s)}) + "\n"
+        yield json.dumps({**tweet, "created_at": stamp(age_s)}) + "\n"
 
 
-def _stamp(age_s: float) -> str:
+def stamp(age_s: float) -> str:
     """Return the time so long ago, as a tweet writes it."""
     moment = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age_s)
     return moment.isoformat(timespec="milliseconds")

@@ -110,6 +110,7 @@ def test_the_end_of_the_queue(asking: Book, open_page: Callable[..., Opened]) ->
     page.keyboard.press("s")
     expect(page.get_by_test_id("queue-message").first).to_have_attribute("data-id", asked[-1])
     page.keyboard.press("1")
+    expect(page.get_by_test_id("queue-state")).to_have_text("Labelled negative.")
     expect(page.get_by_text("Nothing is to be labelled now.")).to_be_visible()
     expect(page.get_by_role("button", name="Skip")).to_be_hidden()
     assert violations(page) == []

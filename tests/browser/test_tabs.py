@@ -186,6 +186,7 @@ def test_the_posterior_moves_while_one_types(book: Book, open_page: Callable[...
     page, _ = open_page(book.address)
     page.get_by_test_id("tab-try").click()
     box = page.get_by_test_id("try-text")
+    expect(box).to_be_visible()  # a click on the tab before all is there loads the page anew
     box.press_sequentially("i love this lovely, amazing ")
     up = page.locator("[data-testid=try-share][data-class=positive]")
     expect(up).to_contain_text("%")

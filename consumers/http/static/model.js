@@ -329,7 +329,7 @@ export function makeTryIt(fields, onText) {
   // As the daemon decides which field a sentence is of.
   const readsSentence = texts.length === 1 || texts.includes("text");
   $("try-modes").hidden = !readsSentence;
-  isJson.checked = !readsSentence;
+  if (!readsSentence) isJson.checked = true;
   const example = Object.entries(fields).map(([name, kind]) => [name, EXAMPLES[kind] ?? "…"]);
   json.placeholder = JSON.stringify(Object.fromEntries(example.filter(([name]) => !name.includes("."))), null, 1);
   let asked = 0;

@@ -36,13 +36,13 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
   let before = null; // the key below which what is older than a page of older ones stands
   let summary = null;
   let isFresh = true; // no message has come for this query yet
-  let isSaid = false; // nor has the reader been told what it came to
 
   function isBusy(busy) {
     for (const id of ["figures", "stream"]) attr($(id), "aria-busy", busy);
   }
 
   const draw = coalesced(() => {
+    if (!summary) return; // it was another query's
     figures.draw(summary);
     isBusy(false);
   });
@@ -142,7 +142,7 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
       showExports(Date.now());
       if (isSame) return;
       isFresh = true;
-      isSaid = false;
+      summary = null;
       text($("search-query"), next.q || "everything");
       text($("messages-heading"), next.q ? `${capital(names.messages)} with ${next.q}` : `All ${names.messages}`);
       say($("search-problem"), null);
@@ -150,13 +150,13 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
       $("columns").hidden = false;
     },
     summary(data) {
+      const isFirst = !summary;
       summary = data;
       if ($("columns").hidden) say($("search-problem"), null);
       $("columns").hidden = false; // a problem may have hidden them
       draw();
       comparison.refresh();
-      if (!isSaid) sayResult();
-      isSaid = true;
+      if (isFirst) sayResult();
       if (data.n === 0) showMessages([]); // without messages there may be no event of them
     },
     messages: ({ messages }) => showMessages(messages),
