@@ -11,6 +11,7 @@ from typing import Any
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 from scripts.lessons import blocks, lessons
 from scripts.website.notebooks import FIRST_CELL, notebook
@@ -52,7 +53,11 @@ def test_a_notebook_runs(lesson: Path, tmp_path: Path) -> None:
     """A fresh kernel in an empty folder prints what the notebook shows, and draws its figures."""
     read: Any = nbformat.reads  # it carries no types
     shown, run = (read(notebook(lesson), as_version=4) for _ in range(2))
-    NotebookClient(run, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    # By sockets in the file system: ports are chosen a second before they are taken.
+    own = Config({"KernelManager": {"transport": "ipc", "ip": str(tmp_path / "kernel")}})
+    where = {"metadata": {"path": str(tmp_path)}}
+    client = NotebookClient(run, config=own, timeout=240, startup_timeout=240, resources=where)
+    client.execute()
     for before, after in zip(shown.cells, run.cells, strict=True):
         if before.cell_type == "code":
             assert printed(after) == printed(before), before.source

@@ -36,9 +36,9 @@ from tests.stopped import stop
 HERE = Path(__file__).parent
 ARCHIVE = HERE / "libs" / "classes.jsa"  # Java looks past one that was made of other jars
 READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 60.0
 ARCHIVE_TIMEOUT_S = 60.0  # of a stop that writes the archive: some seconds of work
-ADMIN_TIMEOUT_S = 20.0
+ADMIN_TIMEOUT_S = 60.0
 # What a group's coordinator says before it has read what the group committed.
 _COORDINATOR_BEGINS = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -242,11 +242,22 @@ class Broker:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
         admin = self._admin()
         admin.create_topics([topic])[name].result(ADMIN_TIMEOUT_S)
+        self._until_known(name, partitions)
 
     def add_partitions(self, name: str, partitions: int) -> None:
         """Raise a topic's number of partitions."""
         admin = self._admin()
         admin.create_partitions([NewPartitions(name, partitions)])[name].result(ADMIN_TIMEOUT_S)
+        self._until_known(name, partitions)
+
+    def _until_known(self, name: str, partitions: int) -> None:
+        """Wait until the broker knows the partitions, as its controller does; others it refuses."""
+        until_s = time.monotonic() + ADMIN_TIMEOUT_S
+        while (
+            len(self._admin().list_topics(name, ADMIN_TIMEOUT_S).topics[name].partitions)
+            < partitions
+        ):
+            assert time.monotonic() < until_s, f"{name} has not got {partitions} partitions"
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all it holds."""

@@ -95,7 +95,7 @@ class Network:
         def ask() -> tuple[int, bytes]:
             asked = urllib.request.Request(address, headers={"Host": host} if host else {})
             try:
-                with urllib.request.urlopen(asked, timeout=10.0) as answer:
+                with urllib.request.urlopen(asked, timeout=60.0) as answer:
                     return int(answer.status), answer.read()
             except urllib.error.HTTPError as error:
                 with error:

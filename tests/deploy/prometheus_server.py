@@ -129,7 +129,7 @@ class Prometheus:
         """Return the data of an answer of its API."""
         query = urllib.parse.urlencode(parameters)
         with urllib.request.urlopen(
-            f"http://{self._address}/api/v1/{path}?{query}", timeout=10
+            f"http://{self._address}/api/v1/{path}?{query}", timeout=60
         ) as answer:
             body = json.load(answer)
         assert body["status"] == "success", body

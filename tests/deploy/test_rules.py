@@ -70,7 +70,7 @@ def test_prometheus_itself_serves_the_runbook_that_an_alert_names(tmp_path: Path
         prometheus.until_data('ALERTS{alertname="StreamnbDown"}')
         (alert,) = prometheus.ask("alerts")["alerts"]
         page, _, section = alert["annotations"]["runbook_url"].partition("#")
-        with urllib.request.urlopen(page, timeout=10) as answer:
+        with urllib.request.urlopen(page, timeout=60) as answer:
             text = answer.read().decode()
     assert text == RUNBOOK
     assert section in {line[3:].lower() for line in text.splitlines() if line.startswith("## ")}

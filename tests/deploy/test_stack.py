@@ -63,7 +63,7 @@ class Stack:
         """Return the data of an answer of its Prometheus."""
         address = f"{self.addresses['Prometheus']}/api/v1/{path}"
         query = urllib.parse.urlencode(parameters)
-        with urllib.request.urlopen(f"{address}?{query}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{address}?{query}", timeout=60) as answer:
             return json.load(answer)["data"]
 
     def until_data(self, expression: str) -> None:
@@ -129,10 +129,10 @@ def test_all_run_until_ctrl_c_ends_all(stack: Stack, tmp_path: Path) -> None:
     stack.until_data("streamnb_messages_total > 0")
     groups = stack.ask("rules")["groups"]
     assert sum(len(group["rules"]) for group in groups) == len(rules())
-    with urllib.request.urlopen(f"{stack.addresses['the page']}/v1/page", timeout=10) as answer:
+    with urllib.request.urlopen(f"{stack.addresses['the page']}/v1/page", timeout=60) as answer:
         assert json.load(answer)
     runbook = f"{stack.addresses['Prometheus']}/user/runbook.md"
-    with urllib.request.urlopen(runbook, timeout=10) as answer:
+    with urllib.request.urlopen(runbook, timeout=60) as answer:
         assert b"\n## StreamnbDown\n" in answer.read()
     stack.ctrl_c()
     assert stack.end() == 0, stack.said

@@ -53,12 +53,16 @@ def samples(daemon: Daemon, name: str) -> dict[str, float]:
     return found
 
 
+def until_page_has(daemon: Daemon, names: list[str]) -> None:
+    """Wait until the page's classes are these: those of the model are known a moment earlier."""
+    daemon.until(lambda: json.loads(daemon.get("/v1/page")[1])["classes"] == names, "the page's")
+
+
 def check_everywhere(daemon: Daemon, counts: dict[str, int]) -> None:
     """Compare the classes of model, page, search and summary with those that were learned."""
     names = list(counts)
     daemon.until(lambda: classes_of(daemon) == counts, f"the classes {counts}")
-    page: dict[str, Any] = json.loads(daemon.get("/v1/page")[1])
-    assert page["classes"] == names
+    until_page_has(daemon, names)
     daemon.until(lambda: json.loads(daemon.get("/v1/summary")[1])["n"] == len(LABELS), "all stored")
     assert json.loads(daemon.get("/v1/summary")[1])["classes"] == names
     found = json.loads(daemon.get("/v1/search?q=day")[1])["messages"]
@@ -128,7 +132,7 @@ def test_an_older_checkpoint_brings_its_own_classes(tmp_path: Path) -> None:
         daemon.until(lambda: "weather" in classes_of(daemon), "the class that joins instead")
         names = ["negative", "positive", "weather"]
         assert list(classes_of(daemon)) == names
-        assert json.loads(daemon.get("/v1/page")[1])["classes"] == names
+        until_page_has(daemon, names)
         daemon.until(lambda: list(samples(daemon, "streamnb_share_ratio")) == names, "metrics")
         assert daemon.stop() == 0
 

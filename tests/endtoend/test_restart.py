@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import signal
@@ -265,8 +266,14 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path: Path) -> No
         assert said["level"] == "error"
         assert daemon.metric("streamnb_checkpoint_failures_total") >= 1
         daemon.until_metric("streamnb_checkpoints_total", 1)  # there is room again
+
         # Now the folder itself is lost.
-        shutil.rmtree(state)
+        def is_gone() -> bool:
+            with contextlib.suppress(OSError):  # a checkpoint is written there meanwhile
+                shutil.rmtree(state)
+            return not state.exists()
+
+        daemon.until(is_gone, "the folder is gone")
         failures = daemon.metric("streamnb_checkpoint_failures_total")
         daemon.until_metric("streamnb_checkpoint_failures_total", failures + 2)
         read_so_far = daemon.metric("streamnb_messages_total")

@@ -91,6 +91,7 @@ def test_no_checkpoint_passes_over_what_is_not_stored(
         return write(checkpoint, model, positions, *rest)
 
     monkeypatch.setattr(Checkpoint, "write", checked)
+    monkeypatch.setattr("consumers.daemon._RECENT_TIMEOUT_S", 3_600.0)  # behind it, one goes on
     run(settings, DrawnView(), until_end=True)
     assert n_checked
 

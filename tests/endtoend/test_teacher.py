@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def test_labels_by_a_call_are_learned_once(tmp_path: Path) -> None:
         config = write_config(
             tmp_path / "config.yaml",
             source=f"file:{path}",
-            labels={"teacher": teacher | {"budget_per_s": 20.0, "timeout_s": 1.0}},
+            labels={"teacher": teacher | {"budget_per_s": 20.0, "timeout_s": 30.0}},
             checkpoint={"folder": str(folder), "interval_s": 0.05},
         )
         env = {"TEACHER_TOKEN": TOKEN}
@@ -67,18 +68,22 @@ def test_labels_by_a_call_are_learned_once(tmp_path: Path) -> None:
                 file.write(unlabelled(range(begin, begin + 20)))
         logins = {peer.header("Authorization") for peer in server.peers}
         assert logins == {f"Bearer {TOKEN}"}
-    with Daemon(config, env=env) as daemon:
-        daemon.until_page("/readyz", 200)
-        with path.open("ab") as file:
-            file.write(unlabelled(range(80, 90)))
-        ready = daemon.until_page("/readyz", 200, "labels.teacher")
-        assert "Connection refused" in ready["degraded"]
-        assert daemon.stop() == 0
-        log = json.dumps(daemon.lines)
-        assert "teacher_trouble" in log
-        assert TOKEN not in log
-    with Daemon(config, "--until-end", env=env) as daemon:  # a stop leaves what it has not read yet
-        assert daemon.wait() == 0
+    with socket.socket() as kept:  # nobody listens there, and no other test gets the port
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", int(server.host.rpartition(":")[2])))
+        with Daemon(config, env=env) as daemon:
+            daemon.until_page("/readyz", 200)
+            with path.open("ab") as file:
+                file.write(unlabelled(range(80, 90)))
+            ready = daemon.until_page("/readyz", 200, "labels.teacher")
+            assert "Connection refused" in ready["degraded"]
+            assert daemon.stop() == 0
+            log = json.dumps(daemon.lines)
+            assert "teacher_trouble" in log
+            assert TOKEN not in log
+        # A stop leaves what it has not read yet.
+        with Daemon(config, "--until-end", env=env) as daemon:
+            assert daemon.wait() == 0
     journal = [json.loads(line) for line in (folder / "corrections.jsonl").read_text().splitlines()]
     assert {line["by"] for line in journal} == {"teacher"}
     names = [line["id"] for line in journal]

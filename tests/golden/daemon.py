@@ -128,6 +128,7 @@ def go_on(
     counts = inspected(folder)
     with Daemon(config) as daemon:
         daemon.until(lambda: _is_open(daemon), "a page")
+        daemon.until_page("/v1/messages/m12", 200)
         answers = [
             ask(daemon, "POST", "/v1/predict", {**asked, **more})["predictions"] for asked in ASKED
         ]

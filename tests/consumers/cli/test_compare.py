@@ -117,7 +117,7 @@ def test_models_learn_beside_each_other(
     real, together = Evaluation.take, threading.Barrier(len(MODELS))
 
     def take(evaluation: Evaluation, messages: Messages) -> int:
-        together.wait(10)  # until all of them are here
+        together.wait(60)  # until all of them are here
         return real(evaluation, messages)
 
     monkeypatch.setattr(Evaluation, "take", take)

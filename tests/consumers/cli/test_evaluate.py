@@ -561,7 +561,7 @@ def test_reading_goes_on_while_a_batch_is_taken() -> None:
 
     items = conventions.ahead(read())
     first, thread = next(items)
-    assert made[1].wait(10)  # the second one, while the first is held
+    assert made[1].wait(60)  # the second one, while the first is held
     assert not made[2].is_set()
     assert (first, [i for i, _ in items], let_go.is_set()) == (0, [1, 2], True)
     assert thread != threading.get_ident()

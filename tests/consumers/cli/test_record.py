@@ -49,6 +49,12 @@ def recording(path: Path, source: str, limits: RecordLimits, **settings: Any) ->
 
 def produce(address: str, topic: str, rows: dict[int, list[Row]]) -> None:
     """Write messages with all that a message of Kafka can carry."""
+    refused: list[str] = []
+
+    def delivered(error: object, _message: object) -> None:
+        if error is not None:
+            refused.append(str(error))
+
     producer = Producer({"bootstrap.servers": address})
     for number, some in rows.items():
         for _, time_ms, key, value, headers in some:
@@ -59,8 +65,9 @@ def produce(address: str, topic: str, rows: dict[int, list[Row]]) -> None:
                 partition=number,
                 timestamp=time_ms,
                 headers=cast("Any", headers),
+                on_delivery=delivered,
             )
-    assert producer.flush(60) == 0
+    assert (producer.flush(60), refused) == (0, [])
 
 
 @pytest.mark.integration

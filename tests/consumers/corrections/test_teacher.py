@@ -291,7 +291,7 @@ def dripping(peer: Peer) -> None:
         (breaking_off("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"), "broke off"),
         (breaking_off("POST / HTTP/1.1\r\n\r\n"), "BadStatusLine"),
         (lambda _: None, "RemoteDisconnected|Connection reset"),
-        (dripping, r"not whole in time \(labels.teacher.timeout_s: 0.3\)"),
+        (dripping, r"not whole in time \(labels.teacher.timeout_s: 1.0\)"),
     ],
     ids=map(str, range(13)),
 )  # fmt: skip
@@ -302,7 +302,8 @@ def test_a_failure_costs_what_was_asked(
     next messages are asked about; no word of the service gets out.
     """
     with LiveServer(script, script, all_of(SURE)) as server, capture_logs() as logs:
-        setup = setups(url=f"http://{server.host}/", timeout_s=0.3, token=TOKEN)
+        bound_s = 1.0 if script is dripping else 30.0
+        setup = setups(url=f"http://{server.host}/", timeout_s=bound_s, token=TOKEN)
         pauses = []
         for i in range(2):
             setup.say(f"text {i}")

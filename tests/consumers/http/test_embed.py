@@ -99,7 +99,7 @@ def test_one_site_may_frame_the_card_and_nobody_another_page(http: httpx.Client)
 def test_there_is_no_card_by_default() -> None:
     """Without a site the answer says which setting names one."""
     with app_state(settings()) as of, served(of) as port:
-        answer = httpx.get(f"http://127.0.0.1:{port}/embed", trust_env=False)
+        answer = httpx.get(f"http://127.0.0.1:{port}/embed", trust_env=False, timeout=60)
     assert answer.status_code == 404
     assert "http.embed_sites" in answer.json()["detail"]
     assert "frame-ancestors 'none'" in answer.headers[POLICY]

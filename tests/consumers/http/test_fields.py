@@ -59,7 +59,7 @@ def http(loans: Settings) -> Iterator[httpx.Client]:
     with (
         app_state(loans, model) as of,
         served(of) as port,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client,
     ):
         yield client
 
@@ -138,6 +138,6 @@ def test_a_curve_of_odd_numbers(loans: Settings, mean: float, deviation: float |
 def test_a_model_of_words_has_no_figures_of_fields() -> None:
     """The page leaves the part away."""
     with app_state(settings()) as of, served(of) as port:
-        answer = httpx.get(f"http://127.0.0.1:{port}/v1/fields", trust_env=False).json()
+        answer = httpx.get(f"http://127.0.0.1:{port}/v1/fields", trust_env=False, timeout=60).json()
     found = msgspec.convert(answer, FieldsAnswer)
     assert drawn_fields(settings(), found) == ""

@@ -113,7 +113,9 @@ def test_what_to_label_is_worked_out_on_the_workers_alone() -> None:
         made.metrics.watch_labelling(queue.state)
         with (
             served(made, recent=store, label_queue=queue) as port,
-            httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client,
+            httpx.Client(
+                base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60
+            ) as client,
         ):
             for path in ("/v1/model", "/metrics", "/v1/labels/wanted"):
                 assert client.get(path, timeout=PATIENCE_S).status_code == 200
@@ -197,7 +199,7 @@ def test_a_store_that_is_not_open_yet_is_not_empty() -> None:
     with (
         app_state(of) as made,
         served(made, recent=store) as port,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http,
     ):
         for path in ("search?q=good", "summary", "messages/t7"):
             answer = http.get(f"/v1/{path}")

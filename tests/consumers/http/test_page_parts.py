@@ -174,8 +174,9 @@ def test_the_parts_by_http() -> None:
     of = settings(challengers={"c0": {}})
     with app_state(of) as state, served(state) as port:
         for name in ("fields", "quality", "words", "curves", "challengers", "queue"):
-            answer = httpx.get(f"http://127.0.0.1:{port}/page/{name}", trust_env=False)
+            answer = httpx.get(f"http://127.0.0.1:{port}/page/{name}", trust_env=False, timeout=60)
             assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
             assert not re.search(r"<script|style=|\son\w+=", answer.text)
-            wrong = httpx.get(f"http://127.0.0.1:{port}/page/{name}?x=1", trust_env=False)
+            asked = f"http://127.0.0.1:{port}/page/{name}?x=1"
+            wrong = httpx.get(asked, trust_env=False, timeout=60)
             assert wrong.status_code == 422

@@ -43,10 +43,17 @@ def fill(
             "enable.idempotence": True,  # a retry neither doubles nor reorders anything
         }
     )
+    refused: list[str] = []
+
+    def delivered(error: object, _message: object) -> None:
+        if error is not None:
+            refused.append(str(error))
+
     for i, value in enumerate(values):
-        producer.produce(topic, value, key=key(i).encode(), partition=partition)
+        key_i = key(i).encode()
+        producer.produce(topic, value, key=key_i, partition=partition, on_delivery=delivered)
         producer.poll(0)
-    assert producer.flush(PATIENCE_S) == 0
+    assert (producer.flush(PATIENCE_S), refused) == (0, [])
 
 
 def numbered(start: int, stop: int) -> list[bytes]:

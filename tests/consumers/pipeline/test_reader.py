@@ -183,6 +183,7 @@ def test_a_stop_is_heeded_while_there_is_no_room() -> None:
     run = Run(batches, queue=BatchQueue(batches_max=1))
     run.reader.start({}, Limits())
     assert run.reader.take(LONG_S) is not None
+    until(lambda: run.reader.n_ahead == 1)  # the second is there, and the third waits
     run.stop.set()
     run.reader.close()
     assert run.source.calls == ["open", "poll", "close"]

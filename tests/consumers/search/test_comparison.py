@@ -578,7 +578,7 @@ def test_a_stop_waits_little_for_a_receiver(monkeypatch: pytest.MonkeyPatch) -> 
 
     def connect(*_: Any) -> None:
         began.set()
-        is_over.wait(20)
+        is_over.wait(60)
         raise ConnectionRefusedError
 
     monkeypatch.setattr("socket.create_connection", connect)
@@ -592,7 +592,7 @@ def test_a_stop_waits_little_for_a_receiver(monkeypatch: pytest.MonkeyPatch) -> 
         )
         alerts = ShareAlerts(store, own, 30, wall_clock=Clock(BEGIN_S + 20))
         alerts.start()
-        assert began.wait(20)
+        assert began.wait(60)
         alerts.stop()
         assert alerts._thread.is_alive()
         is_over.set()

@@ -28,7 +28,7 @@ class Peer:
         while b"\r\n\r\n" not in head:
             data = connection.recv(4096)
             if not data:
-                break
+                raise ConnectionError("the client has gone before it asked")
             head += data
         head, _, self._body = head.partition(b"\r\n\r\n")
         self.head = head.decode() + "\r\n"
