@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import time
@@ -155,6 +156,34 @@ def test_leaving_while_typing(book: Book, open_page: Callable[..., Opened]) -> N
     expect(page.get_by_test_id("model-examples")).to_contain_text(re.compile(r"\d"))
     expect(page.get_by_test_id("view-model")).to_be_visible()
     assert page.url.endswith("view=model")
+
+
+def test_figures_of_the_query_before(book: Book, open_page: Callable[..., Opened]) -> None:
+    """What was to be drawn in the next frame is not drawn for a query that has come meanwhile."""
+    book.write("a dibbler digs")
+    book.until_found("dibbler", 1)
+    page, watch = open_page(f"{book.address}/?q=dibbler")
+    watch.expect("ERR_ABORTED")
+    figures = page.get_by_test_id("search-figures")
+    expect(figures).to_have_attribute("aria-busy", "false")
+    page.clock.install()
+    page.clock.pause_at(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=10))
+    page.evaluate(
+        """() => {
+            window.asked = 0;
+            const frame = requestAnimationFrame;
+            window.requestAnimationFrame = (...all) => { window.asked += 1; return frame(...all); };
+        }"""
+    )
+    book.write("another dibbler digs")
+    while not page.evaluate("window.asked"):
+        pass  # until the page is told, and waits for a frame
+    page.route("**/v1/events*", lambda _: None)  # never answered
+    page.get_by_test_id("search-box").fill("numbat")
+    page.get_by_test_id("search-box").press("Enter")
+    expect(page.get_by_test_id("search-heading")).to_contain_text("numbat")
+    page.clock.run_for(100)
+    expect(figures).to_have_attribute("aria-busy", "true")
 
 
 def test_typing_fast(book: Book, open_page: Callable[..., Opened]) -> None:

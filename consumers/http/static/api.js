@@ -102,7 +102,7 @@ const RETRY_MS = 2_000;
 const SILENCE_MAX_MS = 30_000; // the daemon tells its state far more often
 const UNSEEN_MAX_MS = 60_000; // connections to a host are few: hidden pages give theirs up
 
-/** Return one stream of events for all queries; it comes back by itself, and rests while nobody sees the page. `onState` hears "live", or "offline" and the error. */
+/** Return one stream of events for all queries; it comes back by itself, and rests unseen. `onState` hears "live", or "offline" and the error. */
 export function makeStream(onEvent, onState) {
   let path = null;
   let source = null;

@@ -89,8 +89,8 @@ function percentNote(summary) {
   return `Share of predictions, not corrected. ${summary.corrected_reason}`;
 }
 
-function countNote({ n, n_max: most, newest_only: isCut, n_unsure: unsure }) {
-  const which = isCut ? `Latest ${count(most)} matches.` : `${count(n)} ${n === 1 ? "match" : "matches"}.`;
+function countNote({ n, newest_only: isCut, n_unsure: unsure }) {
+  const which = `${isCut ? "Latest " : ""}${count(n)} ${n === 1 ? "match" : "matches"}.`;
   return unsure ? `${which} ${count(unsure)} unsure (${percent(unsure / n)}).` : which;
 }
 

@@ -50,12 +50,13 @@ export const clock = time({ timeStyle: "medium" });
 export const fullTime = time({ dateStyle: "full", timeStyle: "medium" });
 const date = time({ dateStyle: "medium", timeStyle: "short" });
 const day = time({ dateStyle: "medium" });
+const utcDay = time({ dateStyle: "medium", timeZone: "UTC" });
 export const hourAndMinute = time({ timeStyle: "short" });
 export const dayAndMonth = time({ day: "numeric", month: "short" });
 
 /** Return when a step of a length begins: the time, the day as well, or the day alone. */
 export function moment(timeMs, stepMs = 0) {
-  if (stepMs >= 86_400_000) return day(timeMs);
+  if (stepMs >= 86_400_000) return utcDay(timeMs);
   return (day(timeMs) === day(Date.now()) ? clock : date)(timeMs);
 }
 

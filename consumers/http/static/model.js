@@ -1,4 +1,4 @@
-/** What the model says: of itself, while somebody looks; why it judged a text so; and of what one types, as one types. */
+/** What the model says: of itself, why it judged a text so, and of what one types. */
 
 import { ask, send, tell } from "./api.js";
 import { bandOf, DASHES, ink, linesOf, makeChart, within } from "./chart.js";
@@ -140,7 +140,7 @@ function makeQueue() {
       item.remove();
     }
     if (!first()) {
-      await load(queue);
+      await load(queue).catch(() => {});
       queue.focus();
     }
     if (receipt) {
@@ -155,7 +155,7 @@ function makeQueue() {
     if (button) act(button.dataset);
   });
   on(queue, "keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
     const buttons = [...queue.querySelectorAll("button")];
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     const pressed = queue.querySelector(`[data-keys~="${CSS.escape(event.key.toLowerCase())}"]`);
@@ -177,11 +177,11 @@ export function makeModel() {
     if (!isShown || document.hidden) return;
     try {
       const model = await ask("/v1/model");
-      // What the reader has selected would be lost with the elements it is in.
+      // What is selected would be lost with its elements.
       const selection = getSelection();
       if (selection.isCollapsed || !$("model").contains(selection.anchorNode)) {
         draw(model);
-        const parts = $("model").querySelectorAll("[data-part]:not(:focus-within)");
+        const parts = $("model").querySelectorAll("[data-part]:not(:focus-within), #queue:focus:not(:has(li))");
         if (turns++ % 5 === 0) await Promise.all(Array.from(parts, load));
       }
     } catch (error) {
@@ -203,7 +203,7 @@ const MARK_MIN = 3;
 const NAMED_MAX = 3;
 const CLASSES_MAX = 3; // of more, the two that are weighed against each other
 
-// What the tokenizer reads as one token, nearly.
+// The tokenizer's, nearly.
 const LINK = String.raw`https?://\S+|www\.\S+`;
 const WORD = String.raw`\p{Script=Han}|[#@]?[\p{L}\p{N}\p{M}_]+(?:['’][\p{L}\p{N}\p{M}_]+)*`;
 const IS_WORD = new RegExp(`^(?:${WORD})$`, "u");

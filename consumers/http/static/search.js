@@ -33,7 +33,7 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
   const conditions = ["lang", "label", "confidence", ...Object.keys(fields).filter((one) => one !== "text")].map((one) => `${one}:`).join(", ");
   let query = {};
   let range = "";
-  let before = null; // the key below which what is older than a page of older ones stands
+  let before = null; // the key below which the next older page begins
   let summary = null;
   let isFresh = true; // no message has come for this query yet
 
@@ -67,18 +67,19 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
 
   /** Show the matches below a key, or the newest; a page without any may have others behind it. */
   async function turn(below) {
-    const asking = query;
+    const asking = (query = { ...query }); // what is asked later makes this one stale
     try {
       const page = await ask(`/v1/search${queryOf({ ...asked(query), limit: PAGE, before: below })}`);
       if (asking !== query) return;
       before = page.before;
+      say($("search-problem"));
       if (page.more && !page.messages.length) return await turn(before);
       list.replace(page.messages, !below);
       $("older").hidden = !page.more;
       $("stream").scrollIntoView();
       $("follow").focus();
     } catch (error) {
-      say($("search-problem"), error.message);
+      if (asking === query) say($("search-problem"), error.message);
     }
   }
 
@@ -181,7 +182,7 @@ function makeTeaching(row, message) {
 
   function show() {
     const labels = classNames();
-    const isThumbs = labels.toSorted().join() === "negative,positive";
+    const isThumbs = [labels, labels.map(nameOf)].every((all) => all.toSorted().join() === "negative,positive");
     // The first option is none; classes only join, behind the others.
     const news = isThumbs ? [] : labels.slice(select.length - 1);
     select.append(...inOrder(news).map((label) => el("option", { value: label }, nameOf(label))));
@@ -411,13 +412,13 @@ function makeList(onGone) {
   });
 
   return {
-    /** Show others, `live` if newer ones may follow: what fits on the screen at once, the rest a frame later. */
+    /** Show others, `live` if newer ones may follow: what fits on the screen first. */
     replace(messages, live = true) {
       isLive = live;
       most = Math.ceil(innerHeight / ROW_PX_MIN);
       take(messages, []);
     },
-    /** Hear which are the newest now: count those that are new, or show them to a reader who follows. */
+    /** Hear which are the newest: count the new ones, or show them to a reader who follows. */
     receive(messages) {
       if (!isLive) return;
       // What had the focus may have gone without a word.

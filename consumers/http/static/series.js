@@ -15,7 +15,7 @@ const STEPS_MAX = 60;
 const LOW_PX = 180; // a chart below has fewer words
 const MINUTES = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720];
 const STEPS_S = [...MINUTES.map((n) => 60 * n), ...[1, 2, 7, 14, 30, 90, 365, 3650].map((n) => 86_400 * n)];
-// How often a chosen time is asked for again: as often as its picture changes.
+// A chosen time is asked for again as often as its picture changes.
 const refreshMs = (spanMs) => Math.min(Math.max(spanMs / 300, 2_000), 60_000);
 
 const total = (point) => Object.values(point.counts).reduce((sum, n) => sum + n, 0);
@@ -30,7 +30,7 @@ function coarser({ step_s: stepS, points }, spanMs) {
   const grouped = new Map();
   for (const { time_ms: timeMs, counts } of points) {
     const beginMs = Math.floor(timeMs / 1000 / wideS) * wideS * 1000;
-    const sums = grouped.get(beginMs) ?? {};
+    const sums = grouped.get(beginMs) ?? { __proto__: null };
     for (const [label, n] of Object.entries(counts)) sums[label] = (sums[label] ?? 0) + n;
     grouped.set(beginMs, sums);
   }
@@ -51,7 +51,7 @@ export function timesOf(range, nowMs) {
 async function countsOf(query, { from, to }) {
   const between = (begin) => ask(`/v1/history${queryOf({ ...asked(query), from: String(begin), to: String(to) })}`);
   if (from !== null) return between(Math.floor(from));
-  const [first] = (await between(0)).series.points; // by days; what they hold is asked for by finer steps
+  const [first] = (await between(0)).series.points; // by days
   return first ? between(first.time_ms) : null;
 }
 
@@ -66,9 +66,9 @@ async function readSpan(query, stored, hasHistory, range) {
   if (from !== null && firstOf(stored) <= from && firstOf(own) < Infinity) return fromStore;
   const reach = firstOf(stored) < Infinity ? `Stored matches go back to ${moment(firstOf(stored))}.` : null;
   const { n, series, note, matches } = (hasHistory && (await countsOf(query, { from, to }))) || {};
-  if (matches?.is_word === false) return { ...fromStore, note: `${reach ?? ""} ${note}` };
-  if (!n || firstOf(series) + 1000 * series.step_s > firstOf(own)) return { ...fromStore, note: reach };
-  return { series: coarser(series, to - (from ?? firstOf(series))), from, to, isCounted: !matches, hasLeft: true, note };
+  const isWord = matches?.is_word !== false; // else all of them are stored
+  if (!n || firstOf(series) + 1000 * series.step_s > firstOf(own)) return { ...fromStore, note: isWord ? reach : `${reach ?? ""} ${note}` };
+  return { series: coarser(series, to - (from ?? firstOf(series))), from, to, isCounted: !matches, hasLeft: isWord, note };
 }
 
 function coverLast(veil, chart, isOpen) {
@@ -109,7 +109,7 @@ export function inMoved({ label, before, after, standard_errors: errors, words }
   return `${capital(nameOf(label))} rose from ${percent(before)} to ${percent(after)}. ${told.length ? `Moved by ${told.join(", ")} points.` : "No word stands out."}`;
 }
 
-/** Return what asks what moved a share, once a path has stood for a while: one question at a time, none asked twice. */
+/** Return what asks what moved a share, once a path has stood for a while, and never twice. */
 function makeAsking(onAnswer) {
   const known = new Map();
   let path = null;
@@ -197,7 +197,7 @@ export function makeSeries(onRoute, hasHistory) {
     const { points, stepMs, from } = shown;
     const beginMs = points[0].time_ms + at * stepMs;
     if (!(at > 0) || !pointAt(at)) return null;
-    // In whole steps: the last quarter of an hour begins later with each answer, and would be asked for again.
+    // In whole steps: a time that ends now would be another one with each answer.
     const fromMs = beginMs - Math.ceil((beginMs - from) / stepMs) * stepMs;
     return comparisonOf({ ...query, change: [fromMs, beginMs, beginMs + stepMs].join("-") });
   }
@@ -313,9 +313,8 @@ export function makeSeries(onRoute, hasHistory) {
       const found = await readSpan(query, summary.series, hasHistory, range);
       if (isSame()) [chosen, askedMs] = [found, Date.now()];
     } catch (error) {
-      if (isSame()) say($("series-source"), error.message);
       askedMs = Date.now();
-      return;
+      if (isSame()) return say($("series-source"), error.message);
     } finally {
       isAsking = false;
     }
@@ -456,8 +455,9 @@ export function makeComparison(onRoute) {
 
   function draw() {
     if (!sides) return;
-    if (drawn?.n !== sides.length) build();
-    drawn.n = sides.length;
+    const key = sides.map((_, i) => nameAt(i)).join("\n");
+    if (drawn?.key !== key) build();
+    drawn.key = key;
     const xs = [...new Set(sides.flatMap(({ series }) => series.points.map((point) => point.time_ms)))].sort((a, b) => a - b);
     columns = [xs];
     const stepMs = 1000 * Math.max(...sides.map(({ series }) => series.step_s));
@@ -484,7 +484,7 @@ export function makeComparison(onRoute) {
       ({ compared: sides, moved } = answer);
       $("compare-drawn").hidden = false;
       say($("compare-problem"), null);
-      // What has the focus, or is selected, would be lost with the elements it is in.
+      // The focus or a selection would be lost.
       if (isNew || (!$("compare-drawn").matches(":focus-within") && getSelection().isCollapsed)) draw();
     } catch (error) {
       if (asking === route) say($("compare-problem"), error.message);
