@@ -21,7 +21,7 @@ from http.client import HTTPException
 from typing import Any, NamedTuple, NotRequired, TypedDict
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 PAUSE_S = 0.25  # before a request is sent again, twice as long each time
 PAUSE_MAX_S = 10.0
@@ -44,6 +44,13 @@ class ApiError(Exception):
         super().__init__(f"{problem.get('title', status)}: {problem.get('detail', '')}")
         self.status = status
         self.problem = dict(problem)
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Takes a redirect for an answer: followed, it would hand the token to another server."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Ask nobody else."""
 
 
 class ReceivedEvent(NamedTuple):
@@ -280,7 +287,8 @@ class Client:
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._timeout_s = timeout_s
         self._retries = max(0, retries)
-        self._open = build_opener(ProxyHandler({})).open  # the daemon is near; no proxy is between
+        # The daemon is near: no proxy is between.
+        self._open = build_opener(ProxyHandler({}), _NoRedirects()).open
 
     def predict(self, example: str | Mapping[str, Any], **more: Any) -> PredictionDict:
         """Return the prediction for a text or a message; `explain=True`, `prior="model"`."""
@@ -335,7 +343,8 @@ class Client:
         """Yield what changes for some queries, or for everything, as it changes.
 
         A connection begins with how things stand. If it is cut another one is made, unless
-        `retries` is 0. An `ApiError` says that it was refused, or that nobody answers any more.
+        `retries` is 0. An `ApiError` says that it was refused, or that nobody answers any more:
+        with `retries=7` a daemon that is restarted is waited for 25 seconds.
         """
         asked = queries or ("",)
         more = {} if lang is None else {"lang": [lang] * len(asked)}
@@ -373,7 +382,7 @@ class Client:
         except (OSError, HTTPException) as error:
             raise self._silence(error) from None
         found = _json(said)
-        if found is None or status >= HTTPStatus.BAD_REQUEST:
+        if found is None or status >= HTTPStatus.MULTIPLE_CHOICES:
             raise _error(status, said)
         return found
 

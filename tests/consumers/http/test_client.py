@@ -19,6 +19,7 @@ from consumers.http.client import ApiError, Client, ReceivedEvent
 from tests.consumers.http.loopback_server import app_state, settings
 from tests.consumers.http.test_sse import say, serving
 
+LOCATION = "/elsewhere"
 CUT = 0  # in the place of a status: the connection ends without an answer
 
 
@@ -37,6 +38,8 @@ class Daemon(BaseHTTPRequestHandler):
             return
         self.send_response(status)
         self.send_header("Retry-After", "0")
+        if 300 <= status < 400:
+            self.send_header("Location", LOCATION)
         self.end_headers()
         self.wfile.write(body.encode())
 
@@ -132,6 +135,18 @@ def test_events_of_a_daemon() -> None:
         assert second.data["messages"][0]["id"] == "coffee second"
         assert asked.summary("coffee")["n"] == 2
         events.close()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(address: str, status: int) -> None:
+    """It would hand the token to whoever the answer names, and make a question of a label."""
+    asked = Client(address, token="secret", retries=0)
+    for call in (asked.model, lambda: asked.predict("a")):
+        Daemon.answers = [(status, "moved")]
+        with pytest.raises(ApiError, match="moved") as caught:
+            call()
+        assert caught.value.status == status
+    assert [each.split()[1] for each in Daemon.asked] == ["/v1/model", "/v1/predict"]
 
 
 PROSE = {"title", "description", "minimum", "maximum", "default"}
