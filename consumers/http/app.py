@@ -371,6 +371,7 @@ EMBED = ApiOperation(
         400: "The address is not UTF-8.",
         404: "http.embed_sites is empty, or recent.enabled is false.",
         422: "A parameter is wrong; of the query the card itself says so.",
+        503: "The store cannot be read just now, or too much is asked at once; the card says so.",
     },
 )
 
@@ -411,7 +412,7 @@ def embed_routes(app_state: AppState, workers: WorkerPool) -> list[ApiRoute]:
         lang = given.text("lang", schemas.LANG_CHARS_MAX) or None
         status, body = await workers.run(partial(figures, app_state.recent, text, lang))
         page = card(settings, text, lang, body)
-        return HTMLResponse(page, status, headers)
+        return HTMLResponse(page, status, headers | (RETRY_SOON if status == 503 else {}))
 
     return [ApiRoute("/embed", embed, EMBED)]
 

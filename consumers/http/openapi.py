@@ -50,6 +50,14 @@ ul { list-style: none; padding: 0; }
 """
 
 
+# What any route may answer with.
+_ANYWHERE = {
+    400: "The address is not UTF-8, or the request is no HTTP.",
+    403: "The Host of the request is a name that is not answered.",
+    500: "A mistake of the program; the log has it.",
+}
+
+
 class RouteExample(msgspec.Struct, forbid_unknown_fields=True):
     """A call of a route and its answers by media type, as they stand in `examples.json`."""
 
@@ -67,6 +75,7 @@ class ApiOperation(msgspec.Struct, frozen=True):
     parameters: tuple[dict[str, Any], ...] = ()
     problems: Mapping[int, str] = field(default_factory=dict)  # when it answers with which problem
     status: int = 200  # of the answer
+    also: Mapping[int, tuple[str, type | None]] = field(default_factory=dict)  # other answers
 
 
 def parameter(
@@ -172,9 +181,14 @@ def _problem(status: int, why: str) -> dict[str, Any]:
 
 
 def _described(operation: ApiOperation, example: RouteExample) -> dict[str, Any]:
+    problems = _ANYWHERE | dict(operation.problems)
     answers: dict[str, Any] = {
-        str(status): _problem(status, why) for status, why in operation.problems.items()
+        str(status): _problem(status, why) for status, why in problems.items()
     }
+    for status, (why, kind) in operation.also.items():
+        answers[str(status)] = {"description": why} | (
+            {} if kind is None else {"content": _media(kind, {})}
+        )
     content = _media(operation.answer, example.answers)
     answers[str(operation.status)] = {"description": "The answer.", "content": content}
     parameters = [

@@ -356,6 +356,7 @@ SNAPSHOT = ApiOperation(
         422: "There is a parameter.",
         503: "There is no snapshot yet, or too much is asked at once.",
     },
+    also={304: ("If-None-Match names the newest version.", None)},
 )
 # A version is made for whoever asks, all together: so often at most, and within this share of one
 # processor's time, so that a learner of many words keeps its own.
@@ -450,16 +451,32 @@ def probe_routes(app_state: AppState, workers: WorkerPool) -> list[ApiRoute]:
         return _answer(report, good=report.ready)
 
     return [
-        ApiRoute("/metrics", metrics, ApiOperation("Every metric, for Prometheus", "text/plain")),
+        ApiRoute(
+            "/metrics",
+            metrics,
+            ApiOperation(
+                "Every metric, for Prometheus",
+                "text/plain",
+                problems={503: "Too much is being asked at once."},
+            ),
+        ),
         ApiRoute(
             "/healthz",
             healthz,
-            ApiOperation("Is the daemon alive? (503: stuck)", schemas.HealthAnswer),
+            ApiOperation(
+                "Is the daemon alive?",
+                schemas.HealthAnswer,
+                also={503: ("Stuck.", schemas.HealthAnswer)},
+            ),
         ),
         ApiRoute(
             "/readyz",
             readyz,
-            ApiOperation("Can it answer from what it learns?", schemas.HealthAnswer),
+            ApiOperation(
+                "Can it answer from what it learns?",
+                schemas.HealthAnswer,
+                also={503: ("Not yet, or no longer; `reason` says why.", schemas.HealthAnswer)},
+            ),
         ),
     ]
 

@@ -129,8 +129,9 @@ class PredictAnswer(Struct):
 class Sample(Struct):
     """Which part of the stream the store holds.
 
-    `share` is that of the last minute; `messages` are held now. Both are null until what was stored
-    before the daemon's start has been opened.
+    `share` is that of what came in the time of the messages that are held, which are `messages`.
+    Both are null until what was stored before the daemon's start has been opened. What is stored
+    and offered per second is of the last minute.
     """
 
     share: float | None

@@ -18,6 +18,20 @@ from tests.consumers.search.stores import running, tell, wall_of
 from tests.endtoend.daemon_process import Daemon, write_config
 
 
+def test_steps_of_days_are_those_of_utc(book: Book, open_page: Callable[..., Opened]) -> None:
+    """West of Greenwich a day that begins at midnight UTC is not the day before."""
+    west = {"timezone_id": "America/New_York", "locale": "en-US"}
+    page, _ = open_page(f"{book.address}/?view=try", **west)
+    said = page.evaluate(
+        """async () => {
+            const { moment } = await import('/page/format.js');
+            const begin = Date.UTC(2020, 10, 2);
+            return [moment(begin, 86_400_000), moment(begin, 60_000)];
+        }"""
+    )
+    assert said == ["Nov 2, 2020", "Nov 1, 2020, 7:00\u202fPM"]
+
+
 def test_a_word_reaches_behind_the_stored_messages(
     browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
 ) -> None:

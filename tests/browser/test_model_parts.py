@@ -71,6 +71,7 @@ def test_labelling_by_keyboard(
     assert shown(page) == first
     queue.focus()
     assert queue.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
+    queue.dispatch_event("keydown", {"key": "1", "repeat": True})  # a key that is held labels once
     page.keyboard.press("2")
     expect(state).to_have_text("Labelled positive.")
     expect(page.get_by_test_id("announcer")).to_contain_text("Labelled positive.")

@@ -115,7 +115,7 @@ def test_a_stream_of_sensors(
         expect(page.get_by_test_id("message-user").first).to_have_text(re.compile("^pump "))
         expect(page.get_by_test_id("search-lang")).to_be_hidden()
         expect(page.get_by_test_id("sample-note")).to_have_text(
-            re.compile(r"^A sample: [\d.]+% of the stream since the start; in the last minute ")
+            re.compile(r"^A sample: [\d.]+% of the stream is stored; in the last minute ")
         )
         expect(page.get_by_test_id("series-when")).to_contain_text("sampled readings")
         page.get_by_test_id("tab-model").click()

@@ -99,7 +99,7 @@ function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
   const kept = (part) => percent(part, +(part < 0.095));
   // These are of different times, and each says of which.
   const rates = stored / offered < 0.995 ? `; in the last minute ${kept(stored / offered)}, ${count(stored)} of ${count(offered)} ${names.messages} per second` : "";
-  return `A sample: ${kept(share)} of the stream since the start${rates}.`;
+  return `A sample: ${kept(share)} of the stream is stored${rates}.`;
 }
 
 export function makeFigures(onRoute, hasHistory) {

@@ -122,6 +122,21 @@ def test_the_guide_and_the_description_have_the_same_routes(http: httpx.Client) 
     assert described == {example.route for example in EXAMPLES} - {"Problems"}
 
 
+def test_every_status_is_described(http: httpx.Client) -> None:
+    """Those that any route may answer with, and those of a probe that says no."""
+    paths = http.get("/openapi.json").json()["paths"]
+    for path, methods in paths.items():
+        for operation in methods.values():
+            assert {"400", "403", "500"} < operation["responses"].keys(), path
+    assert http.get("/v1/model?x=%ff").status_code == 400
+    assert http.get("/v1/model", headers={"Host": "elsewhere.example"}).status_code == 403
+    for path in ("/healthz", "/readyz"):
+        media = paths[path]["get"]["responses"]["503"]["content"]["application/json"]
+        assert media["schema"]["$ref"].endswith("/HealthAnswer")
+    assert paths["/v1/snapshot"]["get"]["responses"]["304"].keys() == {"description"}
+    assert "503" in paths["/embed"]["get"]["responses"]
+
+
 def test_the_description_has_the_examples_of_the_guide(http: httpx.Client) -> None:
     """Each operation shows the call of the guide and its answer, and what each problem says."""
     paths = http.get("/openapi.json").json()["paths"]

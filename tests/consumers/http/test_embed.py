@@ -14,6 +14,7 @@ from consumers.config.settings import HttpSettings
 from consumers.http.app import HEADERS, PAGE, share_in_words
 from consumers.http.state import COLOURS
 from consumers.monitoring.quality import Share
+from consumers.search import RecentStore
 from tests.consumers.http.api_daemon import SITE, reading_daemon
 from tests.consumers.http.loopback_server import app_state, served, settings
 from tests.endtoend.daemon_process import PATIENCE_S
@@ -103,6 +104,18 @@ def test_there_is_no_card_by_default() -> None:
     assert answer.status_code == 404
     assert "http.embed_sites" in answer.json()["detail"]
     assert "frame-ancestors 'none'" in answer.headers[POLICY]
+
+
+def test_a_card_of_a_store_that_is_not_open_yet() -> None:
+    """It says so, and when to ask again."""
+    of = settings(http={"embed_sites": [SITE]})
+    store = RecentStore(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
+    with app_state(of) as made, served(made, recent=store) as port:
+        address = f"http://127.0.0.1:{port}/embed?q=tea"
+        answer = httpx.get(address, trust_env=False, timeout=PATIENCE_S)
+    store.stop()
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert "still loading" in answer.text
 
 
 @pytest.mark.parametrize(
