@@ -75,7 +75,8 @@ class ApiOperation(msgspec.Struct, frozen=True):
     parameters: tuple[dict[str, Any], ...] = ()
     problems: Mapping[int, str] = field(default_factory=dict)  # when it answers with which problem
     status: int = 200  # of the answer
-    also: Mapping[int, tuple[str, type | None]] = field(default_factory=dict)  # other answers
+    # Other answers that are no problems: what each says, and an example, or None without a body.
+    also: Mapping[int, tuple[str, msgspec.Struct | None]] = field(default_factory=dict)
 
 
 def parameter(
@@ -185,10 +186,11 @@ def _described(operation: ApiOperation, example: RouteExample) -> dict[str, Any]
     answers: dict[str, Any] = {
         str(status): _problem(status, why) for status, why in problems.items()
     }
-    for status, (why, kind) in operation.also.items():
-        answers[str(status)] = {"description": why} | (
-            {} if kind is None else {"content": _media(kind, {})}
-        )
+    for status, (why, told) in operation.also.items():
+        answers[str(status)] = {"description": why}
+        if told is not None:
+            shown = {_JSON: msgspec.to_builtins(told)}
+            answers[str(status)]["content"] = _media(type(told), shown)
     content = _media(operation.answer, example.answers)
     answers[str(operation.status)] = {"description": "The answer.", "content": content}
     parameters = [

@@ -430,6 +430,20 @@ async def _chunks(blocks: list[bytes | memoryview]) -> AsyncIterator[bytes]:
             yield bytes(block[begin : begin + _CHUNK])
 
 
+# What the description shows of probes that say no.
+_STUCK = schemas.HealthAnswer(
+    "stuck",
+    "the consuming loop has not turned for 131.0 s, and may be silent for 120 s "
+    "(http.stuck_after_s); after a restart the daemon goes on from its last checkpoint",
+    131.2,
+    3,
+    None,
+)
+_WAITING = schemas.HealthAnswer(
+    "waiting for source", "kafka://127.0.0.1:9092/tweets: no broker answers", 12.5, 3, None
+)
+
+
 def probe_routes(app_state: AppState, workers: WorkerPool) -> list[ApiRoute]:
     """Return the routes `/metrics`, `/healthz` and `/readyz`."""
 
@@ -466,7 +480,7 @@ def probe_routes(app_state: AppState, workers: WorkerPool) -> list[ApiRoute]:
             ApiOperation(
                 "Is the daemon alive?",
                 schemas.HealthAnswer,
-                also={503: ("Stuck.", schemas.HealthAnswer)},
+                also={503: ("Not alive; a restart would help.", _STUCK)},
             ),
         ),
         ApiRoute(
@@ -475,7 +489,7 @@ def probe_routes(app_state: AppState, workers: WorkerPool) -> list[ApiRoute]:
             ApiOperation(
                 "Can it answer from what it learns?",
                 schemas.HealthAnswer,
-                also={503: ("Not yet, or no longer; `reason` says why.", schemas.HealthAnswer)},
+                also={503: ("Not yet, or no longer; `reason` says why.", _WAITING)},
             ),
         ),
     ]

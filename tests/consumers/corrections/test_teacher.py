@@ -291,7 +291,7 @@ def dripping(peer: Peer) -> None:
         (breaking_off("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"), "broke off"),
         (breaking_off("POST / HTTP/1.1\r\n\r\n"), "BadStatusLine"),
         (lambda _: None, "RemoteDisconnected|Connection reset"),
-        (dripping, r"not whole in time \(labels.teacher.timeout_s: 1.0\)"),
+        (dripping, r"not whole in time \(labels.teacher.timeout_s: 1\)"),
     ],
     ids=map(str, range(13)),
 )  # fmt: skip
