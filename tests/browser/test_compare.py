@@ -312,15 +312,15 @@ def test_what_comes_soon_after_an_answer_is_drawn(
     book: Book, open_page: Callable[..., Opened]
 ) -> None:
     """A chosen time is asked for again at intervals; the last news within one are not forgotten."""
-    book.write_past("a numbat digs")
-    book.until_found("numbat", 90)
-    address = f"{book.address}/?q=numbat&range=15m"
+    book.write_past("a dunnart digs")
+    book.until_found("dunnart", 90)
+    address = f"{book.address}/?q=dunnart&range=15m"
     page = rested(address, open_page, is_drawn_again=True).page
     note, chart = page.get_by_test_id("count-note"), page.get_by_test_id("series-chart")
     for n in (100, 110):
         before = chart.get_attribute("aria-label")
-        book.write(*["a numbat digs"] * 10)
-        book.until_found("numbat", n)
+        book.write(*["a dunnart digs"] * 10)
+        book.until_found("dunnart", n)
         while not note.inner_text().startswith(f"{n} "):
             page.clock.run_for(1)
         if n == 100:

@@ -29,7 +29,8 @@ def test_steps_of_days_are_those_of_utc(book: Book, open_page: Callable[..., Ope
             return [moment(begin, 86_400_000), moment(begin, 60_000)];
         }"""
     )
-    assert said == ["Nov 2, 2020", "Nov 1, 2020, 7:00\u202fPM"]
+    assert said[0] == "Nov 2, 2020"
+    assert said[1].startswith("Nov 1, 2020, 7:00")
 
 
 def test_a_word_reaches_behind_the_stored_messages(

@@ -179,9 +179,9 @@ def test_figures_of_the_query_before(book: Book, open_page: Callable[..., Opened
     while not page.evaluate("window.asked"):
         pass  # until the page is told, and waits for a frame
     page.route("**/v1/events*", lambda _: None)  # never answered
-    page.get_by_test_id("search-box").fill("numbat")
+    page.get_by_test_id("search-box").fill("dunnart")
     page.get_by_test_id("search-box").press("Enter")
-    expect(page.get_by_test_id("search-heading")).to_contain_text("numbat")
+    expect(page.get_by_test_id("search-heading")).to_contain_text("dunnart")
     page.clock.run_for(100)
     expect(figures).to_have_attribute("aria-busy", "true")
 

@@ -45,9 +45,13 @@ DARK_PIXELS = """(places) => {
     const { left, width } = plot.getBoundingClientRect();
     const before = left - canvas.getBoundingClientRect().left;
     const unit = canvas.width / canvas.clientWidth;
+    const paper = document.createElement('canvas');
+    Object.assign(paper, { width: canvas.width, height: canvas.height });
+    const pen = paper.getContext('2d', { willReadFrequently: true });
+    pen.drawImage(canvas, 0, 0);
     return places.map((place) => {
         const x = Math.round(unit * (before + place * width));
-        const { data } = canvas.getContext('2d').getImageData(x, 0, 1, canvas.height);
+        const { data } = pen.getImageData(x, 0, 1, canvas.height);
         let dark = 0;
         for (let i = 0; i < data.length; i += 4) {
             dark += data[i] + data[i + 1] + data[i + 2] < 250 && data[i + 3] > 100;
