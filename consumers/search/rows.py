@@ -36,8 +36,7 @@ from consumers.search.query_syntax import (
 from streamnb import TextColumn
 
 TEXT_MAX = 4_000  # characters that are shown and searched
-# The years 1 to 9999: beyond these, SQLite, ISO 8601 or a browser knows no date.
-_TIME_MIN_MS, _TIME_MAX_MS = -62_135_596_800_000, 253_402_300_799_999
+_TIMES_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999: browsers know them
 _shown = itemgetter(*(COLUMNS.index(name) for name in SHOWN))
 _TRUTH, _TEXT = COLUMNS.index("truth"), COLUMNS.index("text")
 _probabilities = msgspec.json.Decoder(tuple[float, ...]).decode
@@ -182,7 +181,7 @@ class RowBuilder(msgspec.Struct, frozen=True):
         labels = messages.labels[rows].tolist()
         truths = [None if k == NO_LABEL else codes[k] for k in labels]
         part = part_name(messages.partition)
-        times_ms = np.clip(about.times_ms, _TIME_MIN_MS, _TIME_MAX_MS).tolist()
+        times_ms = np.clip(about.times_ms, *_TIMES_MS).tolist()
         return {
             "id": about.ids,
             "id_crc": [zlib.crc32(name.encode("utf-8", "replace")) for name in about.ids],
