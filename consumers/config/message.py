@@ -160,10 +160,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "user": "payload.did",
         "lang": "payload.record.langs",
         "text": "payload.record.text",
-        "operation": {"first_of": ["payload.operation", "payload.status"]},
+        "operation": {"first_of": ["payload.operation", "payload.account.status"]},
         "operations": _OF_BLUESKY,
         "reply": "payload.record.reply",
-        "ignore": {"payload.active": ["true"]},
+        "ignore": {"payload.account.active": ["true"]},
         "keep": {
             "payload.$type": [f"{_EVENT}commit", f"{_EVENT}account"],
             "payload.collection": [_POSTS],

@@ -102,8 +102,16 @@ def account(did: str, **state: Any) -> dict[str, Any]:
     return {"did": did, "kind": "account", "account": {"did": did} | state}
 
 
+def second_wire(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event of Jetstream's first wire as its second one has it."""
+    kind, own = event["kind"], event[event["kind"]]
+    payload = {"$type": f"network.bsky.jetstream.subscribeEvents#{kind}", "did": event["did"]}
+    return {"$type": "message", "payload": payload | (own if kind == "commit" else {kind: own})}
+
+
 @pytest.mark.deep
-def test_an_account_leaves_with_all_that_it_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("preset", ["jetstream", "jetstream-v2"])
+def test_an_account_leaves_with_all_that_it_said(tmp_path: Path, preset: str) -> None:
     """Killed before and behind its deletion, the daemon counts, shows and holds none of its posts.
 
     Those without a label go too. What it posts when it is active again counts; an account that is
@@ -111,14 +119,18 @@ def test_an_account_leaves_with_all_that_it_said(tmp_path: Path) -> None:
     """
     ann, bob = "did:plc:ann", "did:plc:bob"
     state, stream = tmp_path / "state", Stream(tmp_path / "in.jsonl")
-    stream.add(
+
+    def add(*events: dict[str, Any]) -> None:
+        stream.add(*(events if preset == "jetstream" else map(second_wire, events)))
+
+    add(
         posted(ann, "1", f"good {LABELLED} morning :)"),
         posted(bob, "1", "good gracious :("),
         posted(ann, "2", f"good {UNLABELLED} night"),
         posted(ann, "3", f"good {CORRECTED} noon"),
         posted(bob, "2", "good grief"),
     )
-    sections = {"message": "jetstream", "labels": {"kind": "emoticons"}}
+    sections = {"message": preset, "labels": {"kind": "emoticons"}}
     config = config_of(tmp_path, sections=sections)
     secrets = LABELLED, UNLABELLED, CORRECTED
     with Daemon(config) as daemon:
@@ -130,7 +142,7 @@ def test_an_account_leaves_with_all_that_it_said(tmp_path: Path) -> None:
         daemon.until(lambda: holders(state, secrets).keys() >= {
             "model.nb", "corrections.jsonl", "predictions.jsonl"
         }, "texts in the files")  # fmt: skip
-    stream.add(
+    add(
         account(bob, active=False, status="suspended"),
         account(ann, active=False, status="deleted"),
         account(bob, active=True),
@@ -139,7 +151,7 @@ def test_an_account_leaves_with_all_that_it_said(tmp_path: Path) -> None:
         daemon.until_metric("streamnb_messages_total", 3)
     with Daemon(config) as daemon:
         until_gone(daemon, stream, state, secrets)
-        stream.add(account(ann, active=True), posted(ann, "4", "good gravy :)"))
+        add(account(ann, active=True), posted(ann, "4", "good gravy :)"))
         daemon.until_page("/v1/search?q=gravy", 200, "good gravy")
         status, found = ask(daemon.address, "GET", "/v1/search?q=good")
         assert status == 200

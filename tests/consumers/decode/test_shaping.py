@@ -90,11 +90,12 @@ def test_an_account_that_is_gone_for_good_is_deleted(preset: str) -> None:
             own = {"active": active, "did": "did:x", "seq": 7, "time": TIME}
             own |= {} if status is None else {"status": status}
             first = {"did": "did:x", "time_us": 1, "kind": "account", "account": own}
-            second = {"$type": "message", "payload": {"$type": f"{EVENT}account", **own}}
+            payload = {"$type": f"{EVENT}account", "did": "did:x", "seq": 9, "time": TIME}
+            second = {"$type": "message", "payload": payload | {"account": own}}
             events.append(first if preset == "jetstream" else second)
     found = decoded(preset, events)
     assert said(found) == [("delete", "did:x/~", "")] * 2
-    at = "account." if preset == "jetstream" else "payload."
+    at = "account." if preset == "jetstream" else "payload.account."
     posts = "commit.collection" if preset == "jetstream" else "payload.collection"
     assert found.ignored == {f"{at}active": len(STATES), posts: len(STATES) - 2}
 

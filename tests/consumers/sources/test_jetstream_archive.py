@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from consumers.config.settings import Settings
 from consumers.sources.records import BlockRow, block_rows, frame_of
+from tests.consumers.decode.test_shaping import decoded, said
 from tests.consumers.sources.live_server import LiveServer, Peer, commit2, frame, time_us
 from tests.consumers.sources.test_live import begun
 
@@ -198,6 +199,14 @@ def test_every_value_of_a_record_is_read() -> None:
     assert found == "bafyrei" + "a" * 52
     for broken in (record[:-1], b"\xff", b"\x5f", b"\xd8\x2b" + cbor(cid), b"\x81" * 500 + b"\0"):
         assert frame_of(row(1, broken)) == b"\0" + broken
+
+
+def test_an_account_of_the_archive_is_deleted_by_the_preset() -> None:
+    """The preset looks for an account's status where a frame has it."""
+    own = {"active": False, "did": "did:plc:a", "seq": 7, "status": "deleted"}
+    event = json.loads(frame_of(row(1, cbor(own), kind=5, collection="", rkey="", rev="")))
+    assert event["payload"]["account"] == own
+    assert said(decoded("jetstream-v2", [event])) == [("delete", "did:plc:a/~", "")]
 
 
 @pytest.mark.parametrize("cut", [1, 7, 60])
