@@ -13,18 +13,16 @@ import socket
 import ssl
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 import h11
-import msgspec
-import numpy as np
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus
 from websockets.frames import Frame, Opcode
@@ -33,6 +31,7 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from consumers.config.sections import LiveSettings
+from consumers.sources.base import Known, Past
 
 MESSAGE_BYTES_MAX = 64 << 20  # far above message.max_bytes: the decoder rejects those
 _READ_BYTES = 1 << 16
@@ -451,78 +450,6 @@ class _EventStream:
         elif name == b"retry" and re.fullmatch(rb"[0-9]{1,9}", value):
             self.retry_s = int(value) / 1000
         return None
-
-
-# ---- what is known of the past -------------------------------------------------------------------
-
-
-class Known(NamedTuple):
-    """A message that was read: its offset, what it is known by, and where it stands."""
-
-    offset: int
-    key: int
-    time_us: int = 0
-    number: int = 0  # its host's own
-    id: str = ""  # of a server-sent event
-
-
-class Past(NamedTuple):
-    """What is known when a connection is made, oldest first.
-
-    Every message from `since_us` on that was read is known; where the newest ones are from the host
-    that is asked, and it has numbers, every one from `since_number` on. `is_left`: it goes on with
-    what comes, wherever it was told to begin. `is_elsewhere`: the times are another host's.
-    """
-
-    known: Sequence[Known] = ()
-    since_us: int = 0
-    since_number: int = 0  # 0: by time
-    is_left: bool = False
-    is_elsewhere: bool = False
-
-    def is_before(self, time_us: int, number: int) -> bool:
-        """Return whether a message stands before what was asked for."""
-        if self.since_number:
-            return number < self.since_number
-        return 0 < time_us < self.since_us
-
-
-class Cursor(msgspec.Struct):
-    """What is known at a position, as the checkpoint has it.
-
-    The last `n_numbered` messages came from `host`, and have its numbers. `last_id` is that of the
-    last server-sent event. What is not known any more is not later than `forgotten_us`.
-    """
-
-    keys: bytes = b""
-    times: bytes = b""
-    numbers: bytes = b""
-    host: str = ""
-    n_numbered: int = 0
-    last_id: Annotated[str, msgspec.Meta(pattern=r"^[^\0\r\n\v\f]*\Z")] = ""
-    forgotten_us: int = 0
-
-
-def packed(known: Sequence[Known], host: str, n_numbered: int, forgotten_us: int) -> str:
-    """Return what is known as the text of a checkpoint."""
-    keys = np.array([each.key for each in known], "<u8").tobytes()
-    times = np.array([each.time_us for each in known], "<i8").tobytes()
-    numbers = np.array([each.number for each in known], "<i8").tobytes()
-    cursor = Cursor(keys, times, numbers, host, n_numbered, known[-1].id, forgotten_us)
-    return msgspec.json.encode(cursor).decode()
-
-
-def unpacked(cursor: Cursor, position: int) -> Iterator[Known]:
-    """Yield what a checkpoint at a position knew."""
-    columns = [
-        np.frombuffer(data, kind).tolist()
-        for data, kind in ((cursor.keys, "<u8"), (cursor.times, "<i8"), (cursor.numbers, "<i8"))
-    ]
-    first = position - len(columns[0])
-    if first < 0:
-        raise ValueError("it knows more messages than were read")
-    for i, (key, time_us, number) in enumerate(zip(*columns, strict=True), first):
-        yield Known(i, key, time_us, number, cursor.last_id)
 
 
 # ---- what each kind of stream says on the wire ---------------------------------------------------

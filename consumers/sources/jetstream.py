@@ -18,13 +18,13 @@ import zstandard
 
 from consumers.config.addresses import Bound
 from consumers.config.sections import JetstreamSettings, LiveSettings
+from consumers.sources.base import Past
 from consumers.sources.connections import (
     Connection,
     Endpoint,
     Feed,
     FeedError,
     LiveMessage,
-    Past,
     Readable,
     Received,
     RefusedError,

@@ -25,22 +25,27 @@ from consumers.config.addresses import Bound
 from consumers.config.sections import LiveSettings
 from consumers.errors import SourceError
 from consumers.messages import Partition, RawColumns
-from consumers.sources.base import Backoff, LogFacts, Source, behind_position
-from consumers.sources.connections import (
+from consumers.sources.base import (
+    Backoff,
     Cursor,
+    Known,
+    LogFacts,
+    Past,
+    Source,
+    behind_position,
+    packed,
+    unpacked,
+)
+from consumers.sources.connections import (
     Endpoint,
     Feed,
     FeedError,
     Framing,
-    Known,
     LiveMessage,
-    Past,
     Readable,
     Received,
     RefusedError,
     key_of,
-    packed,
-    unpacked,
 )
 from consumers.sources.records import from_parts
 

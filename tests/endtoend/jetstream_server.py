@@ -18,7 +18,8 @@ import msgspec
 import zstandard
 
 from consumers.config.settings import Settings
-from consumers.sources.connections import Cursor, Past, Received
+from consumers.sources.base import Cursor, Past
+from consumers.sources.connections import Received
 from consumers.sources.jetstream import JetstreamFeed
 from consumers.sources.live import LiveSource
 from streamnb.storage import read

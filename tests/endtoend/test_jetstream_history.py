@@ -14,7 +14,7 @@ import pytest
 from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import Settings
 from consumers.factories import build_source
-from consumers.sources.connections import Cursor
+from consumers.sources.base import Cursor
 from consumers.sources.records import EPOCH
 from streamnb.storage import read
 from tests.endtoend.daemon_process import Daemon, command

@@ -19,10 +19,9 @@ from consumers.config.sections import LiveSettings
 from consumers.config.settings import Settings
 from consumers.errors import SourceError
 from consumers.messages import Partition
-from consumers.sources.base import LogFacts
+from consumers.sources.base import Cursor, LogFacts
 from consumers.sources.connections import (
     MESSAGE_BYTES_MAX,
-    Cursor,
     Endpoint,
     Framing,
     RefusedError,
