@@ -30,7 +30,6 @@ from consumers.sources.connections import (
 from consumers.sources.live import LiveSource, StreamFeed
 from tests.broker.secure import Certificates
 from tests.consumers.sources.live_server import (
-    PATIENCE_S,
     LiveServer,
     Peer,
     commit1,
@@ -348,51 +347,4 @@ def test_a_host_that_numbers_anew_is_a_gap() -> None:
         commit2(n, seq=n - 3) for n in range(4, 64)
     ]
     assert cursors[2] is None
-    assert run.source.gaps == 1
-
-
-def test_a_quiet_websocket_is_asked_for_a_sign_of_life() -> None:
-    """After half the time it is pinged: one that answers is kept; one that is half open, so that
-    nothing comes of it any more, is given up and counted as a gap.
-    """
-    pinged, is_dead = threading.Semaphore(0), threading.Event()
-
-    def quiet(peer: Peer) -> None:
-        peer.accept()
-        peer.send(frame(b"one"))
-        while head := peer.receive(2):
-            length = head[1] & 0x7F
-            body = peer.receive(4 + length)  # a client's frames are masked
-            if head[0] == 0x89 and not is_dead.is_set():
-                mask, data = body[:4], body[4:]
-                answer = bytes(each ^ mask[i % 4] for i, each in enumerate(data))
-                peer.send(frame(answer, 10) + frame(b"two"))
-            pinged.release()
-
-    with LiveServer(quiet, playing(frame(b"three"))) as server:
-        run = streamed(server, "websocket", idle_timeout_s=60.0)
-        run.until_n(1)
-        run.poll()
-        connection = run.source._connection
-        assert connection is not None
-        receive, silent_s = connection.receive, [31.0]
-
-        def slow(timeout_s: float) -> Any:
-            run.clock.now += silent_s.pop() if silent_s else 0.0
-            return receive(timeout_s)
-
-        connection.receive = slow  # type: ignore[method-assign]
-        run.until_n(2)  # behind the answer to the ping
-        assert pinged.acquire(timeout=PATIENCE_S)
-        run.poll()
-        is_dead.set()
-        silent_s.append(31.0)
-        run.until(lambda: pinged.acquire(blocking=False))
-        assert run.source.trouble() is None
-        silent_s.append(30.0)
-        run.until(lambda: run.source.trouble() is not None)
-        assert "silent for 60 s" in str(run.source.trouble())
-        run.until_n(3)
-        run.source.close()
-    assert run.values == [b"one", b"two", b"three"]
     assert run.source.gaps == 1
