@@ -490,7 +490,8 @@ class Feed(ABC):
     hosts : sequence of str
         The servers that have the same stream.
     collections : sequence of str
-        What must not fall silent, each by itself, for longer than `collection_idle_timeout_s`.
+        What must not fall silent, each by itself, for longer than `collection_idle_timeout_s`. One
+        such as `app.bsky.graph.*` is a group of them.
     must_speak : bool
         Whether a connection without messages is dead, whatever else comes.
     start_us : int

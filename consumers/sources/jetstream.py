@@ -113,7 +113,8 @@ class JetstreamFeed(Feed):
 
     def __init__(self, hosts: Sequence[str], settings: JetstreamSettings) -> None:
         self.hosts = hosts
-        self.collections = settings.collections
+        has_commits = settings.version == 1 or not settings.kinds or "commit" in settings.kinds
+        self.collections = settings.collections if has_commits else ()
         self.collection_idle_timeout_s = settings.collection_idle_timeout_s
         self._settings = settings
         self.start_us = settings.start_at or 0

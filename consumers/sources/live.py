@@ -116,6 +116,7 @@ class LiveSource(Source):
         self._has_pinged = False
         self._n_bytes = 0
         self._seen_at: dict[str, float] = {}
+        self._groups = [each for each in feed.collections if each.endswith(".*")]
         self._patience_s: dict[str, float] = {}
 
     def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
@@ -296,9 +297,9 @@ class LiveSource(Source):
                 break
             if message is None:
                 continue
-            if message.collection in self._seen_at:
-                self._seen_at[message.collection] = now
-                self._patience_s.pop(message.collection, None)
+            for name in self._watched(message.collection):
+                self._seen_at[name] = now
+                self._patience_s.pop(name, None)
             self._spoke_at = now
             if message.key is not None and not self._is_new(message, message.key, position):
                 continue
@@ -309,6 +310,11 @@ class LiveSource(Source):
                 break
         self._waiting = [] if self._connection is None else list(waiting)
         return found
+
+    def _watched(self, collection: str) -> list[str]:
+        """Return the feed's collections that a message is of: its own, and groups that have it."""
+        names = [each for each in self._groups if collection.startswith(each[:-1])]
+        return [*names, collection] if collection in self._seen_at else names
 
     def _is_new(self, message: LiveMessage, key: int, position: int) -> bool:
         """Note a message; return False for one that is known, or stands before what was asked."""

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from consumers.config.settings import Settings
+from consumers.sources.jetstream import JetstreamFeed
 from tests.consumers.sources.live_server import (
     PATIENCE_S,
     LiveServer,
@@ -69,6 +74,60 @@ def test_silence_of_one_collection_leads_to_the_next_host() -> None:
         run.poll()
         assert run.source.trouble() == f"jetstream: nothing of {LIKE} for 80 s"
         run.source.close()
+
+
+@pytest.mark.parametrize(("version", "wire"), [(1, commit1), (2, commit2)])
+def test_a_group_of_collections_speaks_by_each_of_them(
+    version: int, wire: Callable[..., bytes]
+) -> None:
+    """A message has the name of its own collection: it is a sign of life of all groups that it is
+    of, and of no other; a group that has fallen silent is noticed.
+    """
+    follow, near = "app.bsky.graph.follow", "app.bsky.graphics.follow"
+    narrow, wide = "app.bsky.graph.*", "app.bsky.*"
+    next_one, last_one = threading.Event(), threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.accept()
+        peer.send(frame(wire(1, follow)))
+        assert next_one.wait(PATIENCE_S)
+        peer.send(frame(wire(2, follow)))
+        assert last_one.wait(PATIENCE_S)
+        peer.send(frame(wire(3, near)))
+        peer.until_closed()
+
+    with LiveServer(script) as server:
+        asked = [narrow, wide, follow]
+        run = begun([server], version, collections=asked, collection_idle_timeout_s=40.0)
+        run.until_n(1)
+        for n, is_sent in ((2, next_one), (3, last_one)):
+            for name in asked:
+                run.source._seen_at[name] -= 39.0
+            run.poll()
+            assert run.source.trouble() is None
+            is_sent.set()
+            run.until_n(n)
+        run.source._seen_at[wide] -= 2.0  # which the last message was of, and it alone
+        run.poll()
+        assert run.source.trouble() is None
+        run.source._seen_at[narrow] -= 2.0
+        run.poll()
+        assert run.source.trouble() == f"jetstream: nothing of {narrow} for 40 s"
+        run.source.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "kinds", "is_watched"),
+    [(1, ["account"], True), (2, [], True), (2, ["account", "commit"], True),
+     (2, ["account"], False)],
+)  # fmt: skip
+def test_no_collection_is_missed_where_no_commits_are_asked_for(
+    version: int, kinds: list[str], *, is_watched: bool
+) -> None:
+    """The second wire sends none then; the first one sends them whatever is asked for."""
+    settings = Settings.model_validate({"jetstream": {"version": version, "kinds": kinds}})
+    feed = JetstreamFeed(["ws://host"], settings.jetstream)
+    assert feed.collections == (settings.jetstream.collections if is_watched else ())
 
 
 def test_what_comes_as_a_collection_falls_silent_is_kept() -> None:
