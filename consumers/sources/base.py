@@ -217,13 +217,17 @@ class Backoff:
         self._pauses_s[key] = pause_s
         self._retry_at_s[key] = self._clock() + max(pause_s, pause_min_s)
 
-    def clear(self, key: str) -> None:
-        """Record the end of a failure, if there was one."""
+    def quiet(self, key: str) -> None:
+        """Record the end of a failure that may come back at once: pauses go on growing then."""
         sentence = self._sentences.pop(key, None)
         if sentence is not None:
-            self._pauses_s.pop(key)
-            self._retry_at_s.pop(key)
             self._log.info("source_trouble_over", trouble=sentence)
+
+    def clear(self, key: str) -> None:
+        """Record the end of a failure, if there was one."""
+        self.quiet(key)
+        self._pauses_s.pop(key, None)
+        self._retry_at_s.pop(key, None)
 
     def first(self) -> str | None:
         """Return the sentence of the oldest failure, or None if there is none."""

@@ -161,8 +161,12 @@ class LiveSource(Source):
             return []
         messages: list[LiveMessage] = []
         try:
-            messages = self._read(self._waiting or self._connection.receive(timeout_s))
-            self._watch()
+            received = self._waiting or self._connection.receive(timeout_s)
+            messages = self._read(received)
+            has_signs = self._watch()
+            # A server may send what is known, and end: only what is new begins pauses again.
+            if (received or has_signs) and self._connection is not None:
+                self._troubles.quiet(_CONNECTION)
         except OSError as error:  # what was read before is known now, and comes no more
             if isinstance(error.__cause__, RefusedError) and error.__cause__.is_too_old:
                 self._leave_cursor(str(error))
@@ -420,10 +424,14 @@ class LiveSource(Source):
         self._numbered = ("", self._position)  # the host may number again
         log.warning("cursor_left_behind", source=self.name, detail=self._feed.redacted(why))
 
-    def _watch(self) -> None:
-        """Lose a connection that is silent, or silent on one of its collections."""
+    def _watch(self) -> bool:
+        """Lose a connection that is silent, or silent on one of its collections.
+
+        Return whether bytes came, if they are signs of life by themselves.
+        """
         if self._connection is None:
-            return
+            return False
+        has_signs = self._connection.n_bytes != self._n_bytes and not self._feed.must_speak
         now, limit_s = self._now(), self._settings.idle_timeout_s
         if self._connection.n_bytes != self._n_bytes:
             self._n_bytes = self._connection.n_bytes
@@ -442,6 +450,7 @@ class LiveSource(Source):
             if now - seen_at >= patience_s:
                 self._patience_s[name] = 2 * patience_s  # it may be quiet everywhere
                 raise ConnectionError(f"nothing of {name} for {patience_s:g} s")
+        return has_signs
 
 
 def _close_if_open(opening: futures.Future[Readable]) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from consumers.config.settings import Settings
+from consumers.sources.connections import Framing
 from consumers.sources.jetstream import JetstreamFeed
 from tests.consumers.sources.live_server import (
     PATIENCE_S,
     LiveServer,
     Peer,
+    Script,
     commit1,
     commit2,
     frame,
@@ -198,3 +200,78 @@ def test_a_quiet_websocket_is_asked_for_a_sign_of_life() -> None:
         run.source.close()
     assert run.values == [b"one", b"two", b"three"]
     assert run.source.gaps == 1
+
+
+@pytest.mark.parametrize("sign", [b": heartbeat\n\n", b"id: 1\ndata: a\n\n"])
+def test_a_connection_without_news_is_no_trouble(sign: bytes) -> None:
+    """After a cut, a heartbeat or a message that is known shows that the connection stands. If it
+    is cut again and again, pauses grow all the same, until something new has come.
+    """
+    may_end = threading.Semaphore(0)
+
+    def sending(data: bytes) -> Script:
+        def script(peer: Peer) -> None:
+            peer.begin()
+            peer.chunk(data)
+            while not may_end.acquire(timeout=0.02):
+                peer.chunk(sign)
+            peer.send(b"0\r\n\r\n")
+
+        return script
+
+    first, second = (sending(b"id: %d\ndata: a\n\n" % n) for n in (1, 2))
+    with LiveServer(first, *[sending(sign)] * 5, second, sending(sign)) as server:
+        run = streamed(server, "events", retry_pause_s=0.05)
+        pauses_s = []
+        for n in (1, 2):
+            run.until_n(n)
+            for _ in range(5 if n == 1 else 1):
+                may_end.release()
+                run.until(lambda: run.source.trouble() is not None)
+                before = run.clock.now
+                run.until(lambda: run.source.trouble() is None)
+                pauses_s.append(run.clock.now - before)
+            may_end.release()
+        run.source.close()
+    assert pauses_s == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 0.05])
+    assert run.values == [b"a", b"a"]
+
+
+def test_a_quiet_jetstream_is_no_trouble_after_a_cut() -> None:
+    """What is known and comes again shows that the connection stands."""
+    with LiveServer(
+        playing(commits(commit2, 1, 2), wait=False), playing(commits(commit2, 2))
+    ) as server:
+        run = begun([server], dids=["did:plc:a"])
+        run.until_n(2)
+        run.until(lambda: run.source.trouble() is not None)
+        run.until(lambda: run.source.trouble() is None)
+        run.source.close()
+    assert run.values == [commit2(1), commit2(2)]
+
+
+@pytest.mark.parametrize("framing", ["events", "websocket"])
+def test_a_server_that_says_nothing_stays_a_trouble(framing: Framing) -> None:
+    """A connection on which nothing came before its end is none, and pauses grow."""
+    may_end = threading.Semaphore(0)
+
+    def script(peer: Peer) -> None:
+        if framing == "events":
+            peer.begin()
+        else:
+            peer.accept()
+        assert may_end.acquire(timeout=PATIENCE_S)
+        peer.send(b"0\r\n\r\n" if framing == "events" else frame(b"\x03\xf4", 8))
+
+    with LiveServer(script) as server:
+        run = streamed(server, framing, retry_pause_s=0.05)
+        begun_s = run.clock.now
+        for n in range(5):
+            run.until(lambda: run.source._connection is not None)
+            run.poll()
+            assert (run.source.trouble() is None) == (n == 0)
+            may_end.release()
+            run.until(lambda: run.source._connection is None)
+        assert run.source.trouble() is not None
+        run.source.close()
+    assert run.clock.now - begun_s == pytest.approx(0.05 + 0.1 + 0.2 + 0.4)
