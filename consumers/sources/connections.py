@@ -39,6 +39,7 @@ _DATA = {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}
 _READS_MAX = 16  # a call
 _REASON_BYTES_MAX = 2000
 _SECRET_CHARACTERS_MIN = 4
+_ALIKE_MAX = 1 << 16  # different events since the last id
 _ID = re.compile(rb"[^\0\v\f]{0,4096}")  # what a header can hold
 
 
@@ -60,11 +61,15 @@ class Endpoint(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A message as it came; `event` and `id` are those of a server-sent event."""
+    """A message as it came; `event` and `id` are those of a server-sent event.
+
+    If the id is that of an event before it, `n` counts those alike since then, itself too.
+    """
 
     data: bytes
     event: str = "message"
     id: str = ""
+    n: int = 0
 
 
 class RefusedError(ConnectionError):
@@ -429,16 +434,18 @@ class _EventStream:
         self.retry_s = 0.0
         self.data = bytearray()  # each line of it ends in LF
         self._id = last_id
+        self._has_id = False  # the event has an id of its own
+        self._n_alike: dict[int, int] = {}  # events without one since the last, by their hash
         self._event = ""
 
     def line(self, line: bytes) -> Received | None:
         """Take a line; return the event that it ends, if it is the empty line of one with data."""
         if not line:
-            found = Received(bytes(self.data[:-1]), self._event or "message", self._id)
-            empty = not self.data
-            self._event = ""
+            data, event, is_empty = bytes(self.data[:-1]), self._event or "message", not self.data
+            n = 0 if is_empty or self._has_id or not self._id else self._number(event, data)
+            self._event, self._has_id = "", False
             self.data.clear()
-            return None if empty else found
+            return None if is_empty else Received(data, event, self._id, n)
         name, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
@@ -446,10 +453,19 @@ class _EventStream:
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name == b"id" and _ID.fullmatch(value):
-            self._id = value.decode("utf-8", "replace")
+            self._id, self._has_id = value.decode("utf-8", "replace"), True
+            self._n_alike.clear()
         elif name == b"retry" and re.fullmatch(rb"[0-9]{1,9}", value):
             self.retry_s = int(value) / 1000
         return None
+
+    def _number(self, event: str, data: bytes) -> int:
+        """Count an event among those alike: a server that sends all again numbers them alike."""
+        if len(self._n_alike) >= _ALIKE_MAX:
+            self._n_alike.clear()
+        alike = hash((event, data))
+        self._n_alike[alike] = n = self._n_alike.get(alike, 0) + 1
+        return n
 
 
 # ---- what each kind of stream says on the wire ---------------------------------------------------

@@ -502,8 +502,9 @@ class StreamFeed(Feed):
 
     def read(self, received: Received) -> LiveMessage | None:
         """Return a message."""
-        data, event, event_id = received
-        key = key_of(event_id, event, str(data)) if event_id else None
+        data, event, event_id, n = received
+        number = [str(n)] if n else []  # checkpoints have keys without one
+        key = key_of(event_id, event, str(data), *number) if event_id else None
         if event != "message":
             is_json = data[:1] in {b"{", b"["}
             payload = msgspec.Raw(data) if is_json else data.decode("utf-8", "replace")

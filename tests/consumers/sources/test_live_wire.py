@@ -24,8 +24,10 @@ from consumers.sources.connections import (
     MESSAGE_BYTES_MAX,
     Endpoint,
     Framing,
+    Received,
     RefusedError,
     _Http,
+    key_of,
 )
 from consumers.sources.live import LiveSource, StreamFeed
 from tests.broker.secure import Certificates
@@ -93,6 +95,54 @@ def test_every_id_of_an_event_can_be_sent_back() -> None:
         heads += [peer.head.encode() for peer in server.peers]
     assert run.values == [b"a", b"b", b"c"]
     assert "\r\nlast-event-id: é日\r\n".encode() in heads[1].lower()
+
+
+A, OK, PING = b"id: 1\ndata: a\n\n", b"data: ok\n\n", b"event: ping\ndata\n\n"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    ("sent", "again", "wanted"),
+    [
+        (A + OK * 2, OK * 3, [b"a", b"ok", b"ok", b"ok"]),
+        (A + OK * 2, A + OK * 3, [b"a", b"ok", b"ok", b"ok"]),
+        (A + PING + OK * 2, OK * 3, [b"a", b'{"event":"ping","payload":""}', *[b"ok"] * 3]),
+        (A + b"data: a\n\n", b"data: a\n\n" * 2, [b"a", b"a", b"a"]),
+        (b"id: 1\n\n" + OK, OK * 2, [b"ok", b"ok"]),
+    ],
+)
+def test_events_alike_that_have_the_id_of_one_before_them_all_come(
+    sent: bytes, again: bytes, wanted: list[bytes], *, restarts: bool
+) -> None:
+    """What the server sends again behind that id is known, and one more that is alike is not, over
+    a cut, or in another process that begins with the checkpoint.
+    """
+    n = len(wanted) - 1
+
+    def second(peer: Peer) -> None:
+        peer.send(HEAD + again + b"id: 2\ndata: end\n\n")
+        peer.until_closed()
+
+    with LiveServer(lambda peer: peer.send(HEAD + sent), second) as server:
+        run = streamed(server, "events")
+        run.until_n(n)
+        before = run.values if restarts else []
+        if restarts:
+            facts = run.source.logs({run.source.partition: n})
+            run.source.close()
+            feed = StreamFeed(f"http://{server.host}/", "events")
+            run = Run(LiveSource(feed, LiveSettings()), Clock(), n, facts)
+        run.until(lambda: b"end" in run.values)
+        run.source.close()
+        assert server.peers[1].header("Last-Event-ID") == "1"
+    assert before + run.values == [*wanted, b"end"]
+
+
+def test_an_event_with_its_own_id_has_the_key_of_older_checkpoints() -> None:
+    """Its key is made of id, name and data alone."""
+    message = StreamFeed("http://h/", "events").read(Received(b"a", "message", "1"))
+    assert message is not None
+    assert message.key == key_of("1", "message", "b'a'") == 14069523648103514257
 
 
 def test_a_cut_at_every_byte_changes_no_event() -> None:
