@@ -398,3 +398,33 @@ def test_a_host_that_numbers_anew_is_a_gap() -> None:
     ]
     assert cursors[2] is None
     assert run.source.gaps == 1
+
+
+@pytest.mark.parametrize(
+    ("ending", "why"),
+    [
+        (frame(b"\x03\xf4bye", 8), "1012"),
+        (b"\x81\x83mask" + bytes(a ^ b for a, b in zip(b"bad", b"mas", strict=True)), "masking"),
+        (frame(b"bad", 0x40 | 1), "reserved bits"),
+    ],
+)
+def test_a_websocket_that_ends_without_hanging_up_is_left(ending: bytes, why: str) -> None:
+    """A close frame, and one that no server may send, end the connection at once, though the server
+    keeps it open: what came before is kept, what comes behind is not, and another one is made.
+    """
+
+    def first(peer: Peer) -> None:
+        peer.accept()
+        peer.send(frame(b"one") + ending + frame(b"two"))
+        peer.until_closed()
+
+    with LiveServer(first, playing(frame(b"three"))) as server:
+        run = streamed(server, "websocket", idle_timeout_s=60.0)
+        begun_s = run.clock.now
+        run.until(lambda: run.source.trouble() is not None)
+        assert why in (run.source.trouble() or "")
+        run.until_n(2)
+        run.source.close()
+    assert run.values == [b"one", b"three"]
+    assert run.source.gaps == 1
+    assert run.clock.now - begun_s < 60.0
