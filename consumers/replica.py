@@ -62,6 +62,7 @@ from streamnb.storage import read
 
 _BLOCK = 1 << 20
 _NOTE_INTERVAL_S = 0.2
+_READS_MAX = 5  # of a file that is replaced each time while it is read
 log = structlog.get_logger(__name__)
 
 
@@ -113,7 +114,34 @@ class FolderFeed:
         self._refused: tuple[tuple[int, ...], str] = ((), "")
 
     def newest(self) -> tuple[NewVersion | None, float]:
-        """Return the checkpoint if it is another file than the last; see `ModelFeed`."""
+        """Return the checkpoint if it is another file than the last; see `ModelFeed`.
+
+        One that is replaced while it is read is read again, or it would have the other's version.
+        """
+        for _ in range(_READS_MAX):
+            seen = self._file()
+            if seen == self._refused[0]:
+                raise SourceError(self._refused[1])
+            if seen == self._seen:
+                return None, 0.0
+            try:
+                version = self._read(seen[0] // 1_000_000, seen[2])
+            except StoreError as error:
+                if self._file() != seen:
+                    continue
+                if not isinstance(error.__cause__, OSError):  # it may be within reach later
+                    self._refused = seen, str(error)
+                raise SourceError(str(error)) from error
+            if self._file() == seen:
+                self._seen = seen
+                return version, 0.0
+        raise SourceError(
+            f"{self._path}: it was replaced {_READS_MAX} times while it was read; let it be "
+            "written less often (checkpoint.interval_s)"
+        )
+
+    def _file(self) -> tuple[int, int, int]:
+        """Return what another file of the name has another of: time in ns, inode and size."""
         try:
             found = self._path.stat()
         except OSError as error:
@@ -121,19 +149,7 @@ class FolderFeed:
                 f"{self._path}: there is no checkpoint to follow ({error.strerror}); let `streamnb "
                 "run` write one there, or name its checkpoint.folder"
             ) from error
-        seen = found.st_mtime_ns, found.st_ino, found.st_size
-        if seen == self._refused[0]:
-            raise SourceError(self._refused[1])
-        if seen == self._seen:
-            return None, 0.0
-        try:
-            version = self._read(found.st_mtime_ns // 1_000_000, found.st_size)
-        except StoreError as error:
-            if not isinstance(error.__cause__, OSError):  # it may be within reach later
-                self._refused = seen, str(error)
-            raise SourceError(str(error)) from error
-        self._seen = seen
-        return version, 0.0
+        return found.st_mtime_ns, found.st_ino, found.st_size
 
     def _read(self, number: int, n_bytes: int) -> NewVersion:
         with warnings.catch_warnings(record=True) as caught:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import re
 import threading
@@ -35,6 +36,7 @@ from streamnb import (
     load,
     save,
 )
+from streamnb.storage import Stored, read
 from tests.consumers.http.loopback_server import LABELS as TEXT_LABELS
 from tests.consumers.http.loopback_server import (
     PATIENCE_S,
@@ -374,6 +376,58 @@ def test_a_folder_is_followed_file_by_file(tmp_path: Path) -> None:
     assert found is not None
     assert (found.n_examples, replica.figures.n_versions) == (model.n_examples, 2)
     assert replica.health.report().degraded is None
+
+
+def test_a_file_that_is_replaced_while_it_is_read_has_its_own_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read again. What was damaged only meanwhile is taken once it is back, and a file that
+    is replaced at each reading is a trouble until it rests.
+    """
+    of, path, aside = settings(), tmp_path / "model.nb", tmp_path / "aside"
+    model = taught(of)
+    meanwhile: list[Callable[[], object]] = []
+
+    def read_late(place: Path) -> Stored:
+        if meanwhile:
+            meanwhile.pop()()
+        return read(place)
+
+    monkeypatch.setattr("consumers.replica.read", read_late)
+    replica = Replica(of, feed_of(str(tmp_path), of))
+
+    def write() -> None:
+        model.learn_many({"text": ["more rain"]}, ["negative"])
+        save(model, path)
+        at_s = 1_000_000_000 + model.n_examples  # each file has a time of its own
+        os.utime(path, (at_s, at_s))
+
+    def check(n_versions: int) -> None:
+        replica.turn()
+        found = replica.board.current()
+        assert found is not None
+        assert found.n_examples == model.n_examples
+        assert found.version == path.stat().st_mtime_ns // 1_000_000
+        assert (replica.figures.n_versions, replica.status().trouble) == (n_versions, None)
+
+    def damage() -> None:
+        path.rename(aside)
+        path.write_bytes(b"not whole")
+
+    write()
+    meanwhile.append(write)
+    check(1)
+    write()
+    meanwhile.append(damage)
+    replica.turn()
+    assert "model.nb" in str(replica.status().trouble)
+    aside.rename(path)
+    check(2)
+    write()
+    meanwhile += [write] * 5
+    replica.turn()
+    assert "it was replaced 5 times while it was read" in str(replica.status().trouble)
+    check(3)
 
 
 def test_an_older_file_begins_if_the_newest_is_damaged(tmp_path: Path) -> None:
