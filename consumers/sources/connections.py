@@ -40,6 +40,7 @@ _READS_MAX = 16  # a call
 _REASON_BYTES_MAX = 2000
 _SECRET_CHARACTERS_MIN = 4
 _ALIKE_MAX = 1 << 16  # different events since the last id
+_SECONDS = re.compile(r"\s*[0-9]{1,18}(\.[0-9]*)?\s*", re.ASCII)
 _ID = re.compile(rb"[^\0\v\f]{0,4096}")  # what a header can hold
 
 
@@ -73,19 +74,26 @@ class Received(NamedTuple):
 
 
 class RefusedError(ConnectionError):
-    """A server answered with another status than it should have."""
+    """A server answered with another status than it should have.
 
-    def __init__(self, status: int, reason: str, retry_after: str | None) -> None:
+    `reset` is X's word where `Retry-After` is missing: when requests count again, in Unix seconds.
+    """
+
+    def __init__(
+        self, status: int, reason: str, retry_after: str | None, reset: str | None = None
+    ) -> None:
         super().__init__(f"refused with HTTP {status}: {reason.strip() or 'no reason given'}")
         self.status = status
         self.reason = reason
         self.retry_after_s = _retry_after_s(retry_after or "")
+        if status == 429 and retry_after is None and _SECONDS.fullmatch(reset or ""):
+            self.retry_after_s = max(0.0, float(reset or "") - time.time())
         self.is_too_old = status == 400 and "CursorTooOld" in reason  # Jetstream's word for it
 
 
 def _retry_after_s(text: str) -> float:
     """Return the seconds that a `Retry-After` asks for, be it a number or a date."""
-    if re.fullmatch(r"\s*[0-9]{1,18}(\.[0-9]*)?\s*", text, re.ASCII):
+    if _SECONDS.fullmatch(text):
         return float(text)
     try:
         when = parsedate_to_datetime(text)
@@ -349,7 +357,7 @@ class _Http:
         self._events = _EventStream(last_id) if endpoint.framing == "events" else None
         self._rest = bytearray()
         self._ends_in_cr = False
-        self._refused: tuple[int, str | None] | None = None
+        self._refused: tuple[int, str | None, str | None] | None = None
         self.ready = False
         self.ended: str | None = None
 
@@ -377,15 +385,16 @@ class _Http:
         except h11.RemoteProtocolError as error:
             self.ended = f"the server closed the connection: {error}"
         if self._refused is not None and (self.ended or len(self._rest) > _REASON_BYTES_MAX):
-            status, retry_after = self._refused
+            status, retry_after, reset = self._refused
             reason = self._rest[:_REASON_BYTES_MAX].decode("utf-8", "replace")
-            raise RefusedError(status, reason, retry_after)
+            raise RefusedError(status, reason, retry_after, reset)
         return found
 
     def _note_answer(self, answer: h11.Response) -> None:
         said = {name: value.decode("latin-1") for name, value in answer.headers}
         if answer.status_code != 200:
-            self._refused = answer.status_code, said.get(b"retry-after")
+            pause = said.get(b"retry-after"), said.get(b"x-rate-limit-reset")
+            self._refused = (answer.status_code, *pause)
             return
         coding = said.get(b"content-encoding", "identity")
         kind = said.get(b"content-type", "text/event-stream").partition(";")[0].strip()

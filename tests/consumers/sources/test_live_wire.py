@@ -29,7 +29,7 @@ from consumers.sources.connections import (
     _Http,
     key_of,
 )
-from consumers.sources.live import LiveSource, StreamFeed
+from consumers.sources.live import RETRY_AFTER_MAX_S, LiveSource, StreamFeed
 from tests.broker.secure import Certificates
 from tests.consumers.sources.live_server import (
     LiveServer,
@@ -303,6 +303,42 @@ def test_retry_after_may_be_a_date(monkeypatch: pytest.MonkeyPatch) -> None:
     assert RefusedError(503, "", formatdate(0, usegmt=True)).retry_after_s == 0
     for nonsense in (None, "", "soon", "-1", "1e9", "Fri, 99 Dec 2026 23:59:59 GMT"):
         assert RefusedError(503, "", nonsense).retry_after_s == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "pause_s"),
+    [
+        (429, ["x-rate-limit-reset: 1000000600"], 600.0),
+        (429, ["x-rate-limit-reset: 1000000600", "Retry-After: 30"], 30.0),
+        (429, ["x-rate-limit-reset: 2000000000"], RETRY_AFTER_MAX_S),
+        (429, ["x-rate-limit-reset: 999999999"], 0.5),
+        (429, ["x-rate-limit-reset: soon"], 0.5),
+        (503, ["x-rate-limit-reset: 1000000600"], 0.5),
+    ],
+)
+def test_too_many_requests_may_name_when_they_count_again(
+    status: int, headers: list[str], pause_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X's 429 has a time in the place of a `Retry-After`, which wins where there is one; it is
+    waited for, within the bound, and one that is over or no time is not.
+    """
+    monkeypatch.setattr(time, "time", lambda: 1e9)
+
+    def refuse(peer: Peer) -> None:
+        peer.answer(f"{status} No", "", *headers)
+
+    def lines(peer: Peer) -> None:
+        peer.begin()
+        peer.chunk(b"one\r\n")
+        peer.until_closed()
+
+    with LiveServer(refuse, lines) as server:
+        run = streamed(server, "lines", retry_pause_s=0.5)
+        run.until(lambda: run.source.trouble() is not None)
+        before = run.clock.now
+        run.until_n(1)
+        run.source.close()
+    assert run.clock.now - before == pytest.approx(pause_s)
 
 
 @pytest.mark.parametrize(
