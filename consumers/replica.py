@@ -278,7 +278,7 @@ def _detail(error: HTTPError) -> str:
     body = error.read(4096).decode("utf-8", "replace")
     try:
         return str(json.loads(body)["detail"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return body[:200]
 
 

@@ -344,7 +344,7 @@ class CursorFile:
             return own
         except OSError as error:
             raise self._error("cannot be read", error) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SinkError(
                 f"{self.path}: is no cursor of a bridge ({error}); name another --cursor"
             ) from error

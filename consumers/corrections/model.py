@@ -118,15 +118,15 @@ def decoded(line: bytes) -> Correction | None:
     """Return the correction of a line; None if it is none."""
     try:
         return msgspec.json.decode(line, type=Correction)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
 def is_json(line: bytes) -> bool:
-    """Return whether a line is JSON, whatever it says."""
+    """Return whether a line is JSON, whatever it says; False if it nests too deeply to be read."""
     try:
         msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
 

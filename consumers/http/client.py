@@ -458,6 +458,6 @@ def _json(body: bytes) -> dict[str, Any] | None:
     """Return a JSON object; None where it is something else."""
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -305,7 +305,7 @@ class Erasure:
             raise SinkError(f"{self._path}: cannot be read ({error.strerror})") from error
         try:
             found = [msgspec.json.decode(line, type=Deletion) for line in data.splitlines()]
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SinkError(
                 f"{self._path}: is damaged ({error}). Delete it: what it names stays in the files, "
                 "but for what the journal says was deleted"

@@ -392,7 +392,7 @@ def prediction_without_text(line: bytes, deleted: Deleted) -> bytes | None:
         return None
     try:
         prediction = msgspec.json.decode(line, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         new = found[0] + b"}"
         return None if line.rstrip(b" ") == new else new
     if _is_newer(prediction, places):
@@ -453,7 +453,7 @@ def reject_without_bytes(line: bytes, deleted: Deleted) -> bytes | None:
             base64.b64decode(reject[name] or "", validate=True)
             for name in ("key_base64", "value_base64")
         )
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):  # MsgspecError is a ValueError
         return b"{}"
     if not reject.keys() >= _IN_EVERY_REJECT:
         return b"{}"

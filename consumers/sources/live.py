@@ -134,7 +134,7 @@ class LiveSource(Source):
             cursor = msgspec.json.decode(self._facts.cursor, type=Cursor)
             for known in unpacked(cursor, self._position):
                 self._note(known)
-        except ValueError as error:  # MsgspecError is one
+        except (ValueError, RecursionError) as error:  # MsgspecError is a ValueError
             raise SourceError(
                 f"{self.name}: the checkpoint's cursor cannot be read: {error}; restore the state "
                 "folder, or begin with an empty one"

@@ -169,7 +169,7 @@ def read_head(path: Path) -> RecordingHead:
         raise SourceError(
             f"{path}: cannot be opened ({error.strerror}); check the path of the recording"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SourceError(
             f"{path}: is no recording ({error}); `streamnb record` writes them. JSON lines and CSV "
             "are read by `source: file:PATH`"
@@ -180,7 +180,7 @@ def is_recording(path: Path) -> bool:
     """Return whether a file begins as a recording does; False if it cannot be read."""
     try:
         _head_of(path)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return True
 

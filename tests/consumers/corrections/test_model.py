@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.corrections.model import Correction, encode, entries
+from consumers.corrections.model import Correction, decoded, encode, entries, is_json
 from consumers.messages import Partition, Reason, Reject
 from tests.consumers.decoded_messages import raw
 
@@ -94,6 +94,13 @@ def test_what_is_no_correction_is_a_reject(line: bytes, reason: Reason, detail: 
     assert isinstance(entry.said, Reject)
     assert (entry.said.reason, entry.said.offset, entry.said.value) == (reason, 9, line)
     assert detail in entry.said.detail
+
+
+@pytest.mark.parametrize("line", [b"{", b"\xff\xfe", DEEP % (b"[" * 9_000, b"]" * 9_000)])
+def test_what_cannot_be_read_is_none(line: bytes) -> None:
+    """A journal's lines and rejects are looked at again, whatever they hold."""
+    assert decoded(line) is None
+    assert not is_json(line)
 
 
 def test_a_line_from_elsewhere_may_know_more() -> None:

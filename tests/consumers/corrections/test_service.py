@@ -117,6 +117,22 @@ def test_a_correction_that_comes_back_as_a_reject_is_forgotten(tmp_path: Path) -
     life.end()
 
 
+def test_a_line_that_nests_too_deeply_is_one_reject(tmp_path: Path) -> None:
+    """Neither reading it nor the next start ends by it, and what follows is applied."""
+    life = Life(tmp_path, Store(), examples(10))
+    life.take(STREAM[0], 5)
+    deep = b'{"kind":"delete","id":"m0","time_ms":5,"example":{"text":%s%s}}'
+    log = life.corrections.log
+    log.append(b"m0", deep % (b"[" * 9_000, b"]" * 9_000)).outcome(LONG_S)
+    life.corrections.correction_service.delete("m2")
+    life.correct()
+    assert [reject.reason for reject in life.rejects] == [Reason.NOT_JSON]
+    assert life.value("delete") == 1.0
+    later = life.kill()
+    assert later.reading.n_waiting == 2
+    later.end()
+
+
 def test_corrections_that_are_not_read_back_are_bounded(
     life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -442,9 +442,10 @@ def test_a_note_that_cannot_be_written_keeps_the_checkpoint_from_standing(
 
 def test_a_damaged_note_is_said(folder: Folder) -> None:
     """A note of no use ends the start with a sentence that says what to do."""
-    (folder.path / FILE_NAME).write_bytes(b"{\n")
-    with pytest.raises(SinkError, match="Delete it"), folder.opened():
-        pass
+    for data in (b"{\n", b'{"a":%s%s}\n' % (b"[" * 9_000, b"]" * 9_000)):
+        (folder.path / FILE_NAME).write_bytes(data)
+        with pytest.raises(SinkError, match="Delete it"), folder.opened():
+            pass
 
 
 def test_an_older_checkpoint_still_finds_the_texts_that_it_needs(tmp_path: Path) -> None:

@@ -102,6 +102,14 @@ def test_an_id_of_a_wrong_type_is_compared_by_its_words() -> None:
     assert reject_without_bytes(reject_record(reject).value, {b'"m1"': {}}) is not None
 
 
+def test_a_line_that_nests_too_deeply_is_emptied() -> None:
+    """It is none of ours, and what it holds is not known."""
+    deep = b'"fields":{"a":%s%s}}' % (b"[" * 9_000, b"]" * 9_000)
+    prediction = b'{"id":"m1","time_ms":5,%s' % deep
+    assert prediction_without_text(prediction, {b'"m1"': {LOG: 7}}) == b'{"id":"m1"}'
+    assert reject_without_bytes(b'{"reason":"not_json",%s' % deep, {b'"m1"': {LOG: 7}}) == b"{}"
+
+
 @pytest.mark.parametrize(
     "value",
     [
