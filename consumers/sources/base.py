@@ -394,6 +394,12 @@ class RangedSource(Source):
         cut = (self._cut(raw) for raw in self._source.poll(timeout_s))
         return [raw for raw in cut if raw is not None]
 
+    def rewind(self, partition: Partition) -> None:
+        """Read a partition again; see `Source.rewind`."""
+        self._begun.discard(partition)
+        self._done.discard(partition)
+        self._source.rewind(partition)
+
     def at_end(self) -> bool:
         """Return whether the range, or what was there of it at opening, has been returned."""
         lag = self._source.lag()
@@ -444,6 +450,16 @@ class RangedSource(Source):
         return self._source.lost_messages
 
     @property
+    def gaps(self) -> int:  # type: ignore[override]  # read only
+        """At how many places messages may be missing."""
+        return self._source.gaps
+
+    @property
+    def n_partitions(self) -> int | None:  # type: ignore[override]  # read only
+        """How many partitions the stream has."""
+        return self._source.n_partitions
+
+    @property
     def beginnings(self) -> Mapping[Partition, LogFacts]:  # type: ignore[override]  # read only
         """Where reading began."""
         return self._source.beginnings
@@ -455,6 +471,10 @@ class RangedSource(Source):
     def logs(self, positions: Mapping[Partition, int]) -> Mapping[Partition, LogFacts]:
         """Return what a checkpoint at these positions should know of the logs."""
         return self._source.logs(positions)
+
+    def confirm(self) -> None:
+        """Raise `SourceError` if what was read so far may be of another log."""
+        self._source.confirm()
 
     def assignment(self) -> Collection[Partition]:
         """Return the partitions that are read here."""

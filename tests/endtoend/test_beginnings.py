@@ -108,8 +108,9 @@ def test_partitions_that_are_added_are_read_whole(
     assert counts_at(tmp_path / "state") == counts_of(examples(270, 30))
 
 
+@pytest.mark.parametrize("part", [(), ("--from", "offset:0")], ids=["whole", "part"])
 def test_nothing_of_a_topic_made_anew_is_saved(
-    broker: Broker, new_topic: NewTopic, tmp_path: Path, client: str
+    broker: Broker, new_topic: NewTopic, tmp_path: Path, client: str, part: tuple[str, ...]
 ) -> None:
     """While it runs: exit code 78, and a checkpoint that holds the old topic's messages alone.
 
@@ -118,7 +119,7 @@ def test_nothing_of_a_topic_made_anew_is_saved(
     """
     topic = new_topic()
     config = configured(tmp_path, broker, topic, 1, client)
-    with Daemon(config) as daemon:
+    with Daemon(config, *part) as daemon:
         daemon.until_metric("streamnb_checkpoints_total", 1)
         fill(broker.address, topic, messages(examples(100)))
         daemon.until_metric("streamnb_messages_total", 100)

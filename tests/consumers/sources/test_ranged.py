@@ -7,21 +7,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import Settings
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SourceError
 from consumers.factories import build_source
-from consumers.messages import Partition
+from consumers.messages import Partition, RawColumns
+from consumers.sources.base import RangedSource, Source
 from consumers.sources.recording import RecordingHead, RecordingWriter
 from consumers.sources.records import from_parts
 from tests.broker.broker import Broker
 from tests.consumers.cli.test_record import Row, produce
+from tests.consumers.decoded_messages import raw
 from tests.consumers.kafka.topics import CLIENTS, PATIENCE_S
+from tests.consumers.scripted_source import ScriptedSource
 
 HEAD = RecordingHead(stream={"source": "kafka", "topic": "t"}, format=RecordFormat())
 SECOND = 1_700_000_000_000
@@ -81,6 +86,48 @@ def test_a_part_of_a_recording_by_time_and_by_offset(recording: str) -> None:
     assert offsets(recording, "offset:4", "offset:6") == {0: [4, 5], 1: [4, 5]}
     assert offsets(recording, None, "offset:1") == {0: [0], 1: [0]}
     assert offsets(recording, "2030-01-01") == {}
+
+
+def times_of(batch: RawColumns) -> NDArray[np.int64]:
+    """Return a batch's own times."""
+    return batch.times_ms
+
+
+def test_a_part_passes_on_all_that_a_source_has() -> None:
+    """What the base class answered for it was lost: that the topic is another, how wide it is."""
+    whole = ScriptedSource()
+    whole.gaps, whole.n_partitions = 3, 4
+    part = RangedSource(whole, StreamRange(Bound("offset", 1)), times_of, begins=False)
+    public = {name for name in dir(Source) if not name.startswith("_")}
+    assert public - vars(RangedSource).keys() == {"record_format"}  # `name` is an annotation alone
+    assert {"name", "record_format"} <= vars(part).keys()
+    assert (part.gaps, part.n_partitions) == (3, 4)
+
+
+def test_a_part_of_another_topic_is_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint of a part asks, too, whether what was read is of one topic."""
+    whole = ScriptedSource()
+
+    def confirm() -> None:
+        raise SourceError("the topic was made anew")
+
+    monkeypatch.setattr(whole, "confirm", confirm)
+    part = RangedSource(whole, StreamRange(Bound("offset", 1)), times_of, begins=False)
+    with pytest.raises(SourceError, match="made anew"):
+        part.confirm()
+
+
+def test_a_partition_is_read_again_from_where_its_range_begins() -> None:
+    """What was done of it is not done any more, and what lies before the range is left out."""
+    log = Partition("t", 0)
+    batches = [raw(log, [b"{}"] * 6)]
+    whole = ScriptedSource(batches, batches)
+    bounds = StreamRange(Bound("offset", 2), Bound("offset", 4))
+    part = RangedSource(whole, bounds, times_of, begins=False)
+    part.open(lambda _: None)
+    assert [each.offsets.tolist() for each in part.poll(0.0)] == [[2, 3]]
+    part.rewind(log)
+    assert [each.offsets.tolist() for each in part.poll(0.0)] == [[2, 3]]
 
 
 def test_a_checkpoints_positions_win(recording: str) -> None:
