@@ -26,6 +26,7 @@ _RECORDS_AT, _FIELDS_AT, _STRUCTURE_AT = 4, 8, 20
 # What `locate` finds of a record, each a column; then where each field begins and ends.
 KIND, OFFSET, LABEL, ID, FIELDS = 0, 1, 2, 3, 5
 NOBODY = -1  # ends a chain
+ANY_CLASS = 1 << 31  # as a number of classes: labels may be of any
 
 
 @inner
@@ -114,6 +115,52 @@ def locate(data: Raw, firsts: I64, places: I64, wanted: I64, found: I64Grid) -> 
         if reach > len(data):
             return i
     return len(wanted)
+
+
+@inner
+def _reach(data: Raw, ends_at: Int, n: Int) -> Int:
+    """Return how far texts reach, by their ends; −1 if one ends before the one before it."""
+    reach: Int = 0
+    for row in range(n):
+        end: Int = _long(data, ends_at + 8 * row)
+        end = -1 - end if end < 0 else end
+        if end < reach:
+            return -1
+        reach = end
+    return reach
+
+
+@short_kernel
+def is_sound(data: Raw, at: Int, n_classes: Int) -> bool:
+    """Return whether the chunk up to the end has labels of classes, or none, and sound columns.
+
+    Its texts lie one behind the other in their column, and all columns in the chunk: whoever writes
+    a checksum can write any number.
+    """
+    ids = _ids_at(data, at, -1)
+    if ids < 0:
+        return False
+    n, n_fields = _short(data, at + _RECORDS_AT), _short(data, at + _FIELDS_AT)
+    heads, body = at + HEAD_BYTES, at + HEAD_BYTES + _short(data, at + _STRUCTURE_AT)
+    _, labels, ends, _ = _array_places(at, n, n_fields)
+    for row in range(n):
+        label = _short(data, labels + 4 * row)
+        if label >= n_classes and label != 0xFFFFFFFF:  # −1
+            return False
+    reach = _reach(data, ends, n)
+    if not 0 <= reach <= body - ids:
+        return False
+    content = body + n
+    for k in range(n_fields):
+        size = _long(data, heads + FIELD_BYTES * k + 8)
+        reach = 8 * n
+        if not _long(data, heads + FIELD_BYTES * k):
+            ends += 8 * n
+            reach = _reach(data, ends, n)
+        if not 0 <= reach <= size <= len(data) - content:
+            return False
+        content += size
+    return True
 
 
 @short_kernel

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from consumers.config.model import FieldKind
 from consumers.decode.fields import place_name
 from consumers.errors import CheckpointError
+from consumers.kernels.learned_records import ANY_CLASS
 from consumers.messages import (
     WEIGHT,
     CheckpointEntry,
@@ -252,7 +253,7 @@ class LogMemory:
             each.mapped = None
         return collected(numbers, spans, buffers)
 
-    def load(self, number: int, data: bytes, *, is_stored: bool) -> Segment:
+    def load(self, number: int, data: bytes, n_classes: int, *, is_stored: bool) -> Segment:
         """Take up a segment, cut to the log's records so far; return it.
 
         `data` are the bytes of its file, or (if not `is_stored`) are to be written there.
@@ -260,7 +261,7 @@ class LogMemory:
         segment = Segment(number, self.path(number))
         n = min(SEGMENT_RECORDS, self.n - number * SEGMENT_RECORDS)
         while segment.n < n:
-            chunk = parse(memoryview(data), segment.n_bytes, check=True)
+            chunk = parse(memoryview(data), segment.n_bytes, check=True, n_classes=n_classes)
             if not chunk.fits(self.n_fields, has_weights=self._has_weights):
                 raise DamagedError("it was written with message.weight, or is to be read with it")
             kinds = chunk.kinds()
@@ -349,7 +350,8 @@ class LearnedMemory:
         """Go on with what the last reader of a partition remembers of it.
 
         The classes are those of the models: members may have found them in another order. Without
-        the other's records, what it learned is not known. `beat` is called before each file.
+        the other's records, what it learned is not known; nor is that of a file whose checksums
+        are right, and whose labels or places are not. `beat` is called before each file.
         """
         memory = self.restart(partition)
         if shared is None:
@@ -368,7 +370,8 @@ class LearnedMemory:
             data = shared.read(number)
             return data if is_same else relabelled(data, codes)
 
-        self._take_up(memory, shared.values, read, is_stored=False)
+        n_classes = len(theirs) if is_same else len(ours)
+        self._take_up(memory, shared.values, read, n_classes, is_stored=False)
         memory.is_elsewhere = False  # if it broke off, a restart asks the other's files again
 
     def is_elsewhere(self, partition: Partition) -> bool:
@@ -514,23 +517,19 @@ class LearnedMemory:
                 path = memory.path(number)
                 return b"" if path is None else path.read_bytes()
 
-            self._take_up(memory, values, read, is_stored=True)
+            self._take_up(memory, values, read, ANY_CLASS, is_stored=True)
 
     def _take_up(
-        self,
-        memory: LogMemory,
-        values: Mapping[str, Any],
-        read: Callable[[int], bytes],
-        *,
-        is_stored: bool,
-    ) -> None:
+        self, memory: LogMemory, values: Mapping[str, Any], read: Callable[[int], bytes],
+        n_classes: int, *, is_stored: bool,
+    ) -> None:  # fmt: skip
         """Go on with the records that a checkpoint or another member says there are."""
         memory.n = int(values["records"])
         memory.is_whole = bool(values["is_whole"])
         memory.first_offset = values["first_offset"]
         for number in map(int, values["files"]):
             try:
-                segment = memory.load(number, read(number), is_stored=is_stored)
+                segment = memory.load(number, read(number), n_classes, is_stored=is_stored)
             except (OSError, DamagedError) as error:
                 memory.lose(number, error)
             else:

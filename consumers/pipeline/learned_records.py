@@ -191,7 +191,9 @@ def add_checksums(chunk: memoryview) -> None:
     _CHECKS.pack_into(chunk, _STRUCTURE_CHECK_AT, *checks)
 
 
-def parse(buffer: memoryview, at: int, *, check: bool = False) -> RecordChunk:
+def parse(
+    buffer: memoryview, at: int, *, check: bool = False, n_classes: int = kernels.ANY_CLASS
+) -> RecordChunk:
     """Return the chunk that begins at a byte; one that is not as it was written is damaged."""
     try:
         magic, n, n_fields, crc, content_crc, n_structure, size = _HEAD.unpack_from(buffer, at)
@@ -201,12 +203,12 @@ def parse(buffer: memoryview, at: int, *, check: bool = False) -> RecordChunk:
             raise DamagedError(f"no chunk begins at byte {at}")
         if check and zlib.crc32(buffer[begin:body]) != crc:
             raise DamagedError(f"the structure at byte {at} does not match its checksum")
-        if (
-            check
-            and content_crc != UNCHECKED
-            and (zlib.crc32(buffer[body:end]) or 1) != content_crc
-        ):
+        own_crc = (zlib.crc32(buffer[body:end]) or 1) if check else UNCHECKED
+        if check and content_crc not in {UNCHECKED, own_crc}:
             raise DamagedError(f"the contents at byte {at} do not match their checksum")
+        whole = np.frombuffer(buffer[:end].toreadonly(), np.uint8)
+        if check and not kernels.is_sound(whole, at, n_classes):
+            raise DamagedError(f"a label at byte {at} is of no class, or a column is not whole")
         heads = [_FIELD.unpack_from(buffer, begin + _FIELD.size * k) for k in range(n_fields)]
         offsets_at, labels_at, id_ends_at, ends_at = kernels.array_places(at, n, n_fields)
         offsets = np.frombuffer(buffer, np.int64, n, offsets_at)
@@ -229,7 +231,7 @@ def relabelled(data: bytes, codes: NDArray[np.int32]) -> bytes:
     """Return chunks with `codes[label]` for each label: those of another order of the classes."""
     done, at = bytearray(data), 0
     while at < len(data):
-        chunk = parse(memoryview(data), at, check=True)
+        chunk = parse(memoryview(data), at, check=True, n_classes=len(codes))
         _, place, _, _ = kernels.array_places(at, len(chunk), len(chunk.fields))
         labels = np.where(chunk.labels < 0, chunk.labels, codes[chunk.labels]).astype(np.int32)
         done[place : place + 4 * len(chunk)] = labels.tobytes()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from structlog.testing import capture_logs
 
 from consumers.config.model import FieldKind
 from consumers.kernels import learned_records as kernels
-from consumers.messages import Column
+from consumers.messages import Column, Partition
 from consumers.pipeline import erasure, learned_records
 from consumers.pipeline.erasure import ErasedIds, erase_records
+from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.learned_records import (
     CREATED,
     ERASED,
@@ -25,11 +29,13 @@ from consumers.pipeline.learned_records import (
     FoundRecords,
     IdIndex,
     Segment,
+    add_checksums,
     collected,
     no_spans,
     pack,
     parse,
 )
+from consumers.pipeline.part_files import SharedRecords
 from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 
@@ -182,6 +188,108 @@ def test_a_changed_byte_is_read_or_refused(place: int, byte: int) -> None:
     assert (begins <= ends)[is_there].all()
     assert (ends <= segment.n_bytes).all()
     assert len(collected(numbers, spans, [(found, 0, 2)]).data) == (ends - begins)[is_there].sum()
+
+
+def poked(what: str, row: int, value: int) -> bytes:
+    """Return the one chunk of a segment with a number changed, and the right checksums."""
+    segment = segment_of([[("a", "b", 1.0), ("c", "d", 2.0), ("e", None, 3.0)]], None)
+    held = segment.held
+    assert held is not None
+    data = held[: segment.n_bytes]
+    _, labels, id_ends, text_ends = map(int, kernels.array_places(0, segment.n, len(FIELDS)))
+    heads = kernels.HEAD_BYTES + kernels.FIELD_BYTES * row + 8
+    place, kind = {
+        "label": (labels + 4 * row, "<i"),
+        "end of an id": (id_ends + 8 * row, "<q"),
+        "end of a text": (text_ends + 8 * row, "<q"),
+        "bytes of a field": (heads, "<q"),
+    }[what]
+    struct.pack_into(kind, data.data, place, value)
+    add_checksums(data.data)
+    return data.tobytes()
+
+
+def is_sound(data: bytes, n_classes: int) -> bool:
+    """Return what the kernel of this name returns, by whole numbers of any size."""
+    magic, n, n_fields, _, _, n_structure, _ = struct.unpack_from("<4sIIIIIQ", data)
+    begin, body = kernels.HEAD_BYTES + kernels.FIELD_BYTES * n_fields, 32 + n_structure
+    if magic != b"SNL1" or begin + 20 * n > body or body + n > len(data):
+        return False
+    heads = [struct.unpack_from("<qq", data, 32 + 16 * k) for k in range(n_fields)]
+    n_texts = sum(not is_numbers for is_numbers, _ in heads)
+    ids = begin + 20 * n + 8 * n * n_texts
+    labels = struct.unpack_from(f"<{n}i", data, begin + 8 * n)
+    if ids > body or any(not -1 <= label < n_classes for label in labels):
+        return False
+    ends = struct.unpack_from(f"<{n * (1 + n_texts)}q", data, begin + 12 * n)
+    columns = [ends[n * k : n * (k + 1)] for k in range(1 + n_texts)]
+    sizes = [body - ids, *(size for is_numbers, size in heads if not is_numbers)]
+    for column, size in zip(columns, sizes, strict=True):
+        reach = [0, *(-1 - end if end < 0 else end for end in column)]
+        if reach != sorted(reach) or reach[-1] > size:
+            return False
+    has_room = all(size >= 8 * n for is_numbers, size in heads if is_numbers)
+    return has_room and sum(size for _, size in heads) <= len(data) - body - n
+
+
+@given(
+    CHUNKS,
+    st.integers(0, 1_000),
+    st.integers(-9, 40) | st.integers(-(2**63), 2**63 - 1),
+    st.sampled_from(["<q", "<i", "<b"]),
+)
+def test_a_chunk_is_sound_if_its_plain_twin_says_so(
+    chunks: list[list[Record]], place: int, value: int, kind: str
+) -> None:
+    """Whatever number stands where, nothing is read behind the buffer."""
+    segment = segment_of(chunks[:1], None)
+    assert segment.held is not None
+    data = bytearray(segment.held[: segment.n_bytes].tobytes())
+    n_bytes = struct.calcsize(kind)
+    cut = (value + (1 << 8 * n_bytes - 1)) % (1 << 8 * n_bytes) - (1 << 8 * n_bytes - 1)
+    struct.pack_into(kind, data, place % (len(data) - n_bytes + 1), cut)
+    found = kernels.is_sound(np.frombuffer(bytes(data), np.uint8), 0, len(chunks[0]) - 1)
+    assert found == is_sound(bytes(data), len(chunks[0]) - 1)
+
+
+POKED = [
+    ("label", 1, 2), ("label", 2, 1 << 30), ("label", 0, -2), ("label", 0, -(1 << 31)),
+    ("end of an id", 0, 10**12), ("end of an id", 2, 10**12), ("end of an id", 1, -(2**63)),
+    ("end of an id", 1, 0), ("end of an id", 2, 4), ("end of a text", 0, 10**12),
+    ("end of a text", 2, 2**63 - 1), ("end of a text", 2, -5), ("end of a text", 1, 0),
+    ("bytes of a field", 0, 1), ("bytes of a field", 0, 2**62), ("bytes of a field", 0, -1),
+    ("bytes of a field", 1, 16), ("bytes of a field", 1, 32),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "row", "value"), POKED)
+@pytest.mark.parametrize("theirs", [("negative", "positive"), ("positive", "negative")])
+def test_a_forged_memory_is_lost_and_ends_nothing(
+    what: str, row: int, value: int, theirs: tuple[str, ...]
+) -> None:
+    """Who can write a checksum can write any number: it must not lead out of the buffer."""
+    log, ours = Partition("t", 0), ("negative", "positive")
+    values = {"records": 3, "is_whole": True, "first_offset": 0, "files": [0]}
+    with capture_logs() as said, closing(LearnedMemory(None, FIELDS, 100, 1)) as memory:
+        shared = SharedRecords(values, {}, poked(what, row, value))
+        memory.take_over(log, shared, theirs, ours)
+        assert memory.trouble is not None
+        assert len(memory.log(log).find(memory.hashed(texts_of(["a", "c"])))) == 0
+    assert [each["event"] for each in said] == ["learned_damaged"]
+
+
+@pytest.mark.parametrize("what", ["end of an id", "end of a text"])
+def test_numbers_that_were_written_are_taken(what: str) -> None:
+    """The same bytes, nothing changed, are known: it is the change that is refused."""
+    end = {"end of an id": 3, "end of a text": -3}[what]  # the third text is missing
+    log = Partition("t", 0)
+    values = {"records": 3, "is_whole": True, "first_offset": 0, "files": [0]}
+    with closing(LearnedMemory(None, FIELDS, 100, 1)) as memory:
+        shared = SharedRecords(values, {}, poked(what, 2, end))
+        memory.take_over(log, shared, ("positive", "negative"), ("negative", "positive"))
+        assert memory.trouble is None
+        found = memory.log(log).find(memory.hashed(texts_of(["a", "c", "e"])))
+    assert found.labels.tolist() == [-1, 1, 0]
 
 
 @given(
