@@ -192,8 +192,9 @@ class Daemon:
         )  # fmt: skip
         self._learned = build_memory(settings, self._checkpoint, stack)
         self._erasure = build_erasure(
-            settings, self._checkpoint, self._components, stack, self._clock, self._learned
-        )
+            settings, self._checkpoint, self._components, stack, self._clock, self._learned,
+            self._files,
+        )  # fmt: skip
         self._board = SnapshotBoard()
         self._predictor = predictor = Predictor(self._board, settings.predictor.queue_size_max)
         predictor.start()
@@ -215,9 +216,8 @@ class Daemon:
         )  # fmt: skip
         self._metrics.watch(self.reporter.status)
         self.reporter.http_address, self._watch_http = serve(
-            settings, self._components, registry=registry, metrics=self._metrics,
+            settings, self._components, registry=registry, metrics=self._metrics, stack=stack,
             health=self._health, predictor=predictor, status=self.reporter.status,
-            stack=stack,
         )  # fmt: skip
 
     def _restore(self) -> tuple[NaiveBayes, dict[Partition, int]]:

@@ -57,6 +57,7 @@ from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import PartFiles
 from consumers.pipeline.reader import LabelReader, Reader
+from consumers.private_files import Overwrites
 from consumers.search.comparison import ShareAlerts
 from consumers.search.label_queue import LabelQueue
 from consumers.search.live_updater import LiveUpdater
@@ -458,14 +459,17 @@ def build_erasure(
     stack: contextlib.ExitStack,
     clock: Callable[[], float] = time.monotonic,
     learned: LearnedMemory | None = None,
+    files: Sequence[JsonLinesSink] = (),
 ) -> Erasure:
     """Return what erases the texts of deleted messages from the state folder's files.
 
-    A journal that earlier settings left is opened for it; the stack closes both. If the deletions
-    that an earlier run left undone cannot be read, it is a `SinkError`.
+    A journal that earlier settings left is opened for it; the stack closes both. Some of the
+    outputs are open: `files`. If the deletions that an earlier run left undone cannot be read, it
+    is a `SinkError`.
     """
+    overwrites = {each.path: each.overwrites for each in files}
     outputs = [
-        Output(address.path, without_message)
+        Output(address.path, without_message, overwrites.get(address.path) or Overwrites())
         for address in (settings.predictions.address, settings.rejects.address)
         if address.path is not None
     ]
@@ -490,18 +494,13 @@ def build_erasure(
     elsewhere = [name for name, topic in topics.items() if topic is not None]
     if settings.group.folder is not None:
         elsewhere.append(f"group.folder: {settings.group.folder}")
-    erasure = Erasure(
-        folder,
-        checkpoint.oldest_positions,
-        entries,
-        outputs,
-        components.recent,
-        clock,
-        OtherPlaces(unused, [] if source is None else [source], elsewhere, journal_unread=unread),
-        checkpoint.is_moved,
-        learned=learned,
-        accounts=settings.message.deletes_accounts,
+    others = OtherPlaces(
+        unused, [] if source is None else [source], elsewhere, journal_unread=unread
     )
+    erasure = Erasure(
+        folder, checkpoint.oldest_positions, entries, outputs, components.recent, clock, others,
+        checkpoint.is_moved, learned=learned, accounts=settings.message.deletes_accounts,
+    )  # fmt: skip
     stack.callback(erasure.close)
     return erasure
 

@@ -10,8 +10,11 @@ import contextlib
 import fcntl
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -120,6 +123,18 @@ def tighten(paths: Iterable[Path]) -> None:
         log.error("files_not_tightened", paths=refused, detail="others may read people's texts")
 
 
+class Overwrites:
+    """What was overwritten of a file that another thread may be about to write again.
+
+    Whoever does holds the `lock` from reading to writing, or it would bring back what was erased.
+    No line was overwritten that ends behind `end`.
+    """
+
+    def __init__(self) -> None:
+        self.lock: AbstractContextManager[Any] = threading.Lock()
+        self.end = 0
+
+
 def overwrite_lines(
     fd: int,
     end: int,
@@ -127,6 +142,7 @@ def overwrite_lines(
     goes_on: Callable[[], bool] = lambda: True,
     *,
     torn: bool = False,
+    overwrites: Overwrites | None = None,
 ) -> bool:
     """Overwrite lines of a file in place; a shorter line is padded with blanks.
 
@@ -139,9 +155,9 @@ def overwrite_lines(
     its end, and its offset, and returns the new line, or None to keep it; a longer one becomes an
     empty JSON object. Returns whether the end was reached before `goes_on` returned False; what was
     overwritten is synced in any case. With `torn`, a last line without an end is one too. If
-    reading or writing fails, calling it again is safe.
+    reading or writing fails, calling it again is safe. In `overwrites` is noted what changes.
     """
-    begin, held = 0, b""
+    begin, held, overwrites = 0, b"", overwrites or Overwrites()
     while begin + len(held) < end:
         if not goes_on():
             return False
@@ -161,11 +177,13 @@ def overwrite_lines(
                 blanks.append((begin + n_same, b" " * (len(line) - n_same)))
                 texts.append((begin, new))
             begin += len(line) + 1
-        for changes in (blanks, texts):
-            for at, data in changes:
-                write_at(fd, data, at)
-            if changes:
-                os.fdatasync(fd)
+        if texts:
+            with overwrites.lock:
+                overwrites.end = max(overwrites.end, begin)
+                for changes in (blanks, texts):
+                    for at, data in changes:
+                        write_at(fd, data, at)
+                    os.fdatasync(fd)
     return True
 
 

@@ -57,7 +57,13 @@ from consumers.pipeline.learned_records import (
     holding,
     parse,
 )
-from consumers.private_files import overwrite_lines, replace_private, sync_folder, write_at
+from consumers.private_files import (
+    Overwrites,
+    overwrite_lines,
+    replace_private,
+    sync_folder,
+    write_at,
+)
 from consumers.sinks.records import Deleted, is_output, without_message
 from streamnb.kernels.layout import Texts
 
@@ -126,6 +132,7 @@ class Output(msgspec.Struct, frozen=True):
 
     path: Path
     taken: Eraser
+    overwrites: Overwrites = msgspec.field(default_factory=Overwrites)  # its sink's, if it has one
 
 
 class OtherPlaces(msgspec.Struct, frozen=True):
@@ -154,19 +161,12 @@ class Erasure:
     """
 
     def __init__(  # noqa: PLR0913 -- each place where texts may stand
-        self,
-        folder: Path | None,
-        applied: Callable[[], Mapping[Partition, int]],
-        journal: Journal | None,
-        outputs: Sequence[Output],
-        recent: MessageStore | None,
-        clock: Callable[[], float] = time.monotonic,
-        others: OtherPlaces | None = None,
+        self, folder: Path | None, applied: Callable[[], Mapping[Partition, int]],
+        journal: Journal | None, outputs: Sequence[Output], recent: MessageStore | None,
+        clock: Callable[[], float] = time.monotonic, others: OtherPlaces | None = None,
         is_moved: Callable[[], bool] = lambda: False,
-        *,
-        learned: TextMemory | None = None,
-        accounts: bool = False,
-    ) -> None:
+        *, learned: TextMemory | None = None, accounts: bool = False,
+    ) -> None:  # fmt: skip
         self._folder = folder
         self._path = None if folder is None else folder / FILE_NAME
         self._applied, self._is_moved = applied, is_moved
@@ -363,13 +363,13 @@ class Erasure:
         deleted = cache(lambda: {self._begins(name): at for name, at in offsets_by_id.items()})
         failed = self._delete_unused()
         refused = dict[Path, list[OSError]]()
-        for path, taken in [*((o.path, o.taken) for o in self._outputs), *self._left_files()]:
+        for path, output in [*((each.path, each) for each in self._outputs), *self._left_files()]:
             try:
-                if not self._erase_file(path, taken, deleted):
+                if not self._erase_file(path, output, deleted):
                     return None
             except OSError as error:
                 error.filename = str(path)
-                if taken is not None or error.errno not in _REFUSED:
+                if output is not None or error.errno not in _REFUSED:
                     failed.append(error)
                 else:
                     refused.setdefault(path.parent, []).append(error)
@@ -429,13 +429,15 @@ class Erasure:
                 if not is_ours and os.path.realpath(path) not in self._known:
                     yield path, None
 
-    def _erase_file(self, path: Path, taken: Eraser | None, deleted: Callable[[], Deleted]) -> bool:
+    def _erase_file(
+        self, path: Path, output: Output | None, deleted: Callable[[], Deleted]
+    ) -> bool:
         """Remove texts from a file, if it is an output; return whether its end was reached.
 
-        Where nothing is given to remove them, it is guessed whether it is one.
+        If it is none that the settings name, it is guessed whether it is one.
         """
-        if taken is not None:
-            return _overwrite(path, taken, deleted(), self._goes_on)
+        if output is not None:
+            return _overwrite(output, deleted(), self._goes_on)
         if path.is_symlink() or not path.is_file():
             return True
         with path.open("rb") as file:
@@ -444,7 +446,7 @@ class Erasure:
             if begin == MAGIC or not is_output(begin + file.read(_GUESSED_BYTES)):
                 return True
         # Its last line may be torn by a kill, and no sink will mend it.
-        return _overwrite(path, without_message, deleted(), self._goes_on, torn=True)
+        return _overwrite(Output(path, without_message), deleted(), self._goes_on, torn=True)
 
     def _goes_on(self) -> bool:
         return not self._closing and not self._is_moved()
@@ -481,24 +483,21 @@ def _offsets_by_log(pending: Iterable[Deletion]) -> OffsetsByLog:
 
 
 def _overwrite(
-    path: Path,
-    taken: Eraser,
-    deleted: Deleted,
-    goes_on: Callable[[], bool],
-    *,
-    torn: bool = False,
+    output: Output, deleted: Deleted, goes_on: Callable[[], bool], *, torn: bool = False
 ) -> bool:
     """Remove texts from an output; return whether its end was reached."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(output.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:  # it was moved away
         return True
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             return True
-        size = status.st_size
-        return overwrite_lines(fd, size, lambda line, _: taken(line, deleted), goes_on, torn=torn)
+        return overwrite_lines(
+            fd, status.st_size, lambda line, _: output.taken(line, deleted), goes_on, torn=torn,
+            overwrites=output.overwrites,
+        )  # fmt: skip
     finally:
         os.close(fd)
 

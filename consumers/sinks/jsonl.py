@@ -25,7 +25,14 @@ import structlog
 
 from consumers.errors import SinkError
 from consumers.messages import CheckpointEntry
-from consumers.private_files import make_private_folder, open_private, sync_names, tighten, write_at
+from consumers.private_files import (
+    Overwrites,
+    make_private_folder,
+    open_private,
+    sync_names,
+    tighten,
+    write_at,
+)
 from consumers.sinks.records import Record, key_of
 
 _WRITE_BYTES = 1 << 20
@@ -44,22 +51,23 @@ class JsonLinesSink:
     next flush continues in the middle of the line. If syncing fails, the system may drop what was
     written and call the file safe at the next attempt: so it is written again before that.
 
-    `name` is that of its entry in the checkpoint. `SinkError`: the file cannot be opened or
-    repaired.
+    `name` is that of its entry in the checkpoint. Whoever overwrites lines of the file meanwhile
+    notes it in `overwrites`. `SinkError`: the file cannot be opened or repaired.
     """
 
     def __init__(self, path: Path, name: str = "output") -> None:
         self.name = name
-        self._path = Path(path)
+        self.path = Path(path)
+        self.overwrites = Overwrites()  # what others erase in the file meanwhile
         self._repeats: _Repeats | None = None
         self._pending = bytearray()
         self._is_doubtful = False  # the last sync failed
         self._safe_bytes = self._checksum = 0  # the file's length at the last sync; of what follows
         try:
-            make_private_folder(self._path.parent)
+            make_private_folder(self.path.parent)
             # O_NONBLOCK: a named pipe whose reader has stopped refuses like a full disk, and does
             # not block for ever. It means nothing to a file.
-            self._fd = _opened(self._path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK)
+            self._fd = _opened(self.path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK)
         except OSError as error:
             raise self._error("cannot be opened", error) from error
         try:
@@ -136,7 +144,7 @@ class JsonLinesSink:
         if repeats.at < repeats.end:
             log.warning(
                 "records_may_come_twice",
-                path=str(self._path),
+                path=str(self.path),
                 detail=f"from byte {repeats.at} on stand other lines than those that come again",
             )
         return records[n:]
@@ -157,12 +165,17 @@ class JsonLinesSink:
         fcntl.fcntl(self._fd, fcntl.F_SETFL, flags & ~os.O_APPEND)
         try:
             at, checksum = self._safe_bytes, 0
-            while data := os.pread(self._fd, min(_WRITE_BYTES, end - at), at):
-                write_at(self._fd, data, at)
+            while at < end:
+                with self.overwrites.lock:
+                    data = os.pread(self._fd, min(_WRITE_BYTES, end - at), at)
+                    write_at(self._fd, data, at)
+                if not data:
+                    break
                 at, checksum = at + len(data), zlib.crc32(data, checksum)
         finally:
             fcntl.fcntl(self._fd, fcntl.F_SETFL, flags)
-        if checksum != self._checksum:
+        # Once a text was erased in there, the sum says nothing of the rest.
+        if checksum != self._checksum and self.overwrites.end <= self._safe_bytes:
             raise OSError(
                 errno.EIO, "the disk lost records; they are written again after a restart"
             )
@@ -170,7 +183,7 @@ class JsonLinesSink:
     def _mend(self) -> None:
         """Repair the end of the file: cut off a torn line, complete a whole one."""
         if stat.S_ISREG(os.fstat(self._fd).st_mode):
-            sync_names(self._path.resolve().parent)  # else a power cut may leave it without a name
+            sync_names(self.path.resolve().parent)  # else a power cut may leave it without a name
         size = os.fstat(self._fd).st_size
         length, tail = _TAIL_BYTES, b""
         while len(tail) < size and b"\n" not in tail:
@@ -190,7 +203,7 @@ class JsonLinesSink:
     def _error(self, what: str, error: OSError) -> SinkError:
         """Return the error: the file, the reason, the way out."""
         return SinkError(
-            f"{self._path}: {what} ({error.strerror}), {len(self._pending)} bytes wait; "
+            f"{self.path}: {what} ({error.strerror}), {len(self._pending)} bytes wait; "
             "make room, set the permissions, or name another place in predictions.to or rejects.to"
         )
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import errno
 import itertools
 import json
 import math
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -20,6 +23,8 @@ from structlog.testing import capture_logs
 
 from consumers.errors import SinkError
 from consumers.messages import CheckpointEntry, Envelope, Operation, Partition, Reason, Reject
+from consumers.private_files import overwrite_lines, write_at
+from consumers.sinks import jsonl
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import (
     NoSink,
@@ -204,6 +209,93 @@ def test_short_text_is_readable_in_a_reject() -> None:
         for value in values
     ]
     assert [line.get("value") for line in lines] == ["hé", None, None]
+
+
+def failing_sync(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return what lets the next sync fail, as once on a disk that is ill."""
+    real, left = os.fsync, list[int]()
+
+    def sync(fd: int) -> None:
+        if left:
+            raise OSError(left.pop(), "Input/output error")
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    return lambda: left.append(errno.EIO)
+
+
+def erase(sink: JsonLinesSink, name: str) -> None:
+    """Overwrite the lines of a name with blanks and another line, as the erasing thread does."""
+    fd = os.open(sink.path, os.O_RDWR)
+    overwrite_lines(
+        fd, os.fstat(fd).st_size, lambda line, _: b"{}" if name.encode() in line else None,
+        overwrites=sink.overwrites,
+    )  # fmt: skip
+    os.close(fd)
+
+
+def test_a_text_erased_behind_a_failed_sync_is_not_called_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands there is other than what was written, and is what is to stand there."""
+    fails = failing_sync(monkeypatch)
+    with closing(JsonLinesSink(tmp_path / "out")) as sink:
+        sink.add(lines_of(["kept", "secret"]))
+        fails()
+        with pytest.raises(SinkError, match="could not be made safe"):
+            sink.flush(LONG_S)
+        erase(sink, "secret")
+        sink.flush(LONG_S)
+        lines = sink.path.read_bytes().splitlines()
+        assert [line.strip() for line in lines] == [lines_of(["kept"])[0].value, b"{}"]
+        sink.add(lines_of(["late"]))  # what the disk loses from here on is known again
+        fails()
+        with pytest.raises(SinkError, match="could not be made safe"):
+            sink.flush(LONG_S)
+        os.truncate(sink.path, sink.path.stat().st_size - 2)
+        with pytest.raises(SinkError, match="the disk lost records"):
+            sink.flush(LONG_S)
+
+
+class Contended:
+    """A lock that says whether somebody had to wait for it."""
+
+    def __init__(self, waits: threading.Event) -> None:
+        self._lock, self._waits = threading.Lock(), waits
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._waits.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_what_is_written_again_brings_no_text_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Erased between reading and writing, a text stood there again, and counted as erased."""
+    fails, erased = failing_sync(monkeypatch), threading.Event()
+    with closing(JsonLinesSink(tmp_path / "out")) as sink, ThreadPoolExecutor(1) as thread:
+        sink.overwrites.lock = Contended(erased)  # it is set, too, where nobody has to wait
+        sink.add(lines_of(["kept", "secret"]))
+        fails()
+        with pytest.raises(SinkError, match="could not be made safe"):
+            sink.flush(LONG_S)
+        passes = list[Future[None]]()
+
+        def meanwhile(fd: int, data: bytes, at: int) -> None:
+            if not passes:
+                passes.append(thread.submit(erase, sink, "secret"))
+                passes[0].add_done_callback(lambda _: erased.set())
+                assert erased.wait(LONG_S)
+            write_at(fd, data, at)
+
+        monkeypatch.setattr(jsonl, "write_at", meanwhile)
+        sink.flush(LONG_S)
+        passes[0].result(LONG_S)
+        assert b"secret" not in sink.path.read_bytes()
 
 
 def lines_of(ids: Sequence[str]) -> list[Record]:
