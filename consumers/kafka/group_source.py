@@ -390,9 +390,9 @@ class GroupSource(Source):
         try:
             topic = self.client.topic(ASK_TIMEOUT_S)
             self._positions.check_topic(topic.id)
-            self.n_partitions = len(topic.partitions)
             if not self._positions.topic_seen:
                 self._see_topic(topic)
+            self.n_partitions = len(topic.partitions)
             starts = self.client.log_starts(list(self._to_seek), ASK_TIMEOUT_S)
             ends = self.client.log_ends(list(self._to_seek), ASK_TIMEOUT_S)
             at = partial(self.client.offsets_at, list(starts), timeout_s=ASK_TIMEOUT_S)

@@ -97,6 +97,8 @@ class GroupParts(msgspec.Struct):
     _frozen: Mapping[Partition, PartFile | None] = field(default_factory=dict)  # see `freeze`
     _troubles: dict[str, str] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
+    _is_topic_known: bool = False
+    _may_look: threading.Event = field(default_factory=threading.Event)  # or is to end
     _thread: threading.Thread | None = None
 
     # ---- the reading thread ---------------------------------------------------------------------
@@ -145,6 +147,16 @@ class GroupParts(msgspec.Struct):
             and furthest.position <= begin
         )
 
+    def know_topic(self, topic_id: str | None) -> None:
+        """Let the parts of a topic be looked for; None if the broker gives topics no ids.
+
+        Those of a topic that had its name before would enter the model, as long as its own id is
+        not known.
+        """
+        self.files.topic_id = topic_id
+        self._is_topic_known = True
+        self._may_look.set()
+
     def keep_only(self, own: Collection[Partition]) -> None:
         """Know again what others bring of the partitions that were taken over and are not ours."""
         with self._lock:
@@ -156,7 +168,7 @@ class GroupParts(msgspec.Struct):
     # ---- the consuming thread -------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look for the others' files."""
+        """Begin to look for the others' files, once it is known which topic they are to be of."""
         self._thread = threading.Thread(target=self._run, name="group", daemon=True)
         self._thread.start()
 
@@ -243,6 +255,7 @@ class GroupParts(msgspec.Struct):
     def close(self) -> None:
         """End the thread."""
         self._closing.set()
+        self._may_look.set()
         if self._thread is not None:
             self._thread.join(_CLOSE_TIMEOUT_S)
 
@@ -315,7 +328,8 @@ class GroupParts(msgspec.Struct):
     # ---- the thread ``group`` -------------------------------------------------------------------
 
     def _run(self) -> None:
-        while True:
+        self._may_look.wait()
+        while self._is_topic_known:
             try:
                 self.look()
             except GroupError as error:

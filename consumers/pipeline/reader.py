@@ -330,6 +330,7 @@ class Reader:
             try:
                 self._health.beat_reader()
                 self._source.resume(self._logs)
+                self._know_topic()
                 self._source.open(self._position_of)
                 self._queue.end(self._read())
             except BaseException as error:  # noqa: BLE001 -- `take` raises it on the thread that ends the run
@@ -351,6 +352,7 @@ class Reader:
             self._rewind()
             batches = self._source.poll(POLL_TIMEOUT_S)
             self._health.beat_reader()
+            self._know_topic()
             self._report_pending()
             self._status = SourceStatus.of(self._source)
             self.beginnings = self._source.beginnings  # before any batch of these partitions
@@ -377,6 +379,12 @@ class Reader:
                 self._positions[partition] = position
             self._source.rewind(partition)
             self._queue.put_handover(Handover(partition, is_ours=True))
+
+    def _know_topic(self) -> None:
+        """Let the group look for parts once broker or checkpoint have said of which topic."""
+        source = self._source
+        if self._group is not None and (source.n_partitions is not None or source.beginnings):
+            self._group.know_topic(source.topic_id)
 
     def _position_of(self, partition: Partition) -> int | None:
         """Return where to go on in a partition: where the group has got to, if that is further."""

@@ -324,6 +324,26 @@ def test_a_label_topic_of_other_partitions_is_refused(
         assert daemon.wait() == 78
 
 
+@pytest.mark.integration
+def test_parts_of_a_topic_made_anew_enter_no_model(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """A member without a state of its own ends, and has learned and saved nothing of the old."""
+    topic = new_topic(1)
+    fill(broker.address, topic, [message(each, i) for i, each in enumerate(examples(100))])
+    with ExitStack() as stack:
+        source = f"kafka://{broker.address}/{topic}"
+        group = DaemonGroup(tmp_path, source, stack, group_id=f"of-{topic}")
+        first = group.start("first")
+        group.until_it_knows("first", 100)
+        assert first.stop() == 0
+        broker.delete_topic(topic)
+        broker.create_topic(topic)
+        assert group.start("second").wait() == 78
+        saved = group.state("second") / "model.nb"
+        assert not saved.exists() or read(saved).model.n_examples == 0
+
+
 @pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.integration

@@ -39,7 +39,7 @@ FOUND_BY = {
     "part_position_ahead": 11,
     "position_ahead": 2,
     "position_from_commit": 0,
-    "stale_fetch": 325,
+    "stale_fetch": 141,
     "taken_back_twice": 0,
     "zombie_accepted": 6,
 }

@@ -416,8 +416,7 @@ def test_no_news_are_given_of_what_is_taken_over(tmp_path: Path) -> None:
     theirs.write(learned("a", "b").state, LOG, 2)
     assert group.take_over(LOG, 2) is None
     theirs.write(learned("a", "b", "c").state, LOG, 3)
-    group.start()
-    group.close()  # it has looked once
+    group.look()
     assert group.take_news(set(), {LOG: 2}) == {}
     group.keep_only(set())  # it was given to others again
     group.look()
@@ -540,13 +539,11 @@ def test_news_are_what_others_brought_further(tmp_path: Path) -> None:
     theirs.write(learned("a").state, LOG, 1)
     theirs.write(learned("x", log=OTHER).state, OTHER, 4)
     group = GroupParts(mine, LOG.topic, 3600.0)
-    group.start()
-    group.close()  # it has looked once
+    group.look()
     assert group.take_news({LOG}, {OTHER: 5}) == {}
     theirs.write(learned("a b").state, LOG, 2)
     group = GroupParts(mine, LOG.topic, 3600.0)
-    group.start()
-    group.close()
+    group.look()
     news = group.take_news(set(), {LOG: 1, OTHER: 5})
     assert {each: part.position for each, (part, _) in news.items()} == {LOG: 2}
     assert group.take_news(set(), {}) == {}

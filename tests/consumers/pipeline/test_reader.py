@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumers.config.model import ModelSettings
 from consumers.config.settings import FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller
 from consumers.decode.rows import RecordFormat
 from consumers.decode.schemas import payloads_of
 from consumers.errors import SourceError
-from consumers.messages import Messages, Partition, RawColumns
+from consumers.features import build_model
+from consumers.messages import Messages, Partition, RawColumns, part_name
 from consumers.monitoring.status import Health
+from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.part_files import PartFiles
 from consumers.pipeline.reader import PIECE_S, BatchQueue, Limits, Reader, SourceStatus, pieces
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.scripted_source import PositionOf, ScriptedSource, Step
@@ -70,6 +75,44 @@ def lines(n: int, first: int = 0, partition: Partition = FIRST) -> RawColumns:
 def places(batches: Iterator[Messages]) -> list[tuple[int, int, int]]:
     """Return partition, number of messages and next offset of each batch."""
     return [(each.partition.partition, len(each.raw), each.next_offset) for each in batches]
+
+
+class AsTopic(ScriptedSource):
+    """A topic of which nothing is known until a step has said so."""
+
+    n_partitions: int | None = None
+    made: str | None = None
+
+    @property
+    def topic_id(self) -> str | None:
+        """The topic's id, once it is known."""
+        return self.made
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_parts_are_looked_for_once_their_topic_is_known(tmp_path: Path, is_seen: bool) -> None:
+    """Those of a topic that was deleted and made anew would be learned, and saved without an id."""
+    theirs, ours = (build_model(ModelSettings()) for _ in range(2))
+    theirs.learn_one({"text": "sun"}, "positive", part=part_name(FIRST))
+    before = PartFiles(tmp_path, {}, theirs, 3)
+    before.topic_id = "old"
+    before.write(theirs.state, FIRST, 1)
+    group = GroupParts(PartFiles(tmp_path, {}, ours, 3), FIRST.topic, 3600.0)
+
+    def see(_: PositionOf) -> list[RawColumns]:
+        source.n_partitions, source.made = 1, "new"
+        return []
+
+    source = AsTopic(see if is_seen else [])
+    reader = Reader(source, decoder(), Health(Clock(), 30.0), threading.Event(), group=group)
+    reader.start({}, Limits(until_end=True))
+    group.start()
+    while reader.end_reason is None:
+        reader.take(LONG_S)
+    group.close()
+    reader.close()
+    assert group.take_news(set(), {}) == {}
+    assert ("the id old" in (group.status().trouble or "")) == is_seen
 
 
 def test_what_is_read_comes_in_order_up_to_the_end() -> None:
