@@ -70,7 +70,7 @@ from consumers.pipeline.revision import Reviser
 from consumers.process import keep_freed_memory, short_pauses
 from consumers.reporter import Reporter
 from consumers.sinks.jsonl import JsonLinesSink
-from consumers.sinks.records import NoSink, PatientSink, Sink
+from consumers.sinks.records import SHORT_FROM_BYTES, NoSink, PatientSink, Sink
 from consumers.sources.base import LogFacts
 from consumers.sources.recording import stream_identity
 from consumers.terminal import View
@@ -393,25 +393,22 @@ class Daemon:
         if settings.http.enabled:
             with contextlib.suppress(PredictorError):  # it is being stopped already
                 self._predictor.ask(lambda _snapshot: raise_priority())
+        writer = CheckpointWriter(
+            self._checkpoint, self._predictor, (self._predictions, self._rejects, self._erasure),
+            self._stop, before=self._before_checkpoint, after=self._after_checkpoint,
+            stop_timeout_s=settings.shutdown_timeout_s / 2, consumed=consumed, predicted=predicted,
+        )  # fmt: skip
         return Pipeline(
             reader=self.reader,
             learner=learner,
             predictor=self._predictor,
             predictions=self._predictions,
             writes_labelled=settings.predictions.labelled,
+            # Key, id and headers come on top of the value that is compared.
+            short_from_bytes=min(SHORT_FROM_BYTES, settings.kafka.message_max_bytes // 2),
             rejects=self._rejects,
             checkpoint=self._checkpoint,
-            checkpoint_writer=CheckpointWriter(
-                self._checkpoint,
-                self._predictor,
-                (self._predictions, self._rejects, self._erasure),
-                self._stop,
-                before=self._before_checkpoint,
-                after=self._after_checkpoint,
-                stop_timeout_s=settings.shutdown_timeout_s / 2,
-                consumed=consumed,
-                predicted=predicted,
-            ),
+            checkpoint_writer=writer,
             metrics=self._metrics,
             health=self._health,
             statistics=statistics,

@@ -280,9 +280,9 @@ class KafkaSink:
 
         If too much is still pending then it raises `SinkError`; the records are taken nevertheless.
         """
-        for record in records:
+        for record in records:  # all of them: to send may raise
             self._take(_Pending(record.key or None, record.value, record.short))
-        self._limit()
+        self._send_taken()
 
     def write(
         self,
@@ -298,7 +298,7 @@ class KafkaSink:
         time is that of the writing unless it is given.
         """
         self._take(_Pending(key, value, None, partition, headers, time_ms))
-        self._limit()
+        self._send_taken()
 
     def partitions(self, timeout_s: float) -> int:
         """Return how many partitions the topic has; `SinkError` if no broker says so in time."""
@@ -347,10 +347,11 @@ class KafkaSink:
         self._pending.append(pending)
         self._unsent.append(pending)
         self._pending_bytes += pending.n_bytes
+
+    def _send_taken(self) -> None:
+        """Send what was taken, unless there is a pause; wait while too much is pending."""
         if self._clock() >= self._send_again_s and (producer := self._producer.get(0.0)):
             self._send(producer)
-
-    def _limit(self) -> None:
         if len(self._pending) > PENDING_RECORDS_MAX or self._pending_bytes > PENDING_BYTES_MAX:
             self.flush(ADD_TIMEOUT_S)
 

@@ -43,7 +43,14 @@ from consumers.pipeline.reader import Handover, LabelReader, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.pipeline.waiting_messages import LearnedRows, Taking, joined, learn_rows, rows_until
 from consumers.search.store import RecentStore
-from consumers.sinks.records import NoSink, Record, Sink, prediction_records, reject_record
+from consumers.sinks.records import (
+    SHORT_FROM_BYTES,
+    NoSink,
+    Record,
+    Sink,
+    prediction_records,
+    reject_record,
+)
 from streamnb import Answer, Learner, Predictor, Snapshot
 from streamnb.errors import QueueFullError
 
@@ -95,6 +102,7 @@ class Pipeline(msgspec.Struct):
     handled: Callable[[Partition, int], None] | None = None
     positions: dict[Partition, int] = field(default_factory=dict)
     writes_labelled: bool = False  # predictions of what is learned, too
+    short_from_bytes: int = SHORT_FROM_BYTES  # records of this size have a short form
     has_outputs: bool = False  # files whose length stands in the checkpoint
     _is_mid_batch: bool = False  # then no checkpoint may be written: it would hold half a batch
     _saved_positions: Mapping[Partition, int] | None = None
@@ -502,14 +510,14 @@ class Pipeline(msgspec.Struct):
     ) -> None:
         if isinstance(self.predictions, NoSink):
             return
-        records = prediction_records(messages, rows, answer)
+        records = prediction_records(messages, rows, answer, self.short_from_bytes)
         if held is None:
             self.predictions.add(records)
         else:
             held += zip(messages.offsets[rows].tolist(), records, strict=True)
 
     def _write_rejects(self, rejects: Sequence[Reject]) -> None:
-        self.rejects.add([reject_record(reject) for reject in rejects])
+        self.rejects.add([reject_record(each, self.short_from_bytes) for each in rejects])
 
     def _erase(self, erasure: Erasure, messages: Messages) -> None:
         """Erase what the stream deleted, behind the predictions of the messages before it."""

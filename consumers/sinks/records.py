@@ -26,7 +26,7 @@ from consumers.messages import Envelope, Messages, Partition, Reason, Reject
 from streamnb import Answer, AnswerRule
 
 _TEXT_BYTES_MAX = 4096
-_SHORT_FROM_BYTES = 1 << 16  # no topic refuses smaller records
+SHORT_FROM_BYTES = 1 << 16  # no topic refuses smaller records, unless it is told to
 _SHORT_KEY_CHARS = 256
 _SHORT_VALUE_BYTES = 1 << 14
 
@@ -206,11 +206,12 @@ def prediction_record(
     *,
     with_text: bool = True,
     place: tuple[Partition, int] | None = None,
+    short_from_bytes: int = SHORT_FROM_BYTES,
 ) -> Record:
     """Return the record of one prediction, keyed by the message's id.
 
     The log-posteriors are normalised, one a class; `-inf` is allowed. `decided` is of `decided_by`.
-    A large record has a short form, without text and fields.
+    One of `short_from_bytes` or more has a short form, without text and fields.
     """
     includes_text = with_text and bool(envelope.text or not envelope.fields)
     logs = dict(zip(classes, map(float, log_posteriors), strict=True))
@@ -228,24 +229,40 @@ def prediction_record(
         **_stands_at(place),
     )
     value = _encode(prediction)
-    if len(value) < _SHORT_FROM_BYTES:
+    if len(value) < short_from_bytes:
         return Record(envelope.id.encode(), value, None, place)
-    short_id = envelope.id[:_SHORT_KEY_CHARS]
+    short_id = envelope.id[: _short_chars(short_from_bytes)]
     small = msgspec.structs.replace(
         prediction, id=short_id, text=msgspec.UNSET, fields=msgspec.UNSET
     )
     return Record(envelope.id.encode(), value, Record(short_id.encode(), _encode(small)), place)
 
 
-def prediction_records(messages: Messages, rows: NDArray[np.int64], answer: Answer) -> list[Record]:
-    """Return the records of an answer to some messages."""
+def _short_chars(short_from_bytes: int) -> int:
+    """Return how many characters of a key or an id a short form has."""
+    return min(_SHORT_KEY_CHARS, short_from_bytes // 8)
+
+
+def prediction_records(
+    messages: Messages,
+    rows: NDArray[np.int64],
+    answer: Answer,
+    short_from_bytes: int = SHORT_FROM_BYTES,
+) -> list[Record]:
+    """Return the records of an answer to some messages; see `prediction_record`."""
     classes = [str(label) for label in answer.classes]
     decided = decided_by(answer.rule, classes, answer.log_posteriors)
     for each, by in zip(decided, answer.answered_by or (), strict=False):
         each["model"] = by.model
     return [
         prediction_record(
-            envelope, classes, row, answer.version, own, place=(messages.partition, offset)
+            envelope,
+            classes,
+            row,
+            answer.version,
+            own,
+            place=(messages.partition, offset),
+            short_from_bytes=short_from_bytes,
         )
         for envelope, row, offset, own in zip(
             messages.envelopes(rows),
@@ -283,10 +300,11 @@ def decided_by(
     return found
 
 
-def reject_record(reject: Reject) -> Record:
+def reject_record(reject: Reject, short_from_bytes: int = SHORT_FROM_BYTES) -> Record:
     """Return the record of one rejected message, keyed by `topic-partition-offset`.
 
-    A large one has a short form, with the first 16 KiB of the message's bytes.
+    One of `short_from_bytes` or more has a short form, with the first bytes of the message: 16 KiB,
+    or a quarter of that size.
     """
     topic, partition = reject.partition
     message = RejectedMessage(
@@ -303,16 +321,18 @@ def reject_record(reject: Reject) -> Record:
     )
     key = f"{topic}-{partition}-{reject.offset}".encode()
     value, place = _encode(message), (reject.partition, reject.offset)
-    if len(value) < _SHORT_FROM_BYTES:
+    if len(value) < short_from_bytes:
         return Record(key, value, None, place)
-    begin = (reject.value or b"")[:_SHORT_VALUE_BYTES]
+    begin = (reject.value or b"")[: min(_SHORT_VALUE_BYTES, short_from_bytes // 4)]
+    n_chars = _short_chars(short_from_bytes)
     small = msgspec.structs.replace(
         message,
         detail=f"{reject.detail}; of {len(reject.value or b'')} bytes these are the first "
         f"{len(begin)}, for more was not taken here",
-        id=msgspec.UNSET if reject.id is None else reject.id[:_SHORT_KEY_CHARS],
-        key_base64=_base64(reject.key and reject.key[:_SHORT_KEY_CHARS]),
+        id=msgspec.UNSET if reject.id is None else reject.id[:n_chars],
+        key_base64=_base64(reject.key and reject.key[:n_chars]),
         value_base64=_base64(reject.value and begin),
+        value=msgspec.UNSET,
     )
     return Record(key, value, Record(key, _encode(small)), place)
 

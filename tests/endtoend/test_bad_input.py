@@ -201,6 +201,35 @@ def test_a_time_that_no_calendar_has_ends_no_daemon(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+def test_what_is_more_than_may_be_written_is_shortened(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """A message of 5 kB with `kafka.message_max_bytes` below that: nothing waits for ever."""
+    topic, rejects, predictions = new_topic(), new_topic(), new_topic()
+    values = [json.dumps({"id": "long", "text": "words " * 900}).encode(), b"x" * 5_000]
+    fill(broker.address, topic, [*values, *messages(examples(10))])
+    config = write_config(
+        tmp_path / "config.yaml",
+        source=f"kafka://{broker.address}/{topic}",
+        kafka={"group_id": f"group-of-{topic}", "message_max_bytes": 2_000},
+        checkpoint={"folder": "state"},
+        rejects={"to": f"kafka:{rejects}"},
+        predictions={"to": f"kafka:{predictions}"},
+    )
+    with Daemon(config, "--until-end") as daemon:
+        assert daemon.wait() == 0, daemon.lines
+        assert daemon.count("record_shortened") == 2
+    with Reader(broker.address, rejects) as reader:
+        reader.until(lambda: reader.n_values == 1)
+        line = json.loads(reader.values[0][0] or b"")
+        assert base64.b64decode(line["value_base64"]) == b"x" * 250
+    with Reader(broker.address, predictions) as reader:
+        reader.until(lambda: reader.n_values == 1)
+        line = json.loads(reader.values[0][0] or b"")
+        assert (line["id"], "text" in line) == ("long", False)
+
+
+@pytest.mark.integration
 def test_what_the_outputs_topics_refuse_is_shortened(
     broker: Broker, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -8,6 +8,8 @@ from contextlib import closing, suppress
 from typing import Any
 
 import pytest
+from kafka.errors import MessageSizeTooLargeError
+from kafka.future import Future
 from kafka.producer.sender import Sender
 from structlog.testing import capture_logs
 
@@ -111,6 +113,41 @@ def test_a_record_that_is_too_large_is_named(broker: Broker, new_topic: NewTopic
     sink.close()
     assert "too large; raise max.message.bytes of the topic" in str(refused.value)
     assert "no answer" not in str(refused.value)
+
+
+class Refusing:
+    """A producer that refuses the second record that it is given, and takes all others."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.n_calls = 0
+
+    def send(self, _: str, *, value: bytes, **more: object) -> Any:  # noqa: ARG002 -- as the library has it
+        """Take a record, or refuse it."""
+        self.n_calls += 1
+        if self.n_calls == 2:
+            raise MessageSizeTooLargeError("planted")
+        self.sent.append(value)
+        return Future().success(None)
+
+    def flush(self, _: float) -> None:
+        """Have nothing to wait for."""
+
+
+def test_records_behind_one_that_cannot_be_sent_are_taken(
+    own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint waits for them: they were lost, and it passed over them."""
+    settings = KafkaSettings(bootstrap_timeout_s=0.3)
+    sink, refusing = KafkaSink([own_broker.reserve()], "nowhere", settings), Refusing()
+    monkeypatch.setattr(sink._producer, "get", lambda _: refusing)
+    with pytest.raises(SinkError, match="b'id-1' cannot be sent"):
+        sink.add(records(0, 5))
+    assert sink.n_pending_bytes == sum(len(each.value) for each in records(0, 5))
+    sink.flush(PATIENCE_S)
+    assert refusing.sent == [each.value for each in records(0, 5)]
+    monkeypatch.undo()
+    sink.close()
 
 
 def test_a_broker_that_refuses_a_size_is_not_taken_for_one_that_is_away(

@@ -24,6 +24,26 @@ LOG = Partition("t", 0)
 SECRET = "xylophonist"
 
 
+def test_a_short_form_fits_where_little_is_taken() -> None:
+    """Records from half of what is taken on have one, and it has less than half of that."""
+    most, half = 1_024, 512
+    envelope = Envelope(
+        id="i" * 300, time_ms=5, user=None, lang="en", text="word " * 20, label=None,
+        operation=Operation.CREATE, fields={},
+    )  # fmt: skip
+    record = prediction_record(envelope, ("a", "b"), [-0.5, -1.0], 1, short_from_bytes=half)
+    assert record.short is not None
+    assert len(record.value) > half > len(record.short.value)
+    for value in (b"x" * 400, b"y" * 5_000):
+        reject = Reject(Reason.NOT_JSON, "odd", LOG, 1, 2, b"k" * 300, value, "i" * 300)
+        record = reject_record(reject, half)
+        assert record.short is not None
+        assert len(record.value) > half
+        assert len(record.short.key) + len(record.short.value) < most - 100
+        assert "value" not in json.loads(record.short.value)
+    assert prediction_record(envelope, ("a", "b"), [-0.5, -1.0], 1).short is None
+
+
 def decoded(paths: str | list[str], lines: list[bytes]) -> Messages:
     """Return lines as they come out of a decoder of these `message.id` paths."""
     settings = Settings.model_validate({"message": {"id": paths}})
