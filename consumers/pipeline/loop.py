@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import repeat
 from operator import itemgetter
@@ -247,11 +248,12 @@ class Pipeline(msgspec.Struct):
                 self._begin_checkpoint()
                 self._await_checkpoint()
         finally:
-            self.reader.close()
             label_reader = None if self.labels is None else self.labels.reader
-            for each in (self.corrections, label_reader, self.group, self.checkpoint_writer):
-                if each is not None:
-                    each.close()
+            others = (self.checkpoint_writer, self.group, label_reader, self.corrections)
+            with ExitStack() as closing:  # the last one that is noted is closed first
+                for each in (*others, self.reader):
+                    if each is not None:
+                        closing.callback(each.close)
 
     # ---- learning and predicting ---------------------------------------------------------------
 

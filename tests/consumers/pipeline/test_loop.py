@@ -12,27 +12,33 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from consumers.config.message import LateLabelsSettings
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
+from consumers.corrections import CorrectionApplier
+from consumers.corrections.model import LogReader
 from consumers.decode.labels import within_limit
 from consumers.errors import CheckpointError, GroupError, SinkError, SourceError
 from consumers.features import DecayTimes, build_model
 from consumers.messages import Messages, Partition, RawColumns
-from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.metrics import CorrectionMetrics, Metrics
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health
 from consumers.pipeline import loop
 from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
+from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.loop import Pipeline
-from consumers.pipeline.reader import BatchQueue, Limits, Reader
+from consumers.pipeline.part_files import PartFiles
+from consumers.pipeline.reader import BatchQueue, LabelReader, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import NoSink, Record, Sink, is_output
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 from streamnb.storage import read
 from tests.consumers.decoded_messages import decoder, raw
+from tests.consumers.pipeline.late_logs import LateRun
 from tests.consumers.scripted_source import PositionOf, ScriptedSource, Step
 
 LOG = Partition("t", 0)
@@ -146,6 +152,39 @@ def test_a_run_learns_what_is_read_and_saves_it(tmp_path: Path) -> None:
     assert (stored.model.n_examples, stored.positions) == (4, {"t/0": 6})
     assert run.source.reported == [{LOG: 6}]
     assert run.value("checkpoints_total") == 1.0
+
+
+def test_all_threads_end_though_the_source_does_not_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What closing it raises is raised, once the others have been closed."""
+
+    def close() -> None:
+        raise SourceError("it does not close")
+
+    run = Run(tmp_path)
+    pipeline = run.pipeline
+    labels = LateRun(None, LateLabelsSettings(source="kafka:labels", id="id", window_s=50.0))
+    monkeypatch.setattr(run.source, "close", close)
+    health = Health(run.clock, 30.0)
+    late = Reader(ScriptedSource(), decoder(), health, run.stop, thread_name="read-labels")
+    pipeline.labels = LabelReader(late, labels.late, pipeline.reader, ("text",))
+    reading = LogReader(ScriptedSource(), ("negative", "positive"), lambda _: None)
+    metrics = CorrectionMetrics(CollectorRegistry())
+    pipeline.corrections = CorrectionApplier(reading, ["text"], metrics, run.clock)
+    files = PartFiles(tmp_path / "shared", {}, build_model(Settings().model), 3)
+    pipeline.group = GroupParts(files, LOG.topic, 3600.0)
+    pipeline.reader.start({}, Limits())
+    late.start({}, Limits())
+    reading.start({})
+    pipeline.group.start()
+    with pytest.raises(SourceError, match="it does not close"):
+        pipeline.finish()
+    run.predictor.stop()
+    labels.memory.close()
+    left = {each.name for each in threading.enumerate()}
+    assert not left & {"read", "read-labels", "read-corrections", "group"}
+    assert read(run.file).positions == {}
 
 
 def test_a_partition_hundreds_of_half_lives_behind_another_is_told(tmp_path: Path) -> None:
