@@ -22,7 +22,15 @@ from consumers.search.chunks import Retention
 from consumers.search.database import drop_aside, is_damage, move_aside
 from consumers.search.history import MessageCounter, Uncounted
 from consumers.search.rows import Change, NewRows
-from consumers.search.sampler import Forget, Offer, QueuedItem, Remove, Sampler, WriteMark
+from consumers.search.sampler import (
+    Forget,
+    Labelled,
+    Offer,
+    QueuedItem,
+    Remove,
+    Sampler,
+    WriteMark,
+)
 from consumers.search.transactions import Applied, Transactions
 
 _IDLE_S = 1.0  # how often it looks for what has become too old
@@ -61,6 +69,7 @@ class Writer:
         self._damage: str | None = None
         self._first_key = 1
         self._said_s: float | None = None
+        self._n_labels_lost = 0
         self._n_left_out = 0  # messages that were not taken, or not written; not yet in the file
         self._taken: Sequence[QueuedItem] = ()  # out of the sampler, and not yet written
         self._counter = counter
@@ -166,7 +175,7 @@ class Writer:
                 change_listener(done.changes)
 
     def _lose_taken(self) -> None:
-        """Count messages that are lost; keep what people and the stream want changed."""
+        """Count messages and late labels that are lost; keep what is to be changed or to go."""
         items, self._taken = self._taken, ()
         counts, self._counts = self._counts, Uncounted()
         if self._counter is not None:
@@ -175,9 +184,13 @@ class Writer:
         n_lost = sum(map(len, offers))
         self.n_failed += n_lost
         self._n_left_out += n_lost + sum(offer.n_left_out for offer in offers)
-        self._sampler.put_back([item for item in items if not isinstance(item, Offer | WriteMark)])
+        # A stream brings as many labels as messages; the page alone goes without them.
+        labels = [item for item in items if isinstance(item, Labelled)]
+        self._n_labels_lost += sum(len(item.offsets) for item in labels)
+        kept = [item for item in items if not isinstance(item, Offer | Labelled | WriteMark)]
+        self._sampler.put_back(kept)
         for item in items:
-            if isinstance(item, WriteMark):
+            if isinstance(item, Labelled | WriteMark):
                 item.done.set()
 
     def _say(
@@ -188,7 +201,8 @@ class Writer:
         now_s = self._clock()
         if self._said_s is None or now_s - self._said_s >= _SAY_AGAIN_S:
             self._said_s = now_s
-            log.error(event, trouble=self.trouble, n_lost=self.n_failed, **details)
+            lost = {"n_lost": self.n_failed, "n_labels_lost": self._n_labels_lost}
+            log.error(event, trouble=self.trouble, **lost, **details)
 
     def _open(self) -> None:
         try:

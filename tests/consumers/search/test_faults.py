@@ -14,7 +14,17 @@ from structlog.testing import capture_logs
 from consumers.messages import KnownClasses
 from consumers.search import QueryError, RecentStore, StoreBusyError, parse
 from consumers.search.database import mark_unpurged, move_aside
-from tests.consumers.search.stores import CLASSES, ids, made, offer, running, settle, tell, tweets
+from tests.consumers.search.stores import (
+    CLASSES,
+    LOG,
+    ids,
+    made,
+    offer,
+    running,
+    settle,
+    tell,
+    tweets,
+)
 
 
 def aside(path: Path) -> Path:
@@ -203,7 +213,27 @@ def test_a_change_waits_for_room(full: RecentStore, monkeypatch: pytest.MonkeyPa
     assert full.state().n_messages == 1
 
 
-def refuse(*_: object) -> None:
+def test_late_labels_do_not_gather_on_a_full_disk(
+    full: RecentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many come as messages: those that cannot be written are lost, and that is said."""
+    monkeypatch.setattr("consumers.search.database.teach", refuse)
+    with capture_logs() as logs:
+        for _ in range(3):
+            full.note_labels(LOG, [0, 1], ["positive", "negative"])
+            settle(full)
+    assert not full._sampler._items
+    assert [line["n_labels_lost"] for line in logs] == [2]  # once a minute
+    assert full._writer._n_labels_lost == 6
+    monkeypatch.undo()
+    full.note_labels(LOG, [0], ["positive"])
+    settle(full)
+    found = full.get("m0")
+    assert found is not None
+    assert found.taught == "positive"
+
+
+def refuse(*_: object, **__: object) -> None:
     """Fail as SQLite does when the disk is full."""
     raise sqlite3.OperationalError("database or disk is full")
 
