@@ -103,8 +103,9 @@ def test_the_card_is_asked_for_again(framed: Framed, open_page: Callable[..., Op
     page.locator("h1 a").focus()
     framed.book.write("one more loris")
     framed.book.until_found("loris", 41)
-    with page.expect_response("**/embed?*"):
-        page.clock.run_for(31_000)
+    for _ in range(2):  # the first answer is dealt with when the second one comes
+        with page.expect_response("**/embed?*"):
+            page.clock.run_for(31_000)
     expect(note).to_have_text(before)
     page.locator("h1 a").blur()
     page.clock.run_for(31_000)

@@ -308,24 +308,6 @@ def test_an_address_shows_what_it_was_copied_from(
     assert shown(second, 2) == ids[::-1]
 
 
-def test_back_and_forward(book: Book, open_page: Callable[..., Opened]) -> None:
-    """The browser's own buttons walk through searches and views."""
-    page, _ = open_page(book.address)
-    heading = page.get_by_test_id("search-heading")
-    ask(page, "coffee")
-    ask(page, "monday")
-    page.get_by_test_id("tab-model").click()
-    expect(page.get_by_test_id("view-model")).to_be_visible()
-    page.go_back()
-    expect(heading).to_have_text("Sentiment analysis for monday")
-    expect(page.get_by_test_id("view-model")).to_be_hidden()
-    page.go_back()
-    expect(heading).to_have_text("Sentiment analysis for coffee")
-    expect(page.get_by_test_id("search-box")).to_have_value("coffee")
-    page.go_forward()
-    expect(heading).to_have_text("Sentiment analysis for monday")
-
-
 def test_an_empty_box_shows_everything(book: Book, open_page: Callable[..., Opened]) -> None:
     """Without a query the page shows the newest of all, and counts all there are."""
     page, _ = open_page(book.address)

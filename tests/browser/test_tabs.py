@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.axe import violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book, open_book
+from tests.browser.test_search import ask, shown
 
 DIGIT = re.compile(r"\d")
 # Of the first chart: pixels of the colour of an alarm, and how many lie below each other in it.
@@ -304,3 +305,28 @@ def test_sets_and_drift(open_page: Callable[..., Opened], tmp_path: Path) -> Non
         assert while_down == 0
         assert violations(page) == []
         page.close()  # before the daemon ends, of which it would complain
+
+
+def test_back_and_forward(book: Book, open_page: Callable[..., Opened]) -> None:
+    """The browser's own buttons walk through searches and views."""
+    page, _ = open_page(book.address)
+    heading = page.get_by_test_id("search-heading")
+    book.write(*["a zorilla walks"] * 2)
+    book.until_found("zorilla", 2)
+    ask(page, "coffee")
+    ask(page, "monday")
+    ask(page, "zorilla")
+    page.get_by_test_id("tab-model").click()
+    expect(page.get_by_test_id("view-model")).to_be_visible()
+    expect(page.get_by_test_id("count-note")).to_contain_text(",")  # of everything, behind it
+    page.go_back()
+    expect(page.get_by_test_id("count-note")).to_have_text("2 matches.")
+    shown(page, 2)
+    page.go_back()
+    expect(heading).to_have_text("Sentiment analysis for monday")
+    expect(page.get_by_test_id("view-model")).to_be_hidden()
+    page.go_back()
+    expect(heading).to_have_text("Sentiment analysis for coffee")
+    expect(page.get_by_test_id("search-box")).to_have_value("coffee")
+    page.go_forward()
+    expect(heading).to_have_text("Sentiment analysis for monday")

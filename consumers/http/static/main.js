@@ -64,8 +64,8 @@ function show(isTyping = false) {
     $(`view-${view}`).hidden = view !== route.view;
     attr($(`tab-${view}`), "aria-current", view === route.view ? "page" : null);
   }
-  if (route.view === "search") search.show(route, isTyping);
-  else document.title = `${$(`tab-${route.view}`).textContent} · ${names.title}`;
+  search.show(route, isTyping);
+  if (route.view !== "search") document.title = `${$(`tab-${route.view}`).textContent} · ${names.title}`;
   showModel(route.view === "model");
   if (route.view === "try") showTryIt(route.text);
 }

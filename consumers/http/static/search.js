@@ -67,12 +67,12 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
 
   /** Show the matches below a key, or the newest; a page without any may have others behind it. */
   async function turn(below) {
-    const asking = (query = { ...query }); // what is asked later makes this one stale
+    const asking = (query = { ...query }); // a later turn ends this one
     try {
       const page = await ask(`/v1/search${queryOf({ ...asked(query), limit: PAGE, before: below })}`);
       if (asking !== query) return;
       before = page.before;
-      say($("search-problem"));
+      $("columns").hidden || say($("search-problem"));
       if (page.more && !page.messages.length) return await turn(before);
       list.replace(page.messages, !below);
       $("older").hidden = !page.more;
@@ -157,7 +157,7 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
       $("columns").hidden = false; // a problem may have hidden them
       draw();
       comparison.refresh();
-      if (isFirst) sayResult();
+      if (isFirst && box.checkVisibility()) sayResult();
       if (data.n === 0) showMessages([]); // without messages there may be no event of them
     },
     messages: ({ messages }) => showMessages(messages),
