@@ -62,7 +62,6 @@ from streamnb.storage import read
 
 _BLOCK = 1 << 20
 _NOTE_INTERVAL_S = 0.2
-_READS_MAX = 5  # of a file that is replaced each time while it is read
 log = structlog.get_logger(__name__)
 
 
@@ -116,29 +115,21 @@ class FolderFeed:
     def newest(self) -> tuple[NewVersion | None, float]:
         """Return the checkpoint if it is another file than the last; see `ModelFeed`.
 
-        One that is replaced while it is read is read again, or it would have the other's version.
+        It may be replaced before it is read: its version is that of the file that was read.
         """
-        for _ in range(_READS_MAX):
-            seen = self._file()
-            if seen == self._refused[0]:
-                raise SourceError(self._refused[1])
-            if seen == self._seen:
-                return None, 0.0
-            try:
-                version = self._read(seen[0] // 1_000_000, seen[2])
-            except StoreError as error:
-                if self._file() != seen:
-                    continue
-                if not isinstance(error.__cause__, OSError):  # it may be within reach later
-                    self._refused = seen, str(error)
-                raise SourceError(str(error)) from error
-            if self._file() == seen:
-                self._seen = seen
-                return version, 0.0
-        raise SourceError(
-            f"{self._path}: it was replaced {_READS_MAX} times while it was read; let it be "
-            "written less often (checkpoint.interval_s)"
-        )
+        seen = self._file()
+        if seen == self._refused[0]:
+            raise SourceError(self._refused[1])
+        if seen == self._seen:
+            return None, 0.0
+        try:
+            version, self._seen = self._read(seen)
+        except StoreError as error:
+            # It may be within reach later, or another file by now.
+            if not isinstance(error.__cause__, OSError) and self._file() == seen:
+                self._refused = seen, str(error)
+            raise SourceError(str(error)) from error
+        return version, 0.0
 
     def _file(self) -> tuple[int, int, int]:
         """Return what another file of the name has another of: time in ns, inode and size."""
@@ -151,7 +142,8 @@ class FolderFeed:
             ) from error
         return found.st_mtime_ns, found.st_ino, found.st_size
 
-    def _read(self, number: int, n_bytes: int) -> NewVersion:
+    def _read(self, seen: tuple[int, int, int]) -> tuple[NewVersion, tuple[int, int, int]]:
+        """Return a version and which file it is of; `seen` for one before it that was taken."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", StoreWarning)
             stored = read(self._path)
@@ -168,7 +160,9 @@ class FolderFeed:
                 "of a daemon, or save the model without them"
             ) from error
         costs = own_costs(self._settings.model, stored.model)
-        return NewVersion(Snapshot(stored.model, number, replace(rule, costs=costs)), n_bytes)
+        of = stored.file if stored.path == self._path else seen
+        snapshot = Snapshot(stored.model, of[0] // 1_000_000, replace(rule, costs=costs))
+        return NewVersion(snapshot, of[2]), of
 
 
 class NoRedirects(HTTPRedirectHandler):

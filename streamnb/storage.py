@@ -52,6 +52,7 @@ class Stored:
     path: Path  # another file than the one asked for, if that was damaged
     header: dict[str, Any]  # the file's own description of the model
     extras: Arrays = field(default_factory=dict)  # what was saved beside the model
+    file: tuple[int, int, int] = (0, 0, 0)  # which one was read: time in ns, inode and size
 
 
 def save(
@@ -321,7 +322,8 @@ def _read_one(path: Path) -> Stored:
     try:
         for _ in range(_ATTEMPTS):
             with _opened(path) as whole:
-                digest = serialization.check(whole, os.fstat(whole.fileno()).st_size, str(path))
+                found = os.fstat(whole.fileno())
+                digest = serialization.check(whole, found.st_size, str(path))
             with safetensors.safe_open(path, framework="numpy") as file:
                 meta = file.metadata()
                 if meta["digest"] != digest:
@@ -335,7 +337,8 @@ def _read_one(path: Path) -> Stored:
                 for name, array in arrays.items()
                 if name.startswith(serialization.EXTRAS)
             }
-            return Stored(NaiveBayes.of(state), positions, path, header, extras)
+            which = found.st_mtime_ns, found.st_ino, found.st_size
+            return Stored(NaiveBayes.of(state), positions, path, header, extras, which)
     except OSError as error:
         raise StoreError(
             f"{path}: cannot be read ({error.strerror or error}). Check the path, and who may read"
