@@ -179,7 +179,8 @@ def overwrite_lines(
             begin += len(line) + 1
         if texts:
             with overwrites.lock:
-                overwrites.end = max(overwrites.end, begin)
+                last, new = texts[-1]
+                overwrites.end = max(overwrites.end, last + len(new))
                 for changes in (blanks, texts):
                     for at, data in changes:
                         write_at(fd, data, at)

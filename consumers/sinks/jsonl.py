@@ -164,7 +164,7 @@ class JsonLinesSink:
         flags = fcntl.fcntl(self._fd, fcntl.F_GETFL)
         fcntl.fcntl(self._fd, fcntl.F_SETFL, flags & ~os.O_APPEND)
         try:
-            at, checksum = self._safe_bytes, 0
+            at, checksum, is_lost = self._safe_bytes, 0, False
             while at < end:
                 with self.overwrites.lock:
                     data = os.pread(self._fd, min(_WRITE_BYTES, end - at), at)
@@ -172,10 +172,12 @@ class JsonLinesSink:
                 if not data:
                     break
                 at, checksum = at + len(data), zlib.crc32(data, checksum)
+                is_lost |= b"\0" in data  # JSON has none: a page that was dropped reads so
         finally:
             fcntl.fcntl(self._fd, fcntl.F_SETFL, flags)
         # Once a text was erased in there, the sum says nothing of the rest.
-        if checksum != self._checksum and self.overwrites.end <= self._safe_bytes:
+        is_erased = self.overwrites.end > self._safe_bytes
+        if is_lost or (checksum != self._checksum and not is_erased):
             raise OSError(
                 errno.EIO, "the disk lost records; they are written again after a restart"
             )

@@ -257,6 +257,28 @@ def test_a_text_erased_behind_a_failed_sync_is_not_called_lost(
             sink.flush(LONG_S)
 
 
+@pytest.mark.parametrize("is_safe", [True, False])
+def test_what_the_disk_lost_beside_an_erased_text_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_safe: bool
+) -> None:
+    """An erasure in what is safe already says nothing of the rest; a lost page is one of zeros."""
+    fails = failing_sync(monkeypatch)
+    with closing(JsonLinesSink(tmp_path / "out")) as sink:
+        sink.add(lines_of(["kept", "secret"] if is_safe else ["kept"]))
+        sink.flush(LONG_S)
+        sink.add(lines_of(["late"] if is_safe else ["secret", "late"]))
+        fails()
+        with pytest.raises(SinkError, match="could not be made safe"):
+            sink.flush(LONG_S)
+        erase(sink, "secret")
+        lost = b"??" if is_safe else b"\0\0"
+        with sink.path.open("r+b") as file:
+            file.seek(-4, os.SEEK_END)
+            file.write(lost)
+        with pytest.raises(SinkError, match="the disk lost records"):
+            sink.flush(LONG_S)
+
+
 class Contended:
     """A lock that says whether somebody had to wait for it."""
 
