@@ -126,9 +126,33 @@ class JsonLinesSink:
 
     def unpack(self, entry: CheckpointEntry) -> None:
         """Expect the lines behind a checkpoint's length to come again."""
-        length, size = entry.values["length"], os.fstat(self._fd).st_size
+        length = entry.values["length"]
+        try:
+            size = self._without_zeros(length, os.fstat(self._fd).st_size)
+        except OSError as error:
+            raise self._error("cannot be made ready", error) from error
         if size > length:
             self._repeats = _Repeats(self._fd, length, size)
+
+    def _without_zeros(self, begin: int, size: int) -> int:
+        """Cut the file off before a line behind a place that has a zero byte; return its size.
+
+        JSON has none: a page that the disk dropped, as after a sync that failed, reads so. The
+        records from there on come again.
+        """
+        line = at = begin
+        while at < size and (data := os.pread(self._fd, min(_WRITE_BYTES, size - at), at)):
+            zero = data.find(b"\0")
+            line_end = data.rfind(b"\n", 0, zero if zero >= 0 else len(data))
+            line = at + line_end + 1 if line_end >= 0 else line
+            if zero >= 0:
+                os.ftruncate(self._fd, line)
+                self._safe_bytes = min(self._safe_bytes, line)
+                detail = f"from byte {line} on the disk lost records, which come again"
+                log.warning("records_lost_by_disk", path=str(self.path), detail=detail)
+                return line
+            at += len(data)
+        return size
 
     def _without_repeats(self, repeats: _Repeats, records: Sequence[Record]) -> Sequence[Record]:
         """Return the records that do not stand in the file already."""

@@ -338,6 +338,19 @@ def after_a_kill(path: Path, safe: str, lost: bytes) -> JsonLinesSink:
     return sink
 
 
+def test_pages_that_the_disk_dropped_are_cut_off(tmp_path: Path) -> None:
+    """They read as zeros, amid whole lines too; what stood there comes again, and no line twice."""
+    path = tmp_path / "out"
+    first, last = (record.value + b"\n" for record in lines_of("ce"))
+    with capture_logs() as logs:
+        sink = after_a_kill(path, "ab", first + b'{"id":"d",' + b"\0" * 12 + b"\n" + last)
+    with closing(sink):
+        sink.add(lines_of("cde"))
+        sink.flush(LONG_S)
+    assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == [*"abcde"]
+    assert [each["event"] for each in logs] == ["records_lost_by_disk"]
+
+
 @given(
     kept=st.text("abc", max_size=3),
     lost=st.text("def", max_size=5),
