@@ -24,7 +24,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.error import HTTPError
-from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 import msgspec
 import structlog
@@ -37,6 +37,7 @@ from consumers.decode.example_input import kinds_in
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.factories import start_server
 from consumers.features import kinds_of, learned_rule, own_costs
+from consumers.http.client import NoRedirects
 from consumers.http.routes_model import AGE_HEADER, SNAPSHOT_ROUTE
 from consumers.http.state import AppState
 from consumers.messages import KnownClasses
@@ -163,14 +164,6 @@ class FolderFeed:
         of = stored.file if stored.path == self._path else seen
         snapshot = Snapshot(stored.model, of[0] // 1_000_000, replace(rule, costs=costs))
         return NewVersion(snapshot, of[2]), of
-
-
-class NoRedirects(HTTPRedirectHandler):
-    """Takes a redirect for the error that it is here: the token would go along."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Return no request, so that the redirect itself is the answer."""
-        return
 
 
 class UrlFeed:

@@ -46,10 +46,10 @@ class ApiError(Exception):
         self.problem = dict(problem)
 
 
-class _NoRedirects(HTTPRedirectHandler):
+class NoRedirects(HTTPRedirectHandler):
     """Takes a redirect for an answer: followed, it would hand the token to another server."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: Any, **__: Any) -> None:
         """Ask nobody else."""
 
 
@@ -288,7 +288,7 @@ class Client:
         self._timeout_s = timeout_s
         self._retries = max(0, retries)
         # The daemon is near: no proxy is between.
-        self._open = build_opener(ProxyHandler({}), _NoRedirects()).open
+        self._open = build_opener(ProxyHandler({}), NoRedirects()).open
 
     def predict(self, example: str | Mapping[str, Any], **more: Any) -> PredictionDict:
         """Return the prediction for a text or a message; `explain=True`, `prior="model"`."""

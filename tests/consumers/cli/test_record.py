@@ -18,6 +18,7 @@ from consumers.messages import Partition
 from consumers.sources.recording import RecordingSource
 from tests.broker.broker import Broker
 from tests.consumers.full_disk import disk_full_at
+from tests.consumers.kafka.topics import Refused
 from tests.consumers.sources.live_server import LiveServer, Peer, commit2, frame
 
 NewTopic = Callable[..., str]
@@ -49,12 +50,7 @@ def recording(path: Path, source: str, limits: RecordLimits, **settings: Any) ->
 
 def produce(address: str, topic: str, rows: dict[int, list[Row]]) -> None:
     """Write messages with all that a message of Kafka can carry."""
-    refused: list[str] = []
-
-    def delivered(error: object, _message: object) -> None:
-        if error is not None:
-            refused.append(str(error))
-
+    refused = Refused()
     producer = Producer({"bootstrap.servers": address})
     for number, some in rows.items():
         for _, time_ms, key, value, headers in some:
@@ -65,7 +61,7 @@ def produce(address: str, topic: str, rows: dict[int, list[Row]]) -> None:
                 partition=number,
                 timestamp=time_ms,
                 headers=cast("Any", headers),
-                on_delivery=delivered,
+                on_delivery=refused,
             )
     assert (producer.flush(60), refused) == (0, [])
 

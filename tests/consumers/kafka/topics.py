@@ -25,6 +25,15 @@ from tests.broker.broker import Broker
 PATIENCE_S = 60.0
 
 
+class Refused(list[str]):
+    """Why a broker took no message, as a producer is told: `flush` counts these as delivered."""
+
+    def __call__(self, error: object, _message: object) -> None:
+        """Note the error of a delivery, if it is one."""
+        if error is not None:
+            self.append(str(error))
+
+
 def fill(
     address: str,
     topic: str,
@@ -43,15 +52,10 @@ def fill(
             "enable.idempotence": True,  # a retry neither doubles nor reorders anything
         }
     )
-    refused: list[str] = []
-
-    def delivered(error: object, _message: object) -> None:
-        if error is not None:
-            refused.append(str(error))
-
+    refused = Refused()
     for i, value in enumerate(values):
         key_i = key(i).encode()
-        producer.produce(topic, value, key=key_i, partition=partition, on_delivery=delivered)
+        producer.produce(topic, value, key=key_i, partition=partition, on_delivery=refused)
         producer.poll(0)
     assert (producer.flush(PATIENCE_S), refused) == (0, [])
 
