@@ -54,7 +54,9 @@ class ModelReader:
         """Return what answers as if all classes were equally probable beforehand.
 
         For a question that does not come from the stream that was learned, whose mix of classes
-        says nothing about it. It stands as this model does now.
+        says nothing about it. It stands as this model does now. With a `Hybrid` a rare class is
+        less probable than the others: of three examples among thousands too little is known
+        (docs/accuracy.md).
 
         Examples
         --------

@@ -361,13 +361,24 @@ class ModelState:
         return replace(self, groups=groups, parts={}, calibration=None)
 
     def without_prior(self) -> ModelState:
-        """Return a state over the same counts whose class prior is uniform."""
-        k = len(self.classes)
-        uniform = Fixed(dict.fromkeys(self.classes, 1.0 / k)) if k else self.class_prior
+        """Return a state over the same counts whose class prior is uniform.
+
+        A hybrid's is smaller for a rare class, of which little is known: 20·(N_c + 5) / min(max N,
+        20,000) of the others', if that is below 1. Where few examples were counted the words of the
+        others' weigh against them by a smoothing alone, and a class of three would have most
+        answers.
+        """
+        if not self.classes:
+            return replace(self, prior_half_life=None, parts={})
+        known = np.ones(len(self.classes))
+        if self.is_hybrid:
+            n = self.class_counts / self.clock.scale
+            known = np.minimum(20.0 * (n + 5.0) / max(min(n.max(), 20_000.0), 1.0), 1.0)
+        prior = Fixed(dict(zip(self.classes, (known / known.sum()).tolist(), strict=True)))
         return replace(
             self,
-            class_prior=uniform,
-            pseudo_counts=pseudo_counts(uniform, self.classes),
+            class_prior=prior,
+            pseudo_counts=pseudo_counts(prior, self.classes),
             prior_half_life=None,
             parts={},
         )

@@ -162,12 +162,14 @@ def _predict_examples(
     examples: RequestExamples, asked: schemas.PredictRequest, snapshot: Snapshot
 ) -> tuple[int, bytes]:
     """Return the snapshot's version and the JSON of predictions, with what else is asked for."""
-    reader = snapshot if asked.prior == "model" else snapshot.without_prior()
+    has_prior = asked.prior == "model"
+    reader = snapshot if has_prior else snapshot.without_prior()
     answer = predict_columns(snapshot, examples.columns, reader)
     if asked.raw:
-        raw = predict_columns(snapshot, examples.columns, reader.raw())
-        for prediction, by_counts in zip(answer.predictions, raw.predictions, strict=True):
-            prediction.raw = by_counts.probabilities
+        by_counts = snapshot.raw() if has_prior else snapshot.raw().without_prior()
+        raw = predict_columns(snapshot, examples.columns, by_counts)
+        for prediction, beside in zip(answer.predictions, raw.predictions, strict=True):
+            prediction.raw = beside.probabilities
     if asked.explain or asked.interval is not None:
         for i, prediction in enumerate(answer.predictions):
             example = examples.example(i)

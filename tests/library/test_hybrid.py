@@ -399,6 +399,34 @@ def test_a_class_that_never_came_is_not_answered() -> None:
     assert set(one.without_prior().predict_many({"text": asked[:300]})) == {"seen"}
 
 
+def _texts(rng: np.random.Generator, n: int, own: str) -> list[str]:
+    """Return texts of ten words: common ones of all classes by Zipf's law, two in ten of `own`."""
+    common = np.minimum(rng.zipf(1.4, (n, 8)), 5_000)
+    theirs = rng.integers(0, 40, (n, 2))
+    rows = zip(common.tolist(), theirs.tolist(), strict=True)
+    return [" ".join([*(f"w{j}" for j in all_), *(f"{own}{j}" for j in its)]) for all_, its in rows]
+
+
+@pytest.mark.parametrize(("n_odd", "called_max", "found_min"), [(3, 0.02, 0.0), (80, 0.1, 0.9)])
+def test_a_class_of_few_examples_does_not_have_most_answers(
+    n_odd: int, called_max: float, found_min: float
+) -> None:
+    """Without the class prior: of three examples little is known, of eighty enough."""
+    rng = np.random.default_rng(1)
+    model = fresh()
+    labels = [*["bad", "good"] * 2_000, *["odd"] * n_odd]
+    texts = [_texts(rng, 1, label)[0] for label in labels]
+    order = rng.permutation(len(texts)).tolist()
+    model.learn_many({"text": [texts[i] for i in order]}, [labels[i] for i in order])
+    asked = model.without_prior()
+    others = _texts(rng, 250, "bad") + _texts(rng, 250, "good")
+    assert asked.predict_many({"text": others}).count("odd") <= called_max * len(others)
+    assert asked.predict_many({"text": _texts(rng, 500, "odd")}).count("odd") >= found_min * 500
+    believed = np.array([1.0, 1.0, min(20 * (n_odd + 5) / 2_000, 1.0)])
+    assert asked.class_priors() == pytest.approx(believed / believed.sum())
+    assert model.raw().without_prior().class_priors() == pytest.approx([1 / 3] * 3)
+
+
 def test_folds_are_models_that_never_saw_them() -> None:
     """A fold left out is, bit for bit, a model of the other folds' parts."""
     stream = [
