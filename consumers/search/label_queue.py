@@ -7,9 +7,11 @@ core at most; in between, what was picked last is shown, less what has left it s
 
 A day is one of UTC, by the messages' own times (never later than they came), so that a log read
 again asks the same. Of each day's messages without a label two kinds are picked: some at random, by
-a hash of their ids, which what is asked elsewhere cannot bias; then those whose likeliest class is
-the least likely. Each label that a person gives to a message of the day counts in its budget. Of
-messages of one id the newest is asked, as it is the one that a label is given to.
+a hash of their ids, and those whose likeliest class is the least likely. Each label that a person
+gives to a message of the day counts in its budget. Those at random are asked once the day is over:
+before, a message that comes would take the place of one that was answered. A draw that says what
+was answered already counts with that answer, so that copies, of which one is asked, weigh what they
+are. Of messages of one id the newest is asked, as it is the one that a label is given to.
 """
 
 from __future__ import annotations
@@ -143,8 +145,9 @@ class LabelQueue:
         found, settings = self._unlabelled(), self._settings
         is_answered = found.corrected >= 0
         texts = _Texts(self._recent, _TEXTS_MAX + _TEXTS_EACH * settings.keep)
-        texts.skip(found.keys[is_answered][-_TEXTS_MAX:])
-        answered_days = set(found.days[is_answered].tolist())
+        last = np.flatnonzero(is_answered)[-_TEXTS_MAX:]
+        texts.note_answers(found.keys[last], found.corrected[last])
+        answered_days, today = set(found.days[is_answered].tolist()), self._today()
         keys: list[int] = []
         at_random: list[bool] = []
         n_drawn = n_right = 0
@@ -153,24 +156,43 @@ class LabelQueue:
             if is_full and day not in answered_days:
                 continue
             own = found.some(rows)
-            answered = own.corrected >= 0
-            random, uncertain = self._ranked(own)
-            drawn = random[answered[random]]
+            is_over = day < today
+            random, uncertain = self._ranked(own, is_over)
+            labels = own.corrected.astype(np.int64)
+            n_answered = int((labels >= 0).sum())
+            open_draws = random[labels[random] < 0]
+            labels[open_draws] = texts.answers(own.keys[open_draws])
+            drawn = random[labels[random] >= 0]
             n_drawn += len(drawn)
-            n_right += int((own.corrected[drawn] == own.labels[drawn]).sum())
-            left = min(settings.per_day - int(answered.sum()), settings.keep - len(keys))
-            for is_random, ranked in ((True, random), (False, uncertain)):
-                new = texts.new(own.keys[ranked[~answered[ranked]]], left)
+            n_right += int((labels[drawn] == own.labels[drawn]).sum())
+            n_random = len(random) if is_over else self._n_random
+            n_answered_else = n_answered - int((own.corrected[random] >= 0).sum())
+            for is_random, ranked, n_max in (
+                (True, random, n_random),
+                (False, uncertain, settings.per_day - n_random - n_answered_else),
+            ):
+                left = min(n_max, settings.keep - len(keys))
+                new = texts.new(own.keys[ranked[labels[ranked] < 0]], left)
                 keys += new
                 at_random += [is_random] * len(new)
-                left -= len(new)
         chosen = np.array(keys, np.int64), np.array(at_random, np.bool_)
         return _Picks(*chosen, int(is_answered.sum()), n_drawn, n_right)
 
-    def _ranked(self, own: _Unlabelled) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    @property
+    def _n_random(self) -> int:
+        """Return how many messages of a day are drawn at random."""
+        return round(self._settings.per_day * self._settings.random_share)
+
+    def _today(self) -> int:
+        """Return the day on which the newest message came: those before it are over."""
+        newest_ms = (chunk.newest_ms for chunk, _ in self._recent.held_rows())
+        return max(newest_ms, default=0) // _DAY_MS
+
+    def _ranked(
+        self, own: _Unlabelled, is_over: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the rows of a day that are drawn at random, and the others the model doubts."""
-        n_random = round(self._settings.per_day * self._settings.random_share)
-        random = _lowest(own.hashes, n_random)
+        random = _lowest(own.hashes, self._n_random if is_over else 0)
         others = np.ones(len(own.keys), np.bool_)
         others[random] = False
         others &= own.corrected < 0
@@ -204,16 +226,24 @@ class LabelQueue:
 
 
 class _Texts:
-    """What was asked already: of messages that say the same, one is asked."""
+    """What was asked already, and answered: of messages that say the same, one is asked."""
 
     def __init__(self, recent: RecentStore, n_max: int) -> None:
         self._recent = recent
         self.n_left = n_max  # texts that may still be read
-        self._seen: set[str] = set()
+        self._seen: dict[str, int] = {}  # by what was said, the label that a person gave it; or -1
 
-    def skip(self, keys: Keys) -> None:
-        """Take messages for asked."""
-        self._seen.update(_said(row.text) for row in self._recent.rows(keys))
+    def note_answers(self, keys: Keys, labels: NDArray[Any]) -> None:
+        """Take messages for asked, and answered with these labels."""
+        given = dict(zip(keys.tolist(), labels.tolist(), strict=True))
+        self._seen.update((_said(row.text), given[row.key]) for row in self._recent.rows(keys))
+
+    def answers(self, keys: Keys) -> list[int]:
+        """Return the labels of what says the same as some messages, -1 where nothing does."""
+        read = keys[: max(self.n_left, 0)] if self._seen else keys[:0]
+        self.n_left -= len(read) + _ASKING * (len(read) > 0)
+        found = {row.key: self._seen.get(_said(row.text), -1) for row in self._recent.rows(read)}
+        return [found.get(key, -1) for key in keys.tolist()]
 
     def new(self, keys: Keys, n_max: int) -> list[int]:
         """Return the first of some messages that say what none before did, `n_max` at most."""
@@ -228,7 +258,7 @@ class _Texts:
             for key in piece.tolist():
                 said = _said(rows[key].text) if key in rows else None
                 if said is not None and said not in self._seen and len(found) < n_max:
-                    self._seen.add(said)
+                    self._seen[said] = -1
                     found.append(key)
         return found
 

@@ -19,9 +19,10 @@ SECRET = "xylophonist"
 
 
 def unlabelled(number: int) -> bytes:
-    """Return a message without a label: half of its words speak for either class."""
+    """Return a message of a day that is over, without a label: its words speak for both classes."""
     text = "xylophonist rain sun" if number == 3 else f"rain sun w{number % 7} w{number // 7}"
-    return json.dumps({"id": f"u{number}", "text": text}).encode()
+    told = {"id": f"u{number}", "text": text, "created_at": "2024-05-01T12:00:00Z"}
+    return json.dumps(told).encode()
 
 
 def wanted(daemon: Daemon) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from consumers.config.sections import LabellingSettings
 from consumers.search import RecentStore, label_queue
 from consumers.search.label_queue import SHARE_MAX, LabelQueue
-from tests.consumers.search.stores import Clock, forget, running, settle, tweets
+from tests.consumers.search.stores import Clock, forget, running, settle, tweets, wall_of
 
 DAY_MS = 86_400_000
 NOON_MS = 1_699_876_800_000  # of a day before the stores' clock
@@ -181,6 +181,49 @@ def test_some_are_drawn_whatever_the_model_says(tmp_path: Path) -> None:
     assert drawn[0] == drawn[1]
     places = np.array([int(name[1:]) for name in drawn[0]])
     assert 0.3 < places.mean() / n < 0.7  # neighbours' checksums are alike, the draw is not
+
+
+def test_a_day_that_is_answered_while_it_lasts_keeps_its_share_at_random(tmp_path: Path) -> None:
+    """The draws are asked once no message can take their place; the budget holds all the while."""
+    random = np.random.default_rng(1)
+    with running(tmp_path / "recent.db") as store:
+        queue = queue_of(store, per_day=50, random_share=0.2)
+        today_ms = int(wall_of(store).now_s * 1000)
+        for hour in range(6):
+            times = [today_ms] * 100
+            tell(store, random.uniform(0.5, 1, 100).tolist(), 100 * hour, created_at=times)
+            asked = queue.wanted(1_000)
+            assert [each.at_random for each in asked] == [False] * (40 if hour == 0 else 0)
+            for each in asked:
+                store.correct(each.row.id, "positive", "part")
+            assert queue.state().n_random_answered == 0
+        wall_of(store).now_s += 86_400.0
+        tell(store, [0.9], 600, created_at=[today_ms + DAY_MS])
+        asked = [each for each in queue.wanted(1_000) if each.row.id != "m600"]
+        assert len(asked) == 10
+        assert asked[0].at_random
+        for each in asked:
+            store.correct(each.row.id, "positive", "part")
+        assert queue.state().n_random_answered == 10
+        assert queue.state().n_answered == 50
+        assert wanted(queue) == ["m600"]
+
+
+def test_draws_that_say_the_same_count_with_the_answer_to_one(tmp_path: Path) -> None:
+    """Half of a day are copies of one text that is judged wrong: half of the draws are wrong."""
+    n = 200
+    texts = ["RT @ann all say this" if i % 2 else f"this says {i}" for i in range(n)]
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [0.6 if i % 2 else 0.9 for i in range(n)], text=texts)
+        queue = queue_of(store, per_day=100, random_share=0.4)
+        for _ in range(3):
+            for each in queue.wanted(1_000):
+                is_copy = int(each.row.id[1:]) % 2 == 1
+                store.correct(each.row.id, "negative" if is_copy else "positive", "part")
+        state = queue.state()
+        assert (state.n_random, state.n_random_answered) == (0, 40)
+        assert 12 <= state.n_random_right <= 28
+        assert state.n_answered < 100
 
 
 def test_how_the_log_is_cut_changes_nothing(tmp_path: Path) -> None:
