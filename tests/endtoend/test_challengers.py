@@ -87,6 +87,7 @@ def revised(n: int) -> list[dict[str, Any]]:
     return log
 
 
+@pytest.mark.deep
 def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
     """Models, figures, the promotion and what leaves are functions of the log."""
     learning = {"publish": "examples", "publish_examples": 100}

@@ -79,8 +79,9 @@ def test_inspect(trained: Path) -> None:
 
 @pytest.mark.parametrize(
     "missing",
-    [(categorical.learn_flags, json_scan.find_byte), pytest.param((), marks=pytest.mark.deep)],
+    [(categorical.learn_flags, json_scan.find_byte), ()],
 )
+@pytest.mark.deep
 def test_warm_up_compiles_once(missing: tuple[Any, ...], tmp_path: Path) -> None:
     """`warm-up` keeps the machine code where it says, and finds all of it there the next time.
 
@@ -106,6 +107,7 @@ def test_warm_up_compiles_once(missing: tuple[Any, ...], tmp_path: Path) -> None
     assert all(str(folder) in again.stdout.decode() for folder in kept)
 
 
+@pytest.mark.deep
 def test_warm_up_fails_where_nothing_can_be_kept(tmp_path: Path) -> None:
     """A folder that cannot be written, or a compiler that is off, is told with exit code 1."""
     (tmp_path / "file").write_bytes(b"")

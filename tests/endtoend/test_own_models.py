@@ -166,6 +166,7 @@ def test_each_model_is_what_it_would_be_alone(tmp_path: Path) -> None:
             assert said[lang]["figures"][figure] == figures[figure], (lang, figure)
 
 
+@pytest.mark.deep
 def test_batches_and_stops_change_no_byte(tmp_path: Path) -> None:
     """Models, figures and what leaves are functions of the log, with the shared one as prior."""
     source = write_log(tmp_path, languages(1_700, revised=False))

@@ -66,6 +66,7 @@ def check_cuts(folder: Path, lengths: list[int], **sections: Any) -> None:
     assert sum(part.judged for part in parts) == whole.judged
 
 
+@pytest.mark.deep
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts)
 def test_the_generator_can_be_cut_anywhere(tmp_path: Path, lengths: list[int]) -> None:
@@ -91,6 +92,7 @@ def test_a_file_can_be_cut_anywhere(
     )
 
 
+@pytest.mark.deep
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 1_500), min_size=1, max_size=3))
 def test_a_file_can_be_cut_and_then_read_to_its_end(tmp_path: Path, lengths: list[int]) -> None:

@@ -135,6 +135,7 @@ def test_checked_code_is_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len({None, *found}) == 3
 
 
+@pytest.mark.deep
 def test_kept_kernels_are_loaded_without_the_rest_of_the_compiler(tmp_path: Path) -> None:
     """It is prepared where something must be compiled, which works before and after."""
     folder = _jit.cache_folder(SOURCES)
@@ -149,6 +150,7 @@ def test_kept_kernels_are_loaded_without_the_rest_of_the_compiler(tmp_path: Path
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 def test_what_a_copy_of_the_sources_elsewhere_compiled_is_not_kept(tmp_path: Path) -> None:
     """It cannot be loaded: to take it as kept would compile each kernel at its first call."""

@@ -50,6 +50,7 @@ def test_processors_without_the_instruction(data: bytes) -> None:
     assert int(checksum_sliced(np.frombuffer(data, dtype=np.uint8))) == of(data)
 
 
+@pytest.mark.deep
 def test_code_for_any_processor_does_without_the_instruction(tmp_path: Path) -> None:
     """Compiled for a generic processor, as for an image, the checksum is the same."""
     program = (

@@ -202,6 +202,7 @@ def test_models_that_cannot_be_compared_are_refused(
     assert names_of([Path("a/x.yaml"), Path("b/x.yaml")]) == ["a/x.yaml", "b/x.yaml"]
 
 
+@pytest.mark.deep
 def test_the_command_writes_the_same_again(files: tuple[str, list[Path]], tmp_path: Path) -> None:
     """JSON and report agree to the byte; the table shows the same figures."""
     source, configs = files

@@ -237,9 +237,8 @@ def test_more_fields_make_smaller_pieces() -> None:
     assert csv_form(CLASSES, fields).piece_rows == CSV.piece_rows * 2 // 100
 
 
-@pytest.mark.parametrize(
-    ("n_rows", "n_more"), [(50_000, 800), pytest.param(1_000_000, 40, marks=pytest.mark.deep)]
-)
+@pytest.mark.parametrize(("n_rows", "n_more"), [(50_000, 800), (1_000_000, 40)])
+@pytest.mark.deep
 def test_an_export_takes_little_memory_however_long_it_is(
     tmp_path: Path, n_rows: int, n_more: int
 ) -> None:

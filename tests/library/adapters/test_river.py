@@ -46,7 +46,8 @@ def checks_of_all() -> Iterator[Any]:
         model = StreamNB(**parameters)
         assert model._unit_test_skips() == set()
         for i, check in enumerate(checks.yield_checks(model)):
-            marks = [pytest.mark.deep] if name in CHECKED_DEEP else []
+            is_slow = "memory_growth" in check.__name__
+            marks = [pytest.mark.deep] if name in CHECKED_DEEP or is_slow else []
             yield pytest.param(parameters, check, id=f"{name}-{i}-{check.__name__}", marks=marks)
 
 

@@ -104,6 +104,7 @@ def test_a_kill_at_any_step_leaves_a_whole_model(tmp_path: Path) -> None:
     assert n_steps > n_old > 10
 
 
+@pytest.mark.deep
 def test_a_kill_at_any_time_leaves_a_whole_model(tmp_path: Path) -> None:
     """A process that saves without end is killed again and again; the path always loads."""
     choice = random.Random(5)
