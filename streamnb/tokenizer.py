@@ -144,7 +144,7 @@ class Tokenizer:
         """
         marked = np.empty(len(texts.starts), dtype=np.bool_)
         characters.may_change(texts, self.entities, self.compose, *_composing(), marked)
-        rows = np.flatnonzero(marked)
+        (rows,) = marked.nonzero()
         if not len(rows):
             return texts
         data, starts, ends = texts

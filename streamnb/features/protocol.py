@@ -31,11 +31,12 @@ from streamnb.kernels.posterior import find_short
 from streamnb.labels import UNLABELLED, ones
 from streamnb.likelihoods.base import Batch
 from streamnb.likelihoods.multinomial import Hybrid
-from streamnb.tokenizer import GRAMS_PER_TOKEN_MAX
+from streamnb.tokenizer import GRAMS_PER_TOKEN_MAX, scratch_for
 
 Floats = NDArray[np.float64]
 Places = dict[str, NDArray[np.int64]]
 __all__ = [
+    "SHORT_BYTES_MAX",
     "SHORT_CHARS_MAX",
     "Arrays",
     "ExampleScratch",
@@ -277,7 +278,7 @@ class GroupState(ABC):
 
     def as_part(self) -> GroupPart:
         """Return this group's own statistics as a part: the same arrays."""
-        return GroupPart(self.counts, self.n_dropped)
+        return GroupPart(self.counts, self.n_dropped, self.weights)
 
     def frozen_part(self, part: GroupPart) -> GroupPart:
         """Return a copy of a part that later learning does not touch."""
@@ -495,8 +496,9 @@ class Group(Protocol):
 # each call would double that.
 SHORT_CHARS_MAX = 256  # of a text
 _CHAR_BYTES = 4  # the most that a character takes
+SHORT_BYTES_MAX = _CHAR_BYTES * SHORT_CHARS_MAX
 # Of n-grams that one text may have: each byte may be a token, with the text's two ends beside them.
-_GRAMS = (_CHAR_BYTES * SHORT_CHARS_MAX + 2) * GRAMS_PER_TOKEN_MAX
+_GRAMS = (SHORT_BYTES_MAX + 2) * GRAMS_PER_TOKEN_MAX
 _VALUES_MAX, _VALUE_CHARS_MAX = 64, 64
 
 
@@ -504,8 +506,9 @@ class ExampleScratch:
     """Buffers for one group's part of an example: a text, or the values of its fields.
 
     `text`: the text that was put there last, as a batch of one. `batch`: where its columns and
-    counts go. `updates`: the updates of one row: its label, weight 1, without decay. `words`: room
-    for the longest value that fits. `places`: the first n places, by n.
+    counts go. `tokens`: room for its tokens, the thread's own. `updates`: the updates of one row:
+    its label, weight 1, without decay. `words`: room for the longest value that fits. `places`: the
+    first n places, by n.
     """
 
     def __init__(self) -> None:
@@ -518,18 +521,18 @@ class ExampleScratch:
         self.text = Texts(self._data, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
         rows = Rows(np.empty(_GRAMS, dtype=np.int32), np.empty(_GRAMS), np.zeros(2, dtype=np.int64))
         self.batch = Batch(rows, np.ones(1, dtype=np.bool_))
+        self.tokens = scratch_for(SHORT_BYTES_MAX, GRAMS_PER_TOKEN_MAX)
         self.updates = RowUpdates(np.zeros(1, dtype=np.int32), ones(1), ones(1))
         self.words = np.empty(_CHAR_BYTES * _VALUE_CHARS_MAX // 8 + 2, dtype=np.uint64)
         self.places = [np.arange(n) for n in range(_VALUES_MAX + 1)]
 
-    def put_text(self, text: str) -> int:
-        """Write a text of up to `SHORT_CHARS_MAX` characters; return its size in bytes."""
+    def put_text(self, text: str) -> None:
+        """Write a text of up to `SHORT_CHARS_MAX` characters into `text`."""
         # A lone surrogate has no UTF-8 form; "?" is what a batch makes of it as well.
         encoded = text.encode("utf-8", "replace")
         size = len(encoded)
         self._bytes[:size] = encoded
         self.text.ends[0] = size
-        return size
 
     def put_values(self, names: Sequence[str], x: Mapping[str, Any]) -> Texts:
         """Write values that fit (`values_fit`); return them as texts, in the order of the names."""

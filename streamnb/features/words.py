@@ -15,7 +15,13 @@ from streamnb.errors import InputError, check_choice, check_kind
 from streamnb.features import statistics
 from streamnb.features.counted_words import CountedState
 from streamnb.features.fields import check_max, is_name
-from streamnb.features.protocol import SHORT_CHARS_MAX, ExampleScratch, GroupState, plain_values
+from streamnb.features.protocol import (
+    SHORT_BYTES_MAX,
+    SHORT_CHARS_MAX,
+    ExampleScratch,
+    GroupState,
+    plain_values,
+)
 from streamnb.kernels import word_table
 from streamnb.kernels.layout import Rows, Scratch, Texts
 from streamnb.labels import UNLABELLED, unlabelled
@@ -258,15 +264,21 @@ class WordsState(CountedState):
     def can_encode_one(self, x: Mapping[str, Any]) -> bool:
         """Return whether an example's text is one that `encode_one` can take."""
         text = x.get(self.field)
-        return type(text) is str and len(text) <= SHORT_CHARS_MAX and not self._rewrites
+        return type(text) is str and len(text) <= SHORT_CHARS_MAX
 
     def encode_one(self, x: Mapping[str, Any], scratch: ExampleScratch, *, learn: bool) -> Batch:
         """Return one short text as `encode` does, in the thread's own buffers."""
-        tokens = scratch_for(scratch.put_text(x[self.field]), self._grams_per_token)
+        scratch.put_text(x[self.field])
+        text = scratch.text
+        if self._rewrites:
+            text = self.tokenizer.rewritten(text)
+            if text is not scratch.text and text.ends[0] - text.starts[0] > SHORT_BYTES_MAX:
+                longer: Batch = super().encode_one(x, scratch, learn=learn)
+                return longer  # by composing it
         labels = _FIRST if learn else _NONE
         learn = learn and not self.n_declared
         rows = scratch.batch.rows
-        self._encode(scratch.text, labels, self.vocabulary, tokens, rows, learn=learn)
+        self._encode(text, labels, self.vocabulary, scratch.tokens, rows, learn=learn)
         return scratch.batch
 
     def reads_as(self, other: GroupState) -> bool:

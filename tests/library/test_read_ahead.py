@@ -6,12 +6,13 @@ import random
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 
-from streamnb import Bernoulli, Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb import Bernoulli, Dirichlet, Hybrid, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
 from streamnb.features.protocol import scratch_of_this_thread
 from streamnb.features.words import WordsState
@@ -87,6 +88,40 @@ def test_one_short_text_is_a_batch_of_one(likelihood: Bernoulli | Multinomial) -
         single.learn_one({"text": text}, label)
     assert state(single) == state(batch)
     assert batch.words_dropped > 0
+
+
+@pytest.mark.parametrize("hybrid", [None, Hybrid()], ids=["counts", "hybrid"])
+@pytest.mark.parametrize("part", [None, "t/0"])
+def test_one_short_text_is_rewritten_as_a_batch_is(hybrid: Hybrid | None, part: str | None) -> None:
+    """Entities and accents read alike, and so does a text that composing makes too long."""
+    texts, labels = stream(400, 300)
+    texts[7:13] = [
+        "cafe\u0301 café isn&#39;t &lt;3 &amp;lt; &nosuch;",
+        "not \ud800 half a pair &hearts;",
+        "\u0958 " * 128,  # 256 characters, each of three bytes, which become six
+        "\u0958" * 200 + " cafe\u0301",
+        "\U0001d160" * 256,  # four bytes, which become twelve
+        "",
+    ]
+    words = Words(
+        Multinomial(), ngrams=(1, 2), negation=True, max_words=250, counts="presence",
+        hybrid=hybrid, punctuation=True, ends=True, entities=True, compose=True,
+    )  # fmt: skip
+    batch, single = (
+        NaiveBayes(CLASSES, None, {"text": words}, hash_key=5, new_classes=True) for _ in range(2)
+    )
+    wanted = batch.prequential_many({"text": texts}, labels, part=part)
+    for text, label, row in zip(texts, labels, wanted, strict=True):
+        found = single.predict_log_proba_one({"text": text})
+        np.testing.assert_array_equal(list(found.values()), row[: len(found)])
+        single.learn_one({"text": text}, label, part=part)
+    assert state(single) == state(batch)
+    assert batch.words_dropped > 0
+    own: Any = word_group(single.state, "text")
+    scratch = scratch_of_this_thread(1)[0]
+    assert own.can_encode_one({"text": texts[7]})
+    assert own.encode_one({"text": texts[7]}, scratch, learn=False) is scratch.batch
+    assert own.encode_one({"text": texts[10]}, scratch, learn=False) is not scratch.batch
 
 
 def test_each_thread_has_a_desk_of_its_own() -> None:
