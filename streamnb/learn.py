@@ -102,7 +102,8 @@ def prequential(  # noqa: PLR0913 -- a function between would be one more for ea
     if encoded is None:  # no call more: of one example it would cost as much as the rest
         fields, n = read(state, columns)
         codes = read_labels(labels, n, state.classes)
-        given, times = read_weights(weights, n), read_times(times_s, n)
+        given = None if weights is None else read_weights(weights, n)
+        times = None if times_s is None else read_times(times_s, n)
     else:
         fields, codes, given, times = encoded.read(state, columns, labels, weights, times_s)
         n = len(codes)

@@ -283,10 +283,10 @@ def encode(
     learn: bool,
 ) -> list[Any]:
     """Return rows `begin` to `end` as each group's batch; to learn, new features get columns."""
-    return [
-        group.encode(fields[name], begin, end, labels, learn=learn)
-        for name, group in state.groups.items()
-    ]
+    batches: list[Any] = []
+    for name, group in state.groups.items():
+        batches.append(group.encode(fields[name], begin, end, labels, learn=learn))
+    return batches
 
 
 def run(

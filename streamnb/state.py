@@ -442,7 +442,9 @@ class ModelState:
     def hold_only_part(self) -> None:
         """Have an only part be the sum as it is now."""
         for name in self.parts if len(self.parts) == 1 else ():
-            groups = {each: group.as_part() for each, group in self.groups.items()}
+            groups = {}
+            for each, group in self.groups.items():  # as `as_part`, without a call for each
+                groups[each] = GroupPart(group.counts, group.n_dropped, group.weights)
             self.parts[name] = PartState(self.class_counts, self.recent, groups, self.n_examples)
 
     def sum_parts(self) -> None:

@@ -27,7 +27,7 @@ from streamnb.features.protocol import (
     short_words,
 )
 from streamnb.features.statistics import UNBOUNDED, kept
-from streamnb.kernels import counting
+from streamnb.kernels import counting, word_table
 from streamnb.kernels import hybrid as kernel
 from streamnb.kernels.hybrid import Said, Weights
 from streamnb.kernels.layout import DECLARED, LIVE, Counts, RowUpdates, RunOptions
@@ -36,6 +36,7 @@ from streamnb.likelihoods import WordLikelihood
 from streamnb.likelihoods.base import Batch, BatchToUnlearn, take_rows
 from streamnb.likelihoods.multinomial import (
     Hybrid,
+    HybridRoom,
     check_weights,
     hybrid_scratch,
     merge_weights,
@@ -43,8 +44,8 @@ from streamnb.likelihoods.multinomial import (
 from streamnb.tokenizer import fingerprints_of, hash_key_words
 from streamnb.vocabulary import Vocabulary
 
-# Without other groups to be weighted.
-NOTHING_SAID = Said(np.empty((0, 0)), np.empty((0, 0)))
+NOTHING_SAID = Said(np.empty((0, 0)), np.empty((0, 0)))  # without other groups to be weighted
+_kept = HybridRoom()
 
 
 class CountedState(GroupState):
@@ -100,9 +101,9 @@ class CountedState(GroupState):
         weights.
         """
         if self.weights is not None:
-            self._run_hybrid(self.as_part(), batch, updates, said, out, learn=learn)
+            self._run_hybrid(self, batch, updates, said, out, learn=learn)
             return
-        if learn and len(self.counts.by_word) < self.vocabulary.capacity:
+        if learn and len(self.counts.by_word) < len(self.vocabulary.table.fingerprints):
             self.counts = self.grow(self.counts)
         options = RunOptions(row, row, learn, self.n_words_max)
         while True:
@@ -363,7 +364,8 @@ class CountedState(GroupState):
     def needs_compaction(self) -> bool:
         """Return whether so many words are at zero that a new, smaller table is due."""
         n_kept = max(int(self.counts.state[LIVE]), self.vocabulary.n_shared)
-        return not self.n_declared and self.vocabulary.n_words > 2 * n_kept + 1024
+        n_words = int(self.vocabulary.table.state[word_table.N_WORDS])
+        return not self.n_declared and n_words > 2 * n_kept + 1024
 
     def compact(self) -> NDArray[np.int64] | None:
         """Move to a new table if many words are at zero; return the columns that stay, or None."""
@@ -381,7 +383,7 @@ class CountedState(GroupState):
 
     def _run_hybrid(
         self,
-        part: GroupPart,
+        part: Any,
         batch: Batch,
         updates: RowUpdates,
         said: Said,
@@ -392,26 +394,28 @@ class CountedState(GroupState):
     ) -> None:
         """Predict each row, then learn it in a part and in the group's sum.
 
-        The group is its own part if the model is kept whole. A part that learns `alone` answers,
+        The group is its own `part` if the model is kept whole. A part that learns `alone` answers,
         too, and the sum stays as it was.
         """
         is_whole = part.counts is self.counts
         if learn:
-            self._make_room(part, is_whole=is_whole, alone=alone)
-        answering = part if alone or is_whole else self.as_part()
+            sums, own = (self.counts.by_word, self.weights.words), part.counts.by_word
+            have = min(map(len, (*sums, self.kinds, own, part.weights.words)))
+            if have < len(self.vocabulary.table.fingerprints):  # asked here: few calls need more
+                self._make_room(part, is_whole=is_whole, alone=alone)
+        answering = part if alone or is_whole else self
         weights, own_weights = answering.weights, part.weights
-        assert weights is not None
-        assert own_weights is not None
         mode = kernel.WHOLE if alone or is_whole else self._mode(part)
         n_max = self.n_words_max if is_whole else self.n_part_words_max
         options = RunOptions(0, 0, learn, n_max)
-        assert self.hybrid is not None
-        scratch = hybrid_scratch(self.hybrid, len(self.counts.tokens), len(weights.others))
+        room: Any = self.hybrid, len(self.counts.tokens), len(weights.others)
+        if room != _kept.made_for:
+            _kept.made_for, _kept.scratch = room, hybrid_scratch(*room)
         while True:
             row, why, n_new = kernel.hybrid(
                 answering.counts, weights, part.counts, own_weights, mode, self.kinds,
-                self.vocabulary.table, batch.rows, batch.present, updates, options, said, scratch,
-                out,
+                self.vocabulary.table, batch.rows, batch.present, updates, options, said,
+                _kept.scratch, out,
             )  # fmt: skip
             if why != counting.FULL:
                 return
@@ -437,9 +441,7 @@ class CountedState(GroupState):
             part.counts = grow(part.counts, columns=capacity)
             part.weights = grow(part.weights, columns=capacity)
         if len(self.kinds) < self.vocabulary.capacity:
-            kinds = np.zeros(self.vocabulary.capacity, dtype=np.uint8)
-            kinds[: len(self.kinds)] = self.kinds
-            self.kinds = kinds
+            self.kinds = np.pad(self.kinds, (0, self.vocabulary.capacity - len(self.kinds)))
 
     def _grow_sum(self) -> None:
         self.counts, self.weights = self.grow(self.counts), self._grow_weights(self.weights)
@@ -518,10 +520,6 @@ class CountedState(GroupState):
         """Return a part that has learned nothing."""
         weights = self._empty_weights(len(self.counts.tokens))
         return replace(super().new_part(), weights=weights)
-
-    def as_part(self) -> GroupPart:
-        """Return this group's own statistics as a part: the same arrays."""
-        return GroupPart(self.counts, self.n_dropped, self.weights)
 
     def frozen_part(self, part: GroupPart) -> GroupPart:
         """Return a copy of a part that later learning does not touch."""

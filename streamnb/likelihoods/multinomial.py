@@ -6,6 +6,7 @@ field has one of several values, θ_jvc = (N_jvc + α) / (N_jc + α·e_j).
 
 from __future__ import annotations
 
+import threading
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any, ClassVar, Self
@@ -211,6 +212,13 @@ def hybrid_scratch(hybrid: Hybrid, n_classes: int, n_others: int) -> HybridScrat
         np.array([hybrid.smoothing, hybrid.shrinkage, 0.5 ** (1.0 / hybrid.half_life)]),
         np.empty((n_others, n_classes)),
     )
+
+
+class HybridRoom(threading.local):
+    """The room that a thread's last run had, and what `hybrid_scratch` made it for."""
+
+    made_for: Any = None
+    scratch: Any = None
 
 
 def hybrid_from_dict(values: dict[str, float] | None) -> Hybrid | None:

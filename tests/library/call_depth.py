@@ -13,6 +13,8 @@ from types import FrameType
 from typing import Any
 
 import streamnb as nb
+from consumers.config.model import ModelSettings
+from consumers.features import build_model
 
 LIBRARY = str(Path(nb.__file__).parent)
 CLASSES = ("negative", "positive")
@@ -40,8 +42,8 @@ def entries(call: Callable[[], Any]) -> list[str]:
     return found
 
 
-def daemon_model(part: str | None) -> nb.NaiveBayes:
-    """Return the model that the daemon has by default, warm."""
+def plain_model() -> nb.NaiveBayes:
+    """Return an untrained model of words and pairs, without the hybrid and what the daemon adds."""
     words = nb.Words(
         nb.Multinomial(),
         counts="presence",
@@ -49,14 +51,19 @@ def daemon_model(part: str | None) -> nb.NaiveBayes:
         negation=True,
         max_words=2_000_000,
     )
-    model = nb.NaiveBayes(CLASSES, nb.Dirichlet(1.0), {"text": words})
-    model.learn_many({"text": TEXTS}, LABELS, part=part)
-    return model
+    return nb.NaiveBayes(CLASSES, nb.Dirichlet(1.0), {"text": words})
 
 
-def found() -> dict[str, list[str]]:
-    """Return the functions entered, by call."""
-    model, parts = daemon_model(None), daemon_model(PART)
+def default_model() -> nb.NaiveBayes:
+    """Return the model that the daemon has by default, untrained: it rewrites, with a hybrid."""
+    return build_model(ModelSettings())
+
+
+def found(make: Callable[[], nb.NaiveBayes]) -> dict[str, list[str]]:
+    """Return the functions that a warm model and one in parts enter, by call."""
+    model, parts = make(), make()
+    model.learn_many({"text": TEXTS}, LABELS)
+    parts.learn_many({"text": TEXTS}, LABELS, part=PART)
     x = {"text": "a good day"}
     return {
         "prequential_many": entries(lambda: model.prequential_many({"text": TEXTS}, LABELS)),
@@ -70,4 +77,5 @@ def found() -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(found()))  # noqa: T201 -- what it is for
+    by_model = {"plain": found(plain_model), "default": found(default_model)}
+    print(json.dumps(by_model))  # noqa: T201 -- what it is for
