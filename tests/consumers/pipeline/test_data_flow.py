@@ -1,4 +1,7 @@
-"""The path of a batch from `poll` to the sink: the modules that docs/architecture.md lists."""
+"""The path of a batch from `poll` to the sink: the modules that docs/architecture.md lists.
+
+There are two paths: of the pipeline alone, and of the daemon as it is by default.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
+from consumers.daemon import run
 from consumers.factories import build_decoder
 from consumers.features import build_model
 from consumers.messages import Messages
@@ -31,9 +35,17 @@ from consumers.sources.file import FileSource
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 
 MODULES_MAX = 12
+DEFAULT_MODULES_MAX = 21  # what was measured; it may only be lowered, and 12 is what is wanted
 # They make the batch, count it, or hold settings.
 BESIDE = ("consumers.sources.", "consumers.monitoring.", "consumers.config.")
 DOCUMENT = Path(__file__).parents[3] / "docs" / "architecture.md"
+
+
+def module_of(frame: FrameType) -> set[str]:
+    """Return the module of the application that a call enters, if it is one."""
+    name = frame.f_globals.get("__name__", "")
+    is_annotation = frame.f_code.co_name == "<module>"  # of a kernel that is compiled only now
+    return {name} if name.startswith("consumers.") and not is_annotation else set()
 
 
 @contextmanager
@@ -42,10 +54,8 @@ def modules_called() -> Iterator[set[str]]:
     found: set[str] = set()
 
     def note(frame: FrameType, event: str, _argument: Any) -> None:
-        name = frame.f_globals.get("__name__", "")
-        is_annotation = frame.f_code.co_name == "<module>"  # of a kernel that is compiled only now
-        if event == "call" and name.startswith("consumers.") and not is_annotation:
-            found.add(name)
+        if event == "call":
+            found.update(module_of(frame))
 
     threading.setprofile(note)
     sys.setprofile(note)
@@ -100,9 +110,94 @@ def passed_modules(folder: Path) -> set[str]:
     return passed
 
 
+# On their threads a daemon does more than pass on a batch: only what these call counts.
+WAY = frozenset(
+    method.__code__
+    for method in (Pipeline._process, Pipeline._write_predictions, Pipeline._write_rejects)
+)
+
+
+@contextmanager
+def modules_on_the_way() -> Iterator[set[str]]:
+    """Collect the modules that run in a daemon on the way of a batch, from `poll` to the sinks."""
+    found: set[str] = set()
+    outermost: dict[int, FrameType] = {}  # by thread: the call that deals with a batch
+    own = threading.get_ident()
+
+    def note(frame: FrameType, event: str, _argument: Any) -> None:
+        thread = threading.get_ident()
+        name = threading.current_thread().name
+        if thread != own and name not in {"read", "predict"}:
+            sys.setprofile(None)  # a compiler among them would take long
+            return
+        if event == "call" and frame.f_code in WAY:
+            outermost.setdefault(thread, frame)
+        if event == "call" and (name == "read" or thread in outermost):
+            found.update(module_of(frame))
+        if event == "return" and outermost.get(thread) is frame:
+            del outermost[thread]
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+class NoView:
+    """Shows nothing."""
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def update(self, status: object) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+def passed_by_default(folder: Path) -> set[str]:
+    """Return the modules that a batch passes in a daemon with a page, a store and a checkpoint.
+
+    Most of its messages are labelled, some are not, and one is broken.
+    """
+    lines = [
+        {"id": f"m{i}", "text": "good day"} | ({"label": 4} if i % 3 else {}) for i in range(9)
+    ]
+    path = folder / "in.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n{\n")
+    settings = Settings.model_validate(
+        {
+            "source": f"file:{path}",
+            "http": {"port": 0},
+            "checkpoint": {"folder": folder / "state"},
+            "predictions": {"to": f"file:{folder / 'out.jsonl'}"},
+            "rejects": {"to": f"file:{folder / 'rejects.jsonl'}"},
+        }
+    )
+    with modules_on_the_way() as found:
+        run(settings, NoView(), until_end=True)
+    return {name for name in found if not name.startswith(BESIDE)}
+
+
+def listed(mark: str) -> list[str]:
+    """Return the modules that the document lists behind a mark, in its order."""
+    section = DOCUMENT.read_text("utf-8").split("### The modules on the way")[1].split("\n## ")[0]
+    names = re.findall(rf"^{mark} `(consumers/\S+)\.py`", section, flags=re.MULTILINE)
+    return [name.replace("/", ".") for name in names]
+
+
 def test_a_batch_passes_the_modules_that_the_document_lists(tmp_path: Path) -> None:
     """From `poll` to the sink a batch passes at most twelve modules, each of them listed."""
-    section = DOCUMENT.read_text("utf-8").split("### The modules on the way")[1].split("\n## ")[0]
-    listed = re.findall(r"^\d+\. `(consumers/\S+)\.py`", section, flags=re.MULTILINE)
-    assert len(listed) <= MODULES_MAX
-    assert sorted(name.replace("/", ".") for name in listed) == sorted(passed_modules(tmp_path))
+    assert len(listed(r"\d+\.")) <= MODULES_MAX
+    assert sorted(listed(r"\d+\.")) == sorted(passed_modules(tmp_path))
+
+
+def test_a_batch_of_the_daemon_as_it_is_by_default_passes_those_listed_too(tmp_path: Path) -> None:
+    """The reviser, the memory of what was learned and the page's store lie on its way as well."""
+    by_default = listed(r"\d+\.") + listed("-")
+    assert len(by_default) <= DEFAULT_MODULES_MAX
+    assert sorted(by_default) == sorted(passed_by_default(tmp_path))
