@@ -133,7 +133,7 @@ class RecordChunk(msgspec.Struct):
 
 def holding(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Return which kinds have contents: those that teach, and those of late labels."""
-    found: NDArray[np.bool_] = kernels.is_teaching(kinds) | (kinds >= WAITING)
+    found: NDArray[np.bool_] = kernels.TEACHING[kinds] | (kinds >= WAITING)
     return found
 
 

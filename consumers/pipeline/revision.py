@@ -313,7 +313,7 @@ class Reviser:
         whole, hashes = revision.whole, revision.hashes
         at = slice(None) if len(rows) == len(revision.kinds) else rows
         kinds, hashes = revision.kinds[at], None if hashes is None else hashes[at]
-        labels, teaches = _labels_of(whole, learner.model.classes)[at], kernels.is_teaching(kinds)
+        labels, teaches = _labels_of(whole, learner.model.classes)[at], kernels.TEACHING[kinds]
         memory = self.memory.log(whole.partition)
         fields = columns_of(whole, rows, list(self._fields))
         if self.late is not None and revision.arrivals is not None and hashes is not None:

@@ -35,7 +35,7 @@ from consumers.sources.file import FileSource
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 
 MODULES_MAX = 12
-DEFAULT_MODULES_MAX = 21  # what was measured; it may only be lowered, and 12 is what is wanted
+DEFAULT_MODULES_MAX = 20  # what was measured; it may only be lowered, and 12 is what is wanted
 # They make the batch, count it, or hold settings.
 BESIDE = ("consumers.sources.", "consumers.monitoring.", "consumers.config.")
 DOCUMENT = Path(__file__).parents[3] / "docs" / "architecture.md"
