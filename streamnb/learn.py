@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.columns import is_masked_array
 from streamnb.decay import DecaySchedule, read_times, read_weights
 from streamnb.errors import InputError
 from streamnb.features.protocol import Floats, check_examples, has_short
@@ -107,6 +108,7 @@ def prequential(  # noqa: PLR0913 -- a function between would be one more for ea
     else:
         fields, codes, given, times = encoded.read(state, columns, labels, weights, times_s)
         n = len(codes)
+    taken = None if taken is None else _checked_taken(taken, n)
     counted = None if given is None else given > 0.0
     new = classes_to_join(state, codes, counted if taken is None else _may_join(counted, taken))
     classes = [*state.classes, *(label for _, label in new)] if new else state.classes
@@ -163,6 +165,21 @@ class _Way(NamedTuple):
             if rows is not None:
                 rows[row] = np.nan
                 rows[row, : len(own)] = own
+
+
+def _checked_taken(taken: Any, n: int) -> NDArray[np.int8]:
+    """Return which of `n` rows are taken back, or say what is wrong with it."""
+    if not isinstance(taken, np.ndarray) or is_masked_array(taken) or taken.dtype.kind not in "iu":
+        raise InputError(f"taken must be an array of whole numbers. Got {taken!r} instead.")
+    if taken.shape != (n,):
+        raise InputError(f"there are {n} examples, and taken has shape {taken.shape}.")
+    if n and not LEARNED <= taken.min() <= taken.max() <= OWN:
+        at = int(((taken < LEARNED) | (taken > OWN)).argmax())
+        raise InputError(
+            f"taken[{at}] must be {LEARNED} (it is learned), {EARLIER} or {OWN} (it is taken back)."
+            f" Got {taken[at]!r} instead."
+        )
+    return taken.astype(np.int8, copy=False)
 
 
 def _may_join(counted: NDArray[np.bool_] | None, taken: NDArray[np.int8]) -> NDArray[np.bool_]:

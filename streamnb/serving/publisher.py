@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 from streamnb import predict
 from streamnb.decisions import AnswerRule, Confidence
-from streamnb.errors import InputError, check_has, check_kind, check_timeout, check_whole
+from streamnb.errors import (
+    InputError,
+    check_bool,
+    check_has,
+    check_kind,
+    check_timeout,
+    check_whole,
+)
 from streamnb.features.protocol import Floats
 from streamnb.labels import Codes, Label, read_labels, to_indices
 from streamnb.learn import LEARNED, EncodedRows, impossible, prequential, takes_in_place
@@ -236,6 +243,7 @@ class Learner:
         check_has("board", board, "publish", "current")
         check_has("policy", policy, "is_due", "published")
         check_has("clock", clock, "__call__")
+        check_bool("is_current", is_current)
         if confidence is not None:
             check_kind("confidence", confidence, Confidence)
         self.model = model
@@ -327,8 +335,11 @@ class Learner:
         Raises
         ------
         InputError
-            For a value or label that cannot be used; the model is unchanged.
+            For a value, label or argument that cannot be used; the model is unchanged.
         """
+        check_bool("judged", judged)
+        if encoded is not None:
+            check_kind("encoded", encoded, EncodedRows)
         n_classes = len(self.model.classes)
         found = self._learn(part, columns, labels, weights, times_s, encoded, taken, judged=judged)
         return impossible(found) if len(self.model.classes) > n_classes else found

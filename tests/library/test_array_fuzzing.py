@@ -20,13 +20,18 @@ from hypothesis.extra import numpy as npst
 from streamnb import (
     Bag,
     Bernoulli,
+    Calibrator,
     Categories,
     Codes,
+    Confidence,
+    EveryExamples,
     Flags,
     HalfLife,
+    Learner,
     Multinomial,
     NaiveBayes,
     Numbers,
+    SnapshotBoard,
     TextColumn,
     Words,
 )
@@ -187,6 +192,71 @@ def test_codes(array: Any, classes: Any) -> None:
         lambda: learned(Codes(array, classes)),
         lambda: learned([classes[code] for code in array.tolist()]),
     )
+
+
+_takings = st.one_of(
+    arrays(),
+    st.builds(
+        lambda codes, shape, dtype: np.resize(codes, shape).astype(dtype),
+        npst.arrays(np.int8, 6, elements=st.integers(0, 2) | st.integers(-1, 3)),
+        st.sampled_from([(6,), (6,), (6,), (6, 1), (1, 6), (5,), (7,), ()]),
+        st.sampled_from(["i1", "i1", "u1", "<i8", ">i8", "u8", "f8", "?", "O", "S1"]),
+    ),
+    st.sampled_from([[0] * 6, [0, 1, 0, 0, 0, 0], (2,) * 6, "000000", 0, 1.0, np.int8(0)]),
+)
+
+
+@given(_takings, st.sampled_from(["p", "q"]), st.booleans())
+def test_what_is_taken_back_among_what_is_learned(given: Any, part: str, learns: bool) -> None:
+    """It is refused, and nothing has changed, or it is read as a plain int8 array of it is."""
+    texts = {"f": ["a", "new b", "a", "b", "", None]}
+    labels = ["x", "y", "z", "x", "y", "x"]
+
+    def learned(taken: Any) -> tuple[bytes, list[list[float]]]:
+        confidence = Confidence(Calibrator()) if learns else None
+        model = model_of("words", new_classes=True)
+        model.learn_many({"f": ["a b", "b", "a"]}, ["x", "y", "y"], part="p")
+        before = model.to_bytes(), list(model.state.parts)
+        learner = Learner(
+            model, SnapshotBoard(), EveryExamples(99), lambda: 0.0, confidence=confidence
+        )
+        try:
+            said = learner.learn(part, texts, labels, taken=taken)
+        except InputError:
+            assert (model.to_bytes(), list(model.state.parts)) == before
+            assert learner.is_current
+            assert confidence is None or confidence.calibrator.n == 0  # type: ignore[union-attr]
+            raise
+        return model.to_bytes(), said.tolist()
+
+    must_be_refused_or_right(
+        lambda: learned(given), lambda: learned(np.array(given.tolist(), dtype=np.int8))
+    )
+
+
+def test_what_is_taken_back_must_be_said_in_an_array_of_three_numbers() -> None:
+    """Other numbers, and what only looks like an array, once passed for "taken back"."""
+    learner = Learner(model_of("words"), SnapshotBoard(), EveryExamples(99), lambda: 0.0)
+    columns = {"f": ["a", "b", "a b", None]}
+    wrong: Any
+    for wrong, message in (
+        (np.array([7, 9, -3, 0]), r"^taken\[0\] must be 0 \(it is learned\), 1 or 2"),
+        (np.array([0.5, 1, 2, 0]), "^taken must be an array of whole numbers"),
+        ([0, 1, 0, 0], "^taken must be an array of whole numbers"),
+        ("abcd", "^taken must be an array of whole numbers"),
+        (np.ma.masked_array([0, 1, 0, 0], [False, True, False, False]), "^taken must be an array"),
+        (np.zeros((4, 1), np.int8), r"^there are 4 examples, and taken has shape \(4, 1\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            learner.learn("p", columns, LABELS, taken=wrong)
+    for more in ({"judged": "no"}, {"encoded": 5}):
+        with pytest.raises(InputError, match=f"^{next(iter(more))} must be"):
+            learner.learn("p", columns, LABELS, **more)
+    with pytest.raises(InputError, match=r"^is_current must be True or False"):
+        Learner(
+            learner.model, SnapshotBoard(), EveryExamples(9), lambda: 0.0, is_current="x"  # type: ignore[arg-type]
+        )  # fmt: skip
+    assert learner.model.n_examples == 0
 
 
 _positions = st.one_of(
