@@ -22,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamnb.columns import floats_in, numbers_in
 from streamnb.errors import InputError, check_whole
 
 _STEP, _REACH = 0.25, 6.0  # of the bins, in arsinh of log-odds: the last ones begin at ±202 nats
@@ -138,9 +139,7 @@ class Calibrator:
             If it is of another shape, or holds a probability above 1.
         """
         given = checked_log_posteriors(log_posteriors, gaps=True)
-        if np.isnan(given).any():
-            return self.prequential_many(given, np.full(len(given), -1))
-        return calibrated(self.curve, given)
+        return calibrated_with_gaps(self.curve, given)
 
     def prequential_many(
         self,
@@ -223,13 +222,14 @@ class Calibrator:
         places = checked_places(truth, given)
         odds = scaled_odds(given)
         ages = np.zeros(len(given), dtype=np.int64)
+        stood = places if numbers is None else numbers_in(numbers)
+        lacks = numbers is None and self.half_life is not None
+        if lacks or stood.shape != places.shape or (len(stood) and stood.dtype.kind not in "iu"):
+            raise InputError(
+                "numbers must say the n that stood before each example: with a half-life, what"
+                f" is left of it depends on that. Got {numbers!r} instead."
+            )
         if self.half_life is not None:
-            stood = np.asarray(numbers)
-            if stood.shape != places.shape or (len(stood) and stood.dtype.kind not in "iu"):
-                raise InputError(
-                    "numbers must say the n that stood before each example: with a half-life, what"
-                    f" is left of it depends on that. Got {numbers!r} instead."
-                )
             if len(stood) and not 0 <= stood.min() <= stood.max() < self.n:
                 raise InputError(f"numbers must be below n, {self.n}. Got {numbers!r} instead.")
             ages = self.n // self.half_life - stood.astype(np.int64) // self.half_life
@@ -237,7 +237,8 @@ class Calibrator:
         for age in np.unique(ages[ages <= _HALVINGS_MAX]).tolist():
             own = ages == age
             left -= _counted(odds[own], given[own], places[own]) >> age
-        self.set_counts(left, "take back what was not counted")
+        self.counts = _possible(left, "take back what was not counted")
+        self._renew()
 
     def calibration_error(self) -> float | None:
         """Return the mean distance between stated probability and share; None without counts.
@@ -348,13 +349,6 @@ class Calibrator:
         self.renewed_at = self.n
         self.curve = _curve_of(self.counts)
 
-    def set_counts(self, counts: Whole, what: str) -> None:
-        """Take other counts, and draw the curve; refuse those that nothing can have given."""
-        if not _can_be(counts):
-            raise InputError(f"a calibrator cannot {what}. Give what was counted, as it was.")
-        self.counts = counts
-        self._renew()
-
     def _combined(self, other: Calibrator, sign: int) -> Self:
         if self.half_life != other.half_life:
             raise InputError(
@@ -363,7 +357,8 @@ class Calibrator:
             )
         found = type(self)(self.half_life)
         found.n = max(0, self.n + sign * other.n)
-        found.set_counts(self.counts + sign * other.counts, "hold less than nothing")
+        found.counts = _possible(self.counts + sign * other.counts, "hold less than nothing")
+        found.renewed_at, found.curve = found.n, _curve_of(found.counts)
         return found
 
 
@@ -372,9 +367,28 @@ def _can_be(counts: Whole) -> bool:
     return bool(counts.min() >= 0 and (counts[1:] <= counts[0]).all())
 
 
+def _possible(counts: Whole, what: str) -> Whole:
+    """Return counts; refuse those that nothing can have given."""
+    if not _can_be(counts):
+        raise InputError(f"a calibrator cannot {what}. Give what was counted, as it was.")
+    return counts
+
+
 def calibrated(curve: Floats, log_posteriors: Floats) -> Floats:
     """Return log-posteriors as a calibrator's `curve` answers them, ndarray (n, n_classes)."""
     return _on_curve(curve, scaled_odds(log_posteriors), log_posteriors)
+
+
+def calibrated_with_gaps(curve: Floats, log_posteriors: Floats) -> Floats:
+    """Return what `calibrated` does; nan is a class that has no share of the answer, and stays."""
+    if not np.isnan(log_posteriors).any():
+        return calibrated(curve, log_posteriors)
+    unknown = np.full(len(log_posteriors), -1)
+
+    def answer(own: Floats, *_: Any) -> Floats:
+        return calibrated(curve, own)
+
+    return in_runs(answer, answer, log_posteriors, unknown, log_posteriors)
 
 
 def scaled_odds(log_posteriors: Floats) -> Floats:
@@ -479,10 +493,7 @@ def in_runs(
 
 def checked_log_posteriors(log_posteriors: ArrayLike, *, gaps: bool = False) -> Floats:
     """Return log-posteriors as an array, or refuse them; nan as well, unless `gaps` may be."""
-    try:
-        found = np.asarray(log_posteriors, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        found = np.empty(0)
+    found = floats_in(log_posteriors)
     if found.ndim != 2:
         raise InputError(
             "log_posteriors must be numbers of shape (n, n_classes). Got shape"
@@ -498,7 +509,7 @@ def checked_log_posteriors(log_posteriors: ArrayLike, *, gaps: bool = False) -> 
 
 def checked_places(truth: Any, log_posteriors: Floats, least: int = 0) -> NDArray[np.intp]:
     """Return the places of true classes as an array, or refuse them."""
-    found = np.asarray(truth)
+    found = numbers_in(truth)
     n, k = log_posteriors.shape
     is_whole = found.dtype.kind in "iu" or not found.size
     if found.shape != (n,) or not is_whole:

@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from numbers import Real
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -269,15 +270,64 @@ def count_rows(columns: Mapping[str, Any], fields: Sequence[str]) -> int:
     return next(iter(lengths.values()))
 
 
+def numbers_in(values: Any) -> NDArray[Any]:
+    """Return numbers as an array of whatever kind and shape they are; of what is none, a nan."""
+    if type(values) is np.ndarray and values.dtype.kind in "biuf":
+        return values
+    try:
+        found = np.asarray(values)
+        if found.dtype.kind == "O" and all(isinstance(each, Real) for each in found.flat):
+            found = found.astype(np.float64)  # whole numbers beyond 64 bits
+    except (TypeError, ValueError, OverflowError):  # rows of different length
+        return np.array(np.nan)
+    # NumPy would read numbers out of texts, and behind a mask.
+    if found.dtype.kind not in "biuf" or (is_masked_array(values) and np.ma.is_masked(values)):
+        return np.array(np.nan)
+    return found
+
+
+def floats_in(values: Any) -> NDArray[np.float64]:
+    """Return numbers as an array of float64; of what is none, a nan. See `numbers_in`."""
+    found = numbers_in(values)
+    if found.dtype == np.float64:
+        return found
+    with np.errstate(over="ignore"):
+        return found.astype(np.float64)
+
+
+_COUNTED_MAX = 1e300  # in all; far beyond what weights and decay can come to
+
+
+def read_counts(name: str, values: Any, scale: float = 1.0) -> NDArray[np.float64]:
+    """Return counts that decay has scaled as an array, or refuse them: from 0 on, and all finite.
+
+    So is what is computed from them, also without the scale.
+    """
+    found = floats_in(values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_finite = found.sum() / min(scale, 1.0) <= _COUNTED_MAX
+    if not is_finite or found.min(initial=0.0) < 0.0:
+        raise InputError(f"{name} must be finite, from 0 on. Got {values!r} instead.")
+    return found
+
+
 def read_losses(losses: ArrayLike) -> NDArray[np.float64]:
     """Return losses as an array, or refuse them."""
-    try:
-        found = np.ascontiguousarray(losses, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        found = np.full(1, np.nan)
+    found = np.ascontiguousarray(floats_in(losses))
     if found.ndim != 1 or not (found >= 0.0).all():
         raise InputError(f"losses must be a row of numbers of 0 or above. Got {losses!r}.")
     return found
+
+
+def read_half_lives(half_lives: Any) -> tuple[float, ...]:
+    """Return half-lives, or refuse what is none."""
+    found = floats_in(half_lives)
+    if found.ndim != 1 or not len(found) or not (found >= 10).all():
+        raise InputError(
+            "half_lives must be a sequence of numbers of examples, each 10 or above. Got"
+            f" {half_lives!r} instead."
+        )
+    return tuple(found.tolist())
 
 
 def chunks(n: int, size: int) -> list[tuple[int, int]]:

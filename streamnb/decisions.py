@@ -21,12 +21,13 @@ from streamnb.calibration import (
     SCALED_ODDS,
     Calibrator,
     Floats,
-    calibrated,
+    calibrated_with_gaps,
     checked_log_posteriors,
     checked_places,
     has_gaps,
     in_runs,
 )
+from streamnb.columns import floats_in
 from streamnb.errors import InputError, check_kind
 from streamnb.priors import check
 
@@ -298,10 +299,7 @@ def cheapest(log_posteriors: ArrayLike, costs: ArrayLike) -> NDArray[np.intp]:
 
 def _checked_costs(costs: ArrayLike) -> Floats:
     """Return costs as an array, or refuse them."""
-    try:
-        table = np.asarray(costs, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        table = np.empty(0)
+    table = floats_in(costs)
     if table.ndim != 2 or not table.size:
         raise InputError(
             "costs must have a row for each class, and a column for each decision. Got shape"
@@ -351,29 +349,38 @@ class AnswerRule:
         if self.costs is not None:
             object.__setattr__(self, "costs", _checked_costs(self.costs))
 
-    def calibrated(self, log_posteriors: Floats) -> Floats:
-        """Return what is answered for stated log-posteriors of shape (n, n_classes), in nats."""
-        return log_posteriors if self.curve is None else calibrated(self.curve, log_posteriors)
+    def calibrated(self, log_posteriors: ArrayLike) -> Floats:
+        """Return what is answered for stated log-posteriors of shape (n, n_classes), in nats.
 
-    def sets(self, log_posteriors: Floats) -> Sets | None:
+        nan is a class that the model has not, and stays.
+        """
+        given = checked_log_posteriors(log_posteriors, gaps=True)
+        return given if self.curve is None else calibrated_with_gaps(self.curve, given)
+
+    def sets(self, log_posteriors: ArrayLike) -> Sets | None:
         """Return which classes are in the sets of calibrated log-posteriors; None without sets.
 
         The likeliest class is in each: a threshold that stands for a while would otherwise leave
         nearly all sets empty now and then, where the model is right more often than is asked for.
         """
+        given = checked_log_posteriors(log_posteriors, gaps=True)
         if self.threshold is None:
             return None
-        found = prediction_sets(self.threshold, log_posteriors)
-        # A class that the model has not is nan, and the likeliest of none.
-        likeliest = np.nan_to_num(log_posteriors, nan=-np.inf).argmax(axis=1)
-        found[np.arange(len(found)), likeliest] = True
+        found = prediction_sets(self.threshold, given)
+        if given.shape[1]:
+            # A class that the model has not is nan, and the likeliest of none.
+            likeliest = np.nan_to_num(given, nan=-np.inf).argmax(axis=1)
+            found[np.arange(len(found)), likeliest] = True
         return found
 
-    def labels(self, log_posteriors: Floats) -> NDArray[np.intp]:
+    def labels(self, log_posteriors: ArrayLike) -> NDArray[np.intp]:
         """Return the place of the class that is said for each row of calibrated log-posteriors."""
         if self.costs is not None:
             return cheapest(log_posteriors, self.costs)
-        likeliest: NDArray[np.intp] = checked_log_posteriors(log_posteriors).argmax(axis=1)
+        given = checked_log_posteriors(log_posteriors)
+        if not given.shape[1]:
+            raise InputError("log_posteriors must have a class to say. Got none instead.")
+        likeliest: NDArray[np.intp] = given.argmax(axis=1)
         return likeliest
 
     def to_dict(self) -> dict[str, Any]:
@@ -403,10 +410,7 @@ class AnswerRule:
 
 def _checked_curve(curve: Any) -> Floats:
     """Return a calibrator's curve as an array, or refuse what is none."""
-    try:
-        found = np.asarray(curve, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        found = np.empty(0)
+    found = floats_in(curve)
     if not (
         found.shape == SCALED_ODDS.shape
         and np.isfinite(found).all()
@@ -475,19 +479,21 @@ class Confidence:
                 f" {self.costs.shape} instead."
             )
 
-    def learn(self, log_posteriors: Floats, truth: NDArray[np.integer[Any]]) -> Floats:
+    def learn(
+        self, log_posteriors: ArrayLike, truth: Sequence[int] | NDArray[np.integer[Any]]
+    ) -> Floats:
         """Learn from stated log-posteriors in order; return what each was answered before that.
 
         nan is a class that the model had not yet when it judged, and stays. An example of such a
         class, or of none of them, with a truth of -1, is answered and not counted.
         """
-        log_posteriors = checked_log_posteriors(log_posteriors, gaps=True)
-        truth = checked_places(truth, log_posteriors, least=-1)
+        answers = checked_log_posteriors(log_posteriors, gaps=True)
+        places = checked_places(truth, answers, least=-1)
         if self.calibrator is not None:
-            log_posteriors = self.calibrator.prequential_many(log_posteriors, truth)
+            answers = self.calibrator.prequential_many(answers, places)
         if self.conformal is not None:
-            self.conformal.prequential_many(log_posteriors, truth)
-        return log_posteriors
+            self.conformal.prequential_many(answers, places)
+        return answers
 
     def rule(self) -> AnswerRule:
         """Return what is answered by from now on."""

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamnb import storage
-from streamnb.columns import read_losses
+from streamnb.columns import floats_in, read_counts, read_half_lives, read_losses
 from streamnb.decay import Clock
 from streamnb.errors import InputError, StoreError, check_kind, check_whole
 from streamnb.features.counted_words import CountedState
@@ -222,6 +222,25 @@ class WordCounts:
     scale: float = 1.0
     landmark: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_kind("group", self.group, str)
+        check_kind("words", self.words, tuple)
+        for word in self.words:
+            check_kind("a word", word, str)
+        scale = check("scale", self.scale, above=0.0)
+        landmark = floats_in(self.landmark)
+        counts = read_counts("counts", self.counts, scale)
+        tokens = read_counts("tokens", self.tokens, scale)
+        if tokens.ndim != 1 or counts.shape != (len(self.words), len(tokens)):
+            raise InputError(
+                f"counts must have a row for each of {len(self.words)} words, and a column for each"
+                f" number of tokens. Got shapes {counts.shape} and {tokens.shape} instead."
+            )
+        if landmark.ndim or not np.isfinite(landmark):
+            raise InputError(f"landmark must be a finite number. Got {self.landmark!r} instead.")
+        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "tokens", tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class MovedWord:
@@ -309,10 +328,11 @@ def moved_words(
     known = np.flatnonzero((columns >= 0) & (earlier.counts.sum(axis=1) > 0.0))
     before = np.pad(earlier.counts[known], ((0, 0), (0, n_new)))
     tokens = np.pad(earlier.tokens, (0, n_new))
-    after = np.maximum(group.counts.by_word[columns[known]] - before * factor, 0.0)
+    with np.errstate(over="ignore"):
+        after = np.maximum(group.counts.by_word[columns[known]] - before * factor, 0.0)
+        tokens_after = np.maximum(group.counts.tokens - tokens * factor, 0.0)
     came = after.sum(axis=1) > 0.0
     known, before, after = known[came], before[came], after[came]
-    tokens_after = np.maximum(group.counts.tokens - tokens * factor, 0.0)
     before, tokens = before / earlier.scale, tokens / earlier.scale
     z = change_of_log_odds(
         before, after / state.clock.scale, tokens, tokens_after / state.clock.scale
@@ -419,7 +439,7 @@ class HalfLives:
             raise InputError("words must be under a Multinomial(), without a hybrid.")
         self.alpha = check("the prior of words", words.likelihood.prior.concentration, above=0.0)
         self.classes = tuple(check_classes(classes))
-        self.half_lives = _checked_half_lives(half_lives)
+        self.half_lives = read_half_lives(half_lives)
         if not self.classes:
             raise InputError("classes must not be empty.")
         self.memory = check("memory", memory, above=1.0)
@@ -544,25 +564,6 @@ class HalfLives:
             batch = self._group.encode(text, begin, end, own.labels, learn=learn)
             self._group.run(batch, own, out[begin:end], learn=learn)
         return out
-
-
-def _checked_half_lives(half_lives: Any) -> tuple[float, ...]:
-    """Return half-lives, or refuse what is none."""
-    try:
-        found = np.asarray(half_lives)
-    except ValueError:  # rows of several lengths
-        found = np.empty(0)
-    if (
-        found.ndim != 1
-        or not len(found)
-        or found.dtype.kind not in "iuf"
-        or not (found >= 10).all()
-    ):
-        raise InputError(
-            "half_lives must be a sequence of numbers of examples, each 10 or above. Got"
-            f" {half_lives!r} instead."
-        )
-    return tuple(found.astype(np.float64).tolist())
 
 
 class _SideBySide:

@@ -144,6 +144,23 @@ def test_a_class_that_the_model_has_not_is_in_no_set() -> None:
     assert found.tolist() == [[False, True, False], [False, False, True]]
 
 
+def test_a_rule_answers_as_its_calibrator_where_the_model_has_not_all_classes() -> None:
+    """They stay nan, and have no share; no class at all is in no set, and cannot be said."""
+    calibrator = nb.Calibrator()
+    calibrator.prequential_many(np.log([[0.1, 0.9]] * 200), [0, 1] * 100)
+    stated = np.log([[np.nan, 0.6, 0.4], [0.05, np.nan, 0.95], [0.1, 0.2, 0.7]])
+    found = nb.AnswerRule(calibrator.curve).calibrated(stated)
+    assert found.tobytes() == calibrator.calibrate(stated).tobytes()
+    assert (np.isnan(found) == np.isnan(stated)).all()
+    np.testing.assert_allclose(np.nansum(np.exp(found), axis=1), 1.0)
+    nothing = np.empty((2, 0))
+    sets = nb.AnswerRule(threshold=0.1).sets(nothing)
+    assert sets is not None
+    assert sets.shape == (2, 0)
+    with pytest.raises(InputError, match="a class to say"):
+        nb.AnswerRule().labels(nothing)
+
+
 @given(streams(), streams())
 def test_sets_of_two_streams_add_up(a: Any, b: Any) -> None:
     """Counts add; the threshold lies between both."""
