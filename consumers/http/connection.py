@@ -16,6 +16,7 @@ of uvicorn's connection has the bounds. What it overrides and reads is private t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import socket
 import struct
@@ -173,6 +174,10 @@ class BoundedConnection(HttpToolsProtocol):
                 b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version),
                 *(b"%s: %s" % pair for pair in self.headers if pair[0] != b"upgrade"),
             ]
+            if not self.parser.should_keep_alive():  # it is at its end, and would read nothing
+                self.parser = httptools.HttpRequestParser(self)
+                with contextlib.suppress(AttributeError):  # httptools < 0.6.3, as in uvicorn
+                    self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
             return b"\r\n".join([*head, b"", data[offer.args[0] :]])
         return b""
 

@@ -53,6 +53,35 @@ def test_an_offer_of_another_protocol_is_passed_over(port: int) -> None:
         assert statuses(until_end(connection)) == [200, 404]
 
 
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
+@pytest.mark.parametrize(
+    ("version", "connection"),
+    [
+        (b"1.1", b"Connection: close, Upgrade\r\n"),
+        (b"1.1", b"Connection: Upgrade, close\r\n"),
+        (b"1.1", b"Connection: Upgrade\r\nConnection: close\r\n"),
+        (b"1.0", b"Connection: upgrade\r\n"),
+        (b"1.0", b"Connection: upgrade, keep-alive\r\n"),
+    ],
+)
+def test_an_offer_on_a_connection_that_ends_is_passed_over(
+    port: int, version: bytes, connection: bytes, protocol: bytes
+) -> None:
+    """It is answered with its body read, as the last of its connection (HTTP/1.0 keeps none)."""
+    offer = connection + b"Upgrade: %s\r\n\r\n" % protocol
+    for first, body in ((GET, b""), (HEAD + LENGTH, BODY)):
+        head = first.replace(b"HTTP/1.1", b"HTTP/" + version) + offer
+        answer = said(port, head + body + LAST, then_end=False)
+        assert statuses(answer) == [200]
+        assert (b'"label":"positive"' in answer) == bool(body)
+        before = GET + b"\r\n"
+        assert statuses(said(port, before + head + body, then_end=False)) == [200, 200]
+    with connected(port) as pieces:
+        for piece in (head[:30], head[30:-2], head[-2:], body[:5], body[5:]):
+            pieces.sendall(piece)
+        assert statuses(until_end(pieces)) == [200]
+
+
 @pytest.mark.parametrize("path", ["/", "/?q=day", "/healthz", "/openapi.json", "/page/main.js"])
 def test_a_health_check_of_http_1_0_gets_each_page(port: int, path: str) -> None:
     """It names no host, and is answered all the same."""
