@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,17 @@ from consumers.monitoring.status import Health, Status, Summary
 from consumers.process import watch_signals
 from tests.consumers.search.live_stream import PATIENCE_S, Stream, make_hub
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "docs" / "architecture.md"
 THREADS = GUIDE.read_text(encoding="utf-8").partition("## Threads")[2].partition("\n## ")[0]
+# The first column of each row: a row may be of several threads. The main one has no name of ours.
+TOLD = {
+    name
+    for names in re.findall(r"^\| ([a-z][a-z0-9, -]*) \|.*\|.*\|.*\|$", THREADS, re.MULTILINE)
+    for name in names.split(", ")
+} - {"thread", "the main one of a replica"}
+# Where a call has the name of what it starts, if it has no keyword.
+PLACES = {"ThreadPoolExecutor": 1, "WorkerPool": 1, "Worker": 2}
 RESTARTS = "streamnb_recent_restarts_total"
 
 
@@ -36,8 +46,10 @@ class Watcher:
         self.metrics = ""
         self.trouble: str | None = None
         self.threads: set[str] = set()
+        self.unknown: set[int] = set()
         # Those of other tests in this process, such as the one that reads the broker's log.
         self._foreign = set(threading.enumerate()) - {threading.main_thread()}
+        self._foreign_tasks = tasks()
 
     def start(self) -> None:
         """Have nothing to begin."""
@@ -58,7 +70,71 @@ class Watcher:
             self.trouble = http.get("/v1/model").json()["trouble"]
         own = set(threading.enumerate()) - self._foreign
         self.threads = {thread.name.rsplit("_")[0] for thread in own}
+        # What runs for the operating system, but Python knows nothing of. Python forgets a thread a
+        # moment before it ends, so only what stays is meant.
+        for _ in range(1000):
+            seen = {thread.native_id for thread in threading.enumerate()} | self._foreign_tasks
+            self.unknown = tasks() - seen
+            if not self.unknown:
+                break
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def tasks() -> set[int]:
+    """Return the ids of all threads of this process, those of libraries included."""
+    return {int(each.name) for each in Path("/proc/self/task").iterdir()}
+
+
+def started() -> set[str]:
+    """Return the names of all threads that the packages start, as their code gives them."""
+    found: set[str] = set()
+    for package in ("streamnb", "consumers"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                found |= {name for value in names_given(node) for name in names_in(value)}
+    return found
+
+
+def names_given(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the expressions by which a node names threads: of a call, or of a parameter."""
+    if isinstance(node, ast.Call):
+        called = ast.unparse(node.func).rpartition(".")[2]
+        given = {each.arg: each.value for each in node.keywords}
+        place = PLACES.get(called)
+        if place is not None and len(node.args) > place:
+            yield node.args[place]
+        if called in {"Thread", *PLACES} and "name" in given:
+            yield given["name"]
+        for word in ("thread_name", "thread_name_prefix"):
+            if word in given:
+                yield given[word]
+    elif isinstance(node, ast.ClassDef) and node.name == "WorkerPool":
+        yield from default_of(node, "name")
+    elif isinstance(node, ast.FunctionDef):
+        yield from default_of(node, "thread_name")
+
+
+def default_of(node: ast.AST, parameter: str) -> Iterator[ast.expr]:
+    """Yield the default of a parameter, of all functions in a node."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.arguments):
+            with_default = each.args[len(each.args) - len(each.defaults) :]
+            pairs = [*zip(with_default, each.defaults, strict=True)]
+            pairs += [(a, d) for a, d in zip(each.kwonlyargs, each.kw_defaults, strict=True) if d]
+            yield from (default for argument, default in pairs if argument.arg == parameter)
+
+
+def names_in(value: ast.expr) -> set[str]:
+    """Return the names that an expression stands for; of a numbered one, those of the table."""
+    if isinstance(value, ast.Constant):
+        return {str(value.value)}
+    if isinstance(value, ast.JoinedStr):
+        pattern = "".join(
+            re.escape(str(part.value)) if isinstance(part, ast.Constant) else "[0-9]+"
+            for part in value.values
+        )
+        return {name for name in TOLD if re.fullmatch(pattern, name)} or {pattern}
+    return set()  # a parameter: its callers give the name
 
 
 def ran(watcher: Watcher, **sections: Any) -> Summary:
@@ -98,9 +174,16 @@ def test_a_store_that_breaks_is_seen_and_learning_goes_on(monkeypatch: pytest.Mo
     assert float(values["streamnb_recent_up"]) == 0
     assert float(values[RESTARTS]) >= 1
     assert "recent_store_broke" in [line["event"] for line in logs]
-    told = re.findall(r"^\| ([a-z-]+)[^|]* \|.*\|.*\|.*\|$", THREADS, re.MULTILINE)
-    assert watcher.threads - {"MainThread", *told} == set()
+    assert watcher.threads - {"MainThread", *TOLD} == set()
     assert len(watcher.threads) >= 9
+    assert watcher.unknown == set()  # beside what libraries started before, as OpenBLAS
+
+
+def test_each_thread_of_the_packages_stands_in_the_table() -> None:
+    """What the code starts and what the document tells are the same names."""
+    found = started()
+    assert len(found) >= 25
+    assert found == TOLD
 
 
 @pytest.mark.parametrize(
