@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from consumers.messages import CLASSES_MAX, CheckpointEntry, Partition, part_nam
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import PartFile, PartFiles, SharedRecords, as_stored
 from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard, save
+from tests.consumers.test_private_files import mode, umask
 
 LOG, OTHER = Partition("tweets/of today", 0), Partition("tweets/of today", 11)
 SETTINGS = ModelSettings.model_validate({"features": {"text": dict.fromkeys(READING, False)}})
@@ -80,11 +80,15 @@ def test_the_furthest_few_are_kept(tmp_path: Path) -> None:
 
 
 def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
-    """They hold the words that people wrote."""
-    files_in(tmp_path / "shared").write(learned("a").state, LOG, 1)
-    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "shared").rglob("*.nb")}
-    assert modes == {0o600}
-    assert stat.S_IMODE((tmp_path / "shared").stat().st_mode) == 0o700
+    """They hold the words that people wrote: parts, segments, classes, and all folders of these."""
+    (segment := tmp_path / "0.records").write_bytes(b"what was learned")
+    with umask(0):
+        files = files_in(tmp_path / "shared")
+        files.write(learned("a").state, LOG, 1, SharedRecords(KEPT, {0: segment}, b""))
+        assert files.take_class(LOG.topic, "a class")
+    found = [tmp_path / "shared", *(tmp_path / "shared").rglob("*")]
+    assert {each.suffix for each in found if each.is_file()} == {".nb", ".records", ""}
+    assert {(p.is_dir(), mode(p)) for p in found} == {(False, 0o600), (True, 0o700)}
 
 
 def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
