@@ -294,6 +294,51 @@ def test_a_model_that_is_three_times_too_sure_is_found_out() -> None:
     assert error < 0.005
 
 
+def dependent(n: int, kind: str) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return four facts of each example, every one five times over, and its class."""
+    random = np.random.default_rng(3)
+    truth = random.integers(2, size=n)
+    facts = (2.0 * truth[:, np.newaxis] - 1.0) * 0.5 + random.normal(size=(n, 4))
+    labels = np.array(["no", "yes"])[truth].tolist()
+    if kind == "numbers":
+        told = facts[:, :, np.newaxis] + 0.1 * random.normal(size=(n, 4, 5))
+        return {f"x{i}{k}": told[:, i, k].tolist() for i in range(4) for k in range(5)}, labels
+    words = [
+        [f"{'up' if fact > 0 else 'down'}{i}{k}" for i, fact in enumerate(row) for k in "abcde"]
+        for row in facts
+    ]
+    return {"text": [" ".join(each) for each in words]}, labels
+
+
+@pytest.mark.parametrize(
+    ("kind", "group"),
+    [
+        ("words", nb.Words(nb.Bernoulli())),
+        ("words", nb.Words(nb.Complement())),
+        ("numbers", nb.Numbers(nb.Gaussian())),
+    ],
+    ids=["bernoulli", "complement", "gaussian"],
+)
+def test_models_that_count_the_same_thing_often_are_mended(kind: str, group: Any) -> None:
+    """Of dependent features each family is too sure; its log-loss and calibration error fall."""
+    columns, labels = dependent(4000, kind)
+    model = nb.NaiveBayes(["no", "yes"], features={"text": group}, hash_key=1)
+    stated = model.prequential_many(columns, labels)
+    truth = np.array(labels) == "yes"
+    calibrator = nb.Calibrator(None)
+    found = calibrator.prequential_many(stated, truth.astype(np.intp))
+    rows = slice(1000, None)  # of both: before that the model and the curve know little
+    errors, losses = [], []
+    for judged in (stated[rows], found[rows]):
+        own = nb.Calibrator(None)
+        own.prequential_many(judged, truth[rows].astype(np.intp))
+        errors.append(own.calibration_error() or 0.0)
+        losses.append(-judged[np.arange(3000), truth[rows].astype(int)].mean())
+    assert errors[0] > 0.08
+    assert errors[1] < 0.03
+    assert losses[1] < 0.8 * losses[0]
+
+
 def test_a_bin_is_two_examples_of_what_was_stated_and_its_own() -> None:
     """The curve of one bin by hand."""
     stated = np.log([[0.25, 0.75]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import itertools
 import json
 import math
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import streamnb as nb
 from benchmarks.drift import PlantedStream, detect
@@ -143,6 +145,33 @@ def test_losses_that_are_none_are_refused(losses: list[Any]) -> None:
         with pytest.raises(InputError, match="losses must be"):
             alarm.update(losses)
     assert martingale.n == adwin.adwin.width == 0
+
+
+def planted(before: float, after: float) -> NDArray[np.float64]:
+    """Return losses whose mean changes after a thousand."""
+    random = np.random.default_rng(8)
+    return np.repeat([before, after], 1000) * random.exponential(size=2000)
+
+
+def test_adwin_tells_of_growth_once_and_of_a_fall_never() -> None:
+    """Of losses three times as large it tells within two hundred."""
+    (at,) = AdwinAlarm().update(planted(0.3, 0.9))
+    assert 1000 <= at < 1200
+    fallen = AdwinAlarm()
+    assert fallen.update(planted(0.9, 0.3)) == []
+    assert fallen.n_alarms == 0
+    assert fallen.adwin.width < 1500  # it saw the fall, and dropped what was before
+
+
+@given(st.lists(st.integers(0, 2000), max_size=4))
+def test_adwin_tells_the_same_however_the_stream_is_cut(cuts: list[int]) -> None:
+    """One call or many: the alarms stand at the same losses."""
+    losses = planted(0.3, 0.9)
+    alarm, found = AdwinAlarm(), []
+    for begin, end in itertools.pairwise([0, *sorted(cuts), 2000]):
+        found += [begin + at for at in alarm.update(losses[begin:end])]
+    assert found == AdwinAlarm().update(losses)
+    assert alarm.n_alarms == len(found) == 1
 
 
 def test_values_that_no_martingale_gave_are_refused() -> None:

@@ -70,6 +70,16 @@ def test_each_day_of_the_messages_has_its_budget(tmp_path: Path) -> None:
         assert wanted(queue_of(store, per_day=2, keep=3)) == ["m4", "m1", "m0"]
 
 
+def test_a_day_begins_at_midnight_utc(tmp_path: Path) -> None:
+    """To the millisecond: two messages before it share a budget, and two from it on another."""
+    midnight_ms = NOON_MS + DAY_MS // 2
+    times = [midnight_ms + apart for apart in (-2, -1, 0, 1)]
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [0.6, 0.55, 0.7, 0.52], created_at=times)
+        assert wanted(queue_of(store, per_day=1)) == ["m3", "m1"]
+        assert wanted(queue_of(store, per_day=2)) == ["m3", "m2", "m1", "m0"]
+
+
 def test_the_same_words_are_asked_once(tmp_path: Path) -> None:
     """A retweet, another link and capitals make no other message; nor once it is answered."""
     texts = [
