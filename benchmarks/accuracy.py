@@ -37,7 +37,6 @@ MAX_WORDS = 2_000_000  # as the daemon's default
 BINS = 20  # of the calibration error
 PARTS_PIECE = 512
 SIGNS: dict[str, Any] = {"punctuation": True, "ends": True}
-# How the daemon reads and learns texts by its own defaults.
 # Fields that tell again what the text does, in groups beside it.
 READ: dict[str, Callable[[str], Any]] = {
     "characters": len,
@@ -53,6 +52,7 @@ BESIDE = {
     "flags": nb.Flags(fields=["mention", "link", "exclaims"]),
     "categories": nb.Categories(fields=["first", "last"]),
 }
+# How the daemon reads and learns texts by its own defaults.
 _DAEMON = word_group(build_model(Settings().model).state, "text").spec
 DAEMON: dict[str, Any] = {
     each.name: getattr(_DAEMON, each.name) for each in fields(nb.Words) if each.name != "max_words"
