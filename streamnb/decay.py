@@ -30,6 +30,7 @@ from streamnb.priors import check
 _SPAN = 32.0  # half-lives
 _FAR = 64.0  # half-lives beyond the landmark, where it moves: more would cost digits
 _LEAP = 256.0  # where it must move: 2^256 times the largest weight and count is in float64
+_BACK_MAX = 960.0  # half-lives that a landmark can move back: the power of two is in float64
 _LIVES_MAX = 1e15  # beyond, two half-lives in a row are the same number in float64
 # Decay makes counts larger: up to this weight and count, no sum of them overflows float64.
 WEIGHT_MAX = 1e50
@@ -115,6 +116,7 @@ class DecaySchedule(NamedTuple):
     updates: RowUpdates
     moves: list[Move]
     clock: Clock
+    own_now: float | None  # the newest time of the part that learns
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +139,18 @@ class Clock:
         labels: NDArray[np.int32],
         weights: NDArray[np.float64] | None,
         times_s: NDArray[np.float64] | None,
+        own_now: float | None = None,
     ) -> DecaySchedule:
-        """Return how rows with these labels are learned, one after the other."""
+        """Return how rows with these labels are learned, one after the other.
+
+        `own_now` is the newest time of the part that learns, nan if it has none; None if that part
+        is all there is.
+        """
         n = len(labels)
         every_one = ones(n)
         given = every_one if weights is None else weights
         if self.half_life is None:
-            return DecaySchedule(RowUpdates(labels, given, every_one), [], self)
+            return DecaySchedule(RowUpdates(labels, given, every_one, every_one), [], self, None)
         if self.half_life.seconds is not None and times_s is None:
             raise InputError(
                 "this model's half-life is in seconds: time_s (or times_s) must say when each"
@@ -167,12 +174,18 @@ class Clock:
                 # Nothing is learned yet: no count to compare a prior to.
                 scales[np.isnan(scales)] = 1.0
             grown = given * _growth(own_lives, landmarks)
+        if own_now is None and not math.isnan(before_lives[0]):
+            own_scales, own_now = scales, after
+        else:
+            counted = np.where(labels != UNLABELLED, own, math.nan)
+            own_scales, own_now = _own_scales(own, counted, own_now, length, landmarks)
         # So old that float64 cannot hold its weight: it teaches nothing.
         if np.fmin.reduce(grown, initial=math.inf) < _NOTHING:
             labels = np.where(grown < _NOTHING, np.int32(UNLABELLED), labels)
         now = None if n and math.isnan(after) else (after if n else self.now)
         clock = Clock(self.half_life, now, landmark)
-        return DecaySchedule(RowUpdates(labels, grown, scales), moves, clock)
+        updates = RowUpdates(labels, grown, scales, own_scales)
+        return DecaySchedule(updates, moves, clock, None if math.isnan(own_now) else own_now)
 
     def _times(
         self, labels: NDArray[np.int32], times_s: NDArray[np.float64] | None
@@ -190,6 +203,26 @@ class Clock:
         after = np.fmax.accumulate(np.concatenate(([start], counted)))
         own = np.where(learned, times_s, after[:-1])
         return own, after[:-1], float(after[-1])
+
+    def turned_back(self, now: float | None) -> tuple[Clock, float]:
+        """Return this clock at an earlier time, and the power of two to multiply its counts by.
+
+        What remains of a part so far behind that float64 cannot hold its weight is nothing, and
+        says no time.
+        """
+        if now is None or self.half_life is None:
+            return Clock(self.half_life), 1.0
+        landmark = min(self.landmark, _landmark(now / self.half_life.length))
+        if self.landmark - landmark > _BACK_MAX:
+            return self, 1.0
+        return Clock(self.half_life, now, landmark), _power(self.landmark - landmark)
+
+    def check_part(self, now: Any) -> None:
+        """Refuse the newest time of a part if it is none, or later than the model's."""
+        is_number = isinstance(now, int | float) and not isinstance(now, bool)
+        if now is None or (is_number and self.now is not None and now <= self.now):
+            return
+        raise InputError(f"a part's now must be a time up to {self.now!r}. Got {now!r} instead.")
 
     def moved_to(self, landmark: float) -> tuple[Clock, float]:
         """Return this clock at another landmark, and the power of two to multiply its counts by."""
@@ -249,6 +282,26 @@ class Clock:
                 f" {_LEAP:g} before now. Got {landmark!r} and now {now!r} instead."
             )
         return cls(half_life, now, landmark)
+
+
+def _own_scales(
+    own: NDArray[np.float64],
+    counted: NDArray[np.float64],
+    now: float | None,
+    length: float,
+    landmarks: float | NDArray[np.float64],
+) -> tuple[NDArray[np.float64], float]:
+    """Return the scales of rows by the newest time before them in their part, and the last time.
+
+    `own` are the rows' times, `counted` those of the ones that are learned; `now` is the part's, or
+    none. The first of a part is as new as it can be. No scale is 0, however far the part is behind.
+    """
+    start = math.nan if now is None else now
+    after = np.fmax.accumulate(np.concatenate(([start], counted)))
+    before = np.where(np.isnan(after[:-1]), own, after[:-1])
+    with np.errstate(under="ignore"):
+        scales = _growth(before / length, landmarks)
+    return np.fmax(scales, _NOTHING), float(after[-1])
 
 
 def _latest(lives: NDArray[np.float64]) -> float:

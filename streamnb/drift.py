@@ -500,9 +500,8 @@ class HalfLives:
         if other:
             raise InputError(f"labels must be among {self.classes!r}. Got {other[0]!r} instead.")
         ones = np.ones(n)
-        return self._run(
-            fields[_GROUP], RowUpdates(to_indices(codes, self.classes), ones, ones), True
-        )
+        updates = RowUpdates(to_indices(codes, self.classes), ones, ones, ones)
+        return self._run(fields[_GROUP], updates, True)
 
     def predict_log_proba_many(self, columns: Any) -> Floats:
         """Return log p(c | x) of the mixture, ndarray of shape (n, n_classes), in nats."""

@@ -129,7 +129,8 @@ class Folds:
         for begin in range(0, n, BATCH_ROWS):
             end = min(begin + BATCH_ROWS, n)
             rows = slice(begin, end)
-            updates = RowUpdates(indices[rows], amounts[rows], ones(end - begin))
+            every_one = ones(end - begin)
+            updates = RowUpdates(indices[rows], amounts[rows], every_one, every_one)
             batches = encode(state, fields, begin, end, updates.labels, learn=True)
             part.count(state.groups, batches, updates, state.prior_decay, state.weighing)
 

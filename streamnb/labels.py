@@ -225,4 +225,4 @@ def unlabelled_rows(n: int, scale: float = 1.0) -> RowUpdates:
     [-1, -1]
     """
     scales = ones(n) if scale == 1.0 else np.full(n, scale)
-    return RowUpdates(unlabelled(n), ones(n), scales)
+    return RowUpdates(unlabelled(n), ones(n), scales, scales)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -115,7 +116,7 @@ def prequential(  # noqa: PLR0913 -- a function between would be one more for ea
     indices = to_indices(codes, classes)
     if given is not None and not given.all():
         indices = np.where(given > 0, indices, np.int32(UNLABELLED))
-    schedule = state.clock.schedule(indices, given, times)
+    schedule = state.clock.schedule(indices, given, times, _own_time(state, part))
     target = None if part is None and not state.parts else part_to_learn(state, part)
     encode_rows = None if encoded is None else partial(encoded.encode, given=indices)
     updates = schedule.updates
@@ -138,13 +139,27 @@ def prequential(  # noqa: PLR0913 -- a function between would be one more for ea
             out, updates = out[:reached], updates.rows(0, reached)
             break
     _move_landmark(state, schedule, n)
-    state.clock = schedule.clock
+    _set_clocks(state, schedule, target)
     state.n_examples += count_learned(updates)
     if state.parts:
         state.sum_parts()
     if joint is not None and way.joint is not None:
         joint.append(way.joint)
     return out
+
+
+def _set_clocks(state: ModelState, schedule: DecaySchedule, part: PartState | None) -> None:
+    state.clock = schedule.clock
+    if part is not None:
+        part.now = schedule.own_now
+
+
+def _own_time(state: ModelState, part: Any) -> float | None:
+    """Return a part's newest time, nan if it has learned nothing; None where the model's does."""
+    if not isinstance(part, str) or [*state.parts] in ([], [part]) or not state.learns_in_order:
+        return None
+    now = state.parts[part].now if part in state.parts else None
+    return math.nan if now is None else now
 
 
 class _Way(NamedTuple):
@@ -492,7 +507,8 @@ def unlearn(
         taken, skipped = group.to_unlearn(batch, indices, amounts, own_part)
         batches.append(taken)
         n_skipped.append(skipped)
-    updates = RowUpdates(indices, -amounts, np.full(n, state.clock.scale))
+    scales = np.full(n, state.clock.scale)
+    updates = RowUpdates(indices, -amounts, scales, scales)
     learn_batches(state, batches, updates, target if len(state.parts) > 1 else None)
     for group, skipped in zip(state.groups.values(), n_skipped, strict=True):
         group.n_skipped += skipped

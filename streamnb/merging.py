@@ -120,7 +120,7 @@ def set_part(state: ModelState, name: str, other: ModelState) -> None:
         group.sum_parts([])
         group.merge(theirs, places, factor, 1)
         groups[group_name] = replace(group.as_part(), n_dropped=theirs.n_dropped)
-    part = PartState(class_counts, recent, groups, other.n_examples)
+    part = PartState(class_counts, recent, groups, other.n_examples, other.clock.now)
     state.set_parts(state.parts | {name: part})
     state.compact()
 

@@ -363,10 +363,13 @@ class NaiveBayes(ModelReader):
         True
         """
         own = word_group(self.state, group)
+        had_order = self.state.learns_in_order
         own.set_hybrid(hybrid)
         self.state.find_weighing()
         for part in self.state.summands():
             part.groups[own.name].weights = own.new_part().weights
+            if not had_order:
+                part.now = self.state.clock.now
         self.state.hold_only_part()
 
     def forget_parts(self) -> None:

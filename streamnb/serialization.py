@@ -195,7 +195,7 @@ def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any
     for name, group in state.groups.items():
         packed, shared[name] = group.pack(f"groups/{name}")
         arrays |= packed
-    sections = []
+    sections: list[dict[str, Any]] = []
     for i, (part_name, part) in enumerate(parts):
         position = None if part_name is None else positions.get(part_name)
         sections.append(
@@ -206,6 +206,8 @@ def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any
                 "n_dropped": part.n_dropped,
             }
         )
+        if part_name is not None and state.learns_in_order and part.now != state.clock.now:
+            sections[-1]["now"] = part.now
         arrays[f"sections/{i}/class_counts"] = part.class_counts
         if state.prior_half_life is not None:
             arrays[f"sections/{i}/recent"] = part.recent
@@ -242,9 +244,9 @@ def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str
     )
     check_whole("n_declared_classes", header["n_declared_classes"], 0)
     state.n_declared_classes = header["n_declared_classes"]
-    _check_sections(header["sections"])
     if header["clock"] is not None:
         state.clock = Clock.from_dict(state.clock.half_life, header["clock"])
+    _check_sections(header["sections"], state.clock)
     groups, n_classes = state.groups, len(state.classes)
     for name, group in groups.items():
         group.unpack(f"groups/{name}", arrays, header["states"][name])
@@ -261,6 +263,7 @@ def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str
                 for name, group in groups.items()
             },
             section["n_examples"],
+            section.get("now", state.clock.now),
         )
         for name, each in part.groups.items():
             each.n_dropped = section["n_dropped"][name]
@@ -271,7 +274,7 @@ def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str
     return state, positions
 
 
-def _check_sections(sections: Any) -> None:
+def _check_sections(sections: Any, clock: Clock) -> None:
     """Refuse sections that are neither a model kept whole nor its parts."""
     check_kind("sections", sections, list)
     for section in sections:
@@ -279,6 +282,7 @@ def _check_sections(sections: Any) -> None:
         check_kind("n_examples", section["n_examples"], int)  # taken back in halves: below 0
         if section["position"] is not None:
             check_whole("position", section["position"], 0)
+        clock.check_part(section.get("now", clock.now))
         for n_dropped in section["n_dropped"].values():
             check_kind("n_dropped", n_dropped, int)
     names = [section["part"] for section in sections]
@@ -346,8 +350,7 @@ def _sections(state: ModelState) -> list[tuple[str | None, PartState]]:
     """Return the parts by name, or a model kept whole as one part without a name."""
     if state.parts:
         return [*state.parts.items()]
-    groups = {name: group.as_part() for name, group in state.groups.items()}
-    return [(None, PartState(state.class_counts, state.recent, groups, state.n_examples))]
+    return [(None, state.as_part())]
 
 
 def _join(state: ModelState, sections: list[tuple[str | None, PartState]]) -> None:

@@ -139,6 +139,7 @@ class PartState:
     recent: Floats  # R_c: recent examples by class, with the prior's half-life; 0 without one
     groups: dict[str, GroupPart]
     n_examples: int = 0
+    now: float | None = None  # the newest time in its log; see `ModelState.learns_in_order`
 
     @classmethod
     def empty(cls, groups: Mapping[str, GroupState], n_classes: int) -> Self:
@@ -191,7 +192,8 @@ class PartState:
     def frozen_copy(self, groups: Mapping[str, GroupState]) -> Self:
         """Return a copy over the same vocabularies that later learning does not touch."""
         copies = {name: groups[name].frozen_part(part) for name, part in self.groups.items()}
-        return type(self)(self.class_counts.copy(), self.recent.copy(), copies, self.n_examples)
+        counts, recent = self.class_counts.copy(), self.recent.copy()
+        return type(self)(counts, recent, copies, self.n_examples, self.now)
 
     def set_classes(self, n_classes: int) -> None:
         """Resize to a number of classes: new ones are empty, and so are those that go."""
@@ -333,8 +335,7 @@ class ModelState:
         """
         parts: dict[Any, PartState] = {**self.parts}
         if not parts:
-            groups = {name: group.as_part() for name, group in self.groups.items()}
-            parts = {None: PartState(self.class_counts, self.recent, groups, self.n_examples)}
+            parts = {None: self.as_part()}
         tables = self.frozen_tables()
         return FrozenParts(tables, {k: each.frozen_copy(self.groups) for k, each in parts.items()})
 
@@ -352,6 +353,14 @@ class ModelState:
     def is_hybrid(self) -> bool:
         """Whether a group learns weights beside its counts."""
         return any(group.hybrid is not None for group in self.groups.values())
+
+    @property
+    def learns_in_order(self) -> bool:
+        """Whether more is learned than sums: then each part goes by the newest time of its log.
+
+        Sums are of one clock, so that without anything else files need not say a part's time.
+        """
+        return self.is_hybrid or self.prior_half_life is not None
 
     def raw(self) -> ModelState:
         """Return a state over the same counts that answers by them alone; this one if it does."""
@@ -439,13 +448,21 @@ class ModelState:
         """Return the parts whose arrays are their own: all, unless there is only one."""
         return [*self.parts.values()] if len(self.parts) > 1 else []
 
+    def as_part(self) -> PartState:
+        """Return all that is learned as one part: the same arrays."""
+        groups = {name: group.as_part() for name, group in self.groups.items()}
+        counts, recent = self.class_counts, self.recent
+        return PartState(counts, recent, groups, self.n_examples, self.clock.now)
+
     def hold_only_part(self) -> None:
         """Have an only part be the sum as it is now."""
         for name in self.parts if len(self.parts) == 1 else ():
             groups = {}
             for each, group in self.groups.items():  # as `as_part`, without a call for each
                 groups[each] = GroupPart(group.counts, group.n_dropped, group.weights)
-            self.parts[name] = PartState(self.class_counts, self.recent, groups, self.n_examples)
+            self.parts[name] = PartState(
+                self.class_counts, self.recent, groups, self.n_examples, self.clock.now
+            )
 
     def sum_parts(self) -> None:
         """Have parts and their sum agree, after a part has learned.
@@ -471,7 +488,11 @@ class ModelState:
             group.set_bounded(bounded=len(self.parts) < 2)
 
     def set_parts(self, parts: Mapping[str, PartState]) -> None:
-        """Make the model the sum of these parts, always in the order of their names."""
+        """Make the model the sum of these parts, always in the order of their names.
+
+        If it learns in order its clock says the newest time of theirs, as if no other part had ever
+        been.
+        """
         self.parts = dict(parts)
         self.class_counts = np.zeros(len(self.classes))
         self.recent = np.zeros(len(self.classes))
@@ -482,6 +503,10 @@ class ModelState:
         for name, group in self.groups.items():
             group.sum_parts([parts[part].groups[name] for part in sorted(parts)])
         self._set_bounded()
+        now = max((part.now for part in parts.values() if part.now is not None), default=None)
+        if self.learns_in_order and now != self.clock.now:
+            self.clock, factor = self.clock.turned_back(now)
+            self.rescale(factor)
         self.hold_only_part()
 
     def forget_parts(self) -> None:

@@ -236,7 +236,7 @@ class FieldsState(GroupState):
             self._learn(part.counts, batch, updates)
             return
         self._fit_to_table()
-        self._run(part.counts, batch, updates, own, learn=True)
+        self._run(part.counts, batch, updates.of_part(), own, learn=True)
 
     @abstractmethod
     def _run(

@@ -105,7 +105,8 @@ class NumbersState(FieldsState):
         held = self.grow(self.counts if part is None else part.counts)
         columns = np.arange(len(batch.names))
         tried = statistics.take(held, "fields", batch.places)
-        updates = RowUpdates(labels, -weights, np.ones(len(labels)))
+        ones = np.ones(len(labels))
+        updates = RowUpdates(labels, -weights, ones, ones)
         if kernel.learn(tried, batch.x, columns, updates) < 0:
             return batch, 0
         tried = statistics.take(held, "fields", batch.places)

@@ -372,8 +372,9 @@ def learn_within_bound(
     row = n_learned = 0
     n = len(updates.labels)
     judged: tuple[Any, ...] = () if own is None else (own, 0)
+    of_part = updates.of_part()
     while True:
-        row, why, n_new = group.learn_rows(part.counts, batch, updates, row, n_max, *judged)
+        row, why, n_new = group.learn_rows(part.counts, batch, of_part, row, n_max, *judged)
         n_here = min(row + 1, n)
         group.run(batch, updates.rows(0, n_here), out, learn=True, row=n_learned)
         n_learned = n_here
@@ -396,6 +397,7 @@ def count_within_bound(
     """Learn rows in a part with a bound, and in nothing else; see `learn_within_bound`."""
     part.counts = group.grow(part.counts)
     judged: tuple[Any, ...] = () if own is None else (own, 0)
+    updates = updates.of_part()
     row, why, n_new = group.learn_rows(part.counts, batch, updates, 0, n_max, *judged)
     while why == counting.FULL:
         part.n_dropped += group.drop_from_part(part, statistics.kept(n_max, n_new))
@@ -522,7 +524,7 @@ class ExampleScratch:
         rows = Rows(np.empty(_GRAMS, dtype=np.int32), np.empty(_GRAMS), np.zeros(2, dtype=np.int64))
         self.batch = Batch(rows, np.ones(1, dtype=np.bool_))
         self.tokens = scratch_for(SHORT_BYTES_MAX, GRAMS_PER_TOKEN_MAX)
-        self.updates = RowUpdates(np.zeros(1, dtype=np.int32), ones(1), ones(1))
+        self.updates = RowUpdates(np.zeros(1, dtype=np.int32), ones(1), ones(1), ones(1))
         self.words = np.empty(_CHAR_BYTES * _VALUE_CHARS_MAX // 8 + 2, dtype=np.uint64)
         self.places = [np.arange(n) for n in range(_VALUES_MAX + 1)]
 

@@ -401,7 +401,7 @@ def bernoulli(
     rebuilt, going on at the row that is returned.
     """
     scale = -1.0
-    labels, weights, scales = updates
+    labels, weights, scales, _ = updates
     for i in range(options.row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         if scales[i] != scale:

@@ -197,7 +197,7 @@ def complement(
     the counts if `normalise`; `scratch` has a row of three a class.
     Returns where it stopped, why, and how many new words that row has.
     """
-    labels, weights, scales = updates
+    labels, weights, scales, _ = updates
     for i in range(options.row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         if not present[i]:

@@ -156,7 +156,7 @@ def add_rows(
     A row that would take V past `n_words_max` is left for the caller, who makes room first; with
     V = 0 it is taken whole.
     """
-    labels, weights, _ = updates
+    labels, weights, _, _ = updates
     for i in range(row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         y = labels[i]

@@ -502,7 +502,7 @@ def hybrid(
     part is the same arrays, ONE_PART if it has the same numbers, else PARTS.
     Returns where it stopped, why, and how many new words that row has, as `multinomial` does.
     """
-    labels, amounts, scales = updates
+    labels, amounts, scales, own_scales = updates
     is_shared, has_others = mode != WHOLE, len(weights.others) > 0
     weigh_groups(weights, scratch.weights)
     weigh_groups(part_weights, scratch.own_weights)
@@ -529,10 +529,10 @@ def hybrid(
         n_new = count_new(part.by_word, rows, i)
         if has_no_room(part, n_new, options.n_max):
             return i, FULL, n_new
-        if mode == PARTS or x < 0.0:
+        if mode == PARTS or x < 0.0 or own_scales[i] != scales[i]:
             own = scratch.own_weights
-            x = score(part, part_weights, own, kinds, rows, i, scales[i], to_learn, scratch)
-        weight = min(amounts[i] / scales[i], 1.0)
+            x = score(part, part_weights, own, kinds, rows, i, own_scales[i], to_learn, scratch)
+        weight = min(amounts[i] / own_scales[i], 1.0)
         if x > 0.0 or has_others:
             score_others(part_weights, said.own, i, scratch)
             learn_weights(

@@ -99,10 +99,17 @@ class RowUpdates(NamedTuple):
     labels: I32  # (n,): the index of each row's class; -1: it is predicted and not learned
     weights: F64  # (n,): what a row adds to its counts, never zero; a negative one unlearns it
     scales: F64  # (n,): how far decay has scaled the counts by then, so priors too; 1 without decay
+    own_scales: F64  # (n,): the same by the newest time of the part that learns, not of the model
 
     def rows(self, begin: int, end: int) -> RowUpdates:
         """Return the updates of rows `begin` to `end`."""
-        return RowUpdates(self.labels[begin:end], self.weights[begin:end], self.scales[begin:end])
+        labels, weights, scales, own = self
+        rows = slice(begin, end)
+        return RowUpdates(labels[rows], weights[rows], scales[rows], own[rows])
+
+    def of_part(self) -> RowUpdates:
+        """Return the updates by which the part that learns judges the rows itself."""
+        return self._replace(scales=self.own_scales)
 
 
 class RunOptions(NamedTuple):

@@ -56,7 +56,7 @@ def class_prior(
     `pseudo` are the pseudo-counts α_c, or with `fixed` the probabilities. `now` has a place for
     each class; it holds the last row's prior in the end.
     """
-    labels, weights, scales = updates
+    labels, weights, scales, _ = updates
     n_classes = len(examples)
     n = 0.0
     pseudo_sum = 0.0
@@ -146,7 +146,7 @@ def recent_class_prior(
     a copy of the log's N_c. An example counts as `most` at most: a model that decays weighs those
     that are newer than all before above 1.
     """
-    labels, weights, scales = updates
+    labels, weights, _, own_scales = updates
     n_classes = len(whole)
     is_due = True
     for i in range(len(labels)):
@@ -162,7 +162,7 @@ def recent_class_prior(
         for c in range(n_classes):
             out[i, c] = now[c]
         if learn and labels[i] >= 0:
-            counted = min(weights[i] / scales[i], most)
+            counted = min(weights[i] / own_scales[i], most)
             change_recent(examples, own, whole, is_shared, decay, labels[i], weights[i], counted)
             is_due = True
 
@@ -170,7 +170,7 @@ def recent_class_prior(
 @kernel
 def count_recent_classes(examples: F64, own: F64, decay: float, updates: RowUpdates) -> None:
     """Count the labelled examples among the recent ones, as `recent_class_prior` does."""
-    labels, weights, _ = updates
+    labels, weights, _, _ = updates
     for i in range(len(labels)):
         if labels[i] >= 0:
             change_recent(examples, own, own, False, decay, labels[i], weights[i], weights[i])
@@ -179,7 +179,7 @@ def count_recent_classes(examples: F64, own: F64, decay: float, updates: RowUpda
 @kernel
 def count_classes(examples: F64, updates: RowUpdates) -> None:
     """Count the labelled examples by class, as `class_prior` does while it predicts."""
-    labels, weights, _ = updates
+    labels, weights, _, _ = updates
     for i in range(len(labels)):
         y = labels[i]
         if y >= 0:

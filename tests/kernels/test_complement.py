@@ -22,7 +22,8 @@ ALPHAS = st.sampled_from([1e-9, 0.3, 1.0, 2.5])
 
 def teaching(labels: list[int], weights: list[float]) -> RowUpdates:
     """Return rows' teaching without decay."""
-    return RowUpdates(np.array(labels, np.int32), np.array(weights), np.ones(len(labels)))
+    ones = np.ones(len(labels))
+    return RowUpdates(np.array(labels, np.int32), np.array(weights), ones, ones)
 
 
 def run(

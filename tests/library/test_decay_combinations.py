@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,15 +15,21 @@ from streamnb import (
     Bag,
     Bernoulli,
     Beta,
+    Categories,
     Complement,
+    Flags,
     HalfLife,
+    Hybrid,
     Multinomial,
     NaiveBayes,
+    Numbers,
+    Words,
     merge,
     subtract,
 )
 from streamnb.errors import InputError
 from streamnb.features.protocol import Group
+from streamnb.serialization import pack, unpack
 from tests.library.features.count_models import (
     PROBES,
     WORDS,
@@ -33,6 +41,7 @@ from tests.library.features.count_models import (
     model_of,
 )
 from tests.library.test_decay import HALF_LIVES, bags, has_zeros, plain_features, timed
+from tests.library.test_hybrid import CLASSES, Twin
 
 
 @given(plain_features, timed, timed, HALF_LIVES)
@@ -184,3 +193,209 @@ def test_all_forgotten_answers_the_prior(likelihood: Any) -> None:
     )
     learn(model, [Example(None, {"z": 1.0}, "eggs", 1.0, 0.0)])  # far too late to matter
     assert model.words() == ["b"]
+
+
+# ---- weights of a hybrid, in parts, by seconds ---------------------------------------------------
+
+
+class Row(NamedTuple):
+    """An example of a log."""
+
+    log: str
+    text: str
+    label: str
+    time_s: float
+    weight: float
+
+
+TEXTS = st.sampled_from(["a b", "not a b", "c d e", "", "e e a", "d"])
+LOGS = ("1", "2")
+HYBRID = Hybrid(half_life=30.0)
+
+
+def rows(times: st.SearchStrategy[float]) -> st.SearchStrategy[list[Row]]:
+    """Draw two logs, as they are read in turns."""
+    weights = st.sampled_from([1.0, 1.0, 0.5, 3.0])
+    row = st.builds(Row, st.sampled_from(LOGS), TEXTS, st.sampled_from(CLASSES), times, weights)
+    return st.lists(row, min_size=2, max_size=40)
+
+
+OTHERS: dict[str, Group] = {
+    "long": Flags(fields=["long"]),
+    "first": Categories(fields=["first"], max_values=3),
+    "length": Numbers(fields=["length"]),
+}
+
+
+def weighing(half_life: float, others: dict[str, Group] | None = None) -> NaiveBayes:
+    """Return an untrained model with all that is learned in order: weights and recent classes."""
+    words = Words(Multinomial(), (1, 2), negation=True, counts="presence", hybrid=HYBRID)
+    groups: dict[str, Group] = {"text": words} | (others or {})
+    decay = HalfLife(seconds=half_life)
+    return NaiveBayes(CLASSES, features=groups, decay=decay, hash_key=7, prior_half_life=5.0)
+
+
+def take_in(model: NaiveBayes, stream: Sequence[Row], part: str | None = None) -> None:
+    """Learn rows as one batch."""
+    fields = {
+        "text": [row.text for row in stream],
+        "long": [len(row.text) > 3 for row in stream],
+        "first": [row.text[:1] or None for row in stream],
+        "length": [float(len(row.text)) for row in stream],
+    }
+    columns = {name: fields[name] for name in model.state.fields}
+    labels, weights = [row.label for row in stream], [row.weight for row in stream]
+    times_s = [row.time_s for row in stream]
+    model.learn_many(columns, labels, weights=weights, times_s=times_s, part=part)
+
+
+def alone(model: NaiveBayes, stream: Sequence[Row], log: str) -> NaiveBayes:
+    """Have an untrained model learn one log, example by example."""
+    for row in stream:
+        if row.log == log:
+            take_in(model, [row])
+    return model
+
+
+def weights_of(model: NaiveBayes) -> list[Any]:
+    """Return what a model has learned in order, its words by name."""
+    group: Any = model.state.groups["text"]
+    columns = group.live_columns()
+    words = zip(group.vocabulary.words(columns), group.weights.words[columns].tolist(), strict=True)
+    groups, others = group.weights.groups.tolist(), group.weights.others.tolist()
+    return [dict(words), groups, others, group.weights.recent.tolist(), model.state.recent.tolist()]
+
+
+def moved(model: NaiveBayes, half_life: float) -> NaiveBayes:
+    """Return another model that has a model's parts out of files."""
+    other = weighing(half_life)
+    for name in reversed([*model.parts]):
+        other.set_part(name, NaiveBayes.from_bytes(model.part(name).to_bytes()))
+    return other
+
+
+SPREAD = st.floats(0.0, 300.0)  # with the shortest half-life, landmarks move
+
+
+@given(rows(SPREAD), st.sampled_from([1.0, 7.3, 1e6]), st.sets(st.integers(0, 20), max_size=3))
+def test_weights_of_a_part_are_those_of_its_log_alone(
+    stream: list[Row], half_life: float, moves: set[int]
+) -> None:
+    """Whatever other parts read, and wherever parts move by files, they are the same bits."""
+    model = weighing(half_life)
+    for i, (log, batch) in enumerate(groupby(stream, key=lambda row: row.log)):
+        take_in(model, list(batch), log)
+        if i in moves:
+            model = moved(model, half_life)
+            model = NaiveBayes.from_bytes(model.to_bytes())
+    for log in model.parts:
+        expected = alone(weighing(half_life), stream, log)
+        found = model.part(log)
+        assert weights_of(found) == weights_of(expected)
+        assert found.state.clock.now == expected.state.clock.now
+    if len(model.parts) == len(LOGS):
+        model.drop_part("1")
+        expected = alone(weighing(half_life), stream, "2")
+        assert weights_of(model) == weights_of(expected)
+        assert model.state.clock.now == expected.state.clock.now
+        asked = {"text": ["a b", "not a", "d"]}
+        close(model.predict_log_proba_many(asked), expected.predict_log_proba_many(asked), 1e-9)
+        later = Row("2", "a b c", "odd", 301.0, 1.0)
+        take_in(model, [later], "2")
+        take_in(expected, [later])
+        assert weights_of(model) == weights_of(expected)
+
+
+@given(rows(SPREAD), st.sampled_from([7.3, 100.0]))
+def test_weights_of_other_groups_are_those_of_the_log_alone(
+    stream: list[Row], half_life: float
+) -> None:
+    """What flags, categories and numbers say of a part's examples is by its own time, too.
+
+    To rounding: the logarithms of counts at another landmark are.
+    """
+    model = weighing(half_life, OTHERS)
+    for log, batch in groupby(stream, key=lambda row: row.log):
+        take_in(model, list(batch), log)
+    for log in model.parts:
+        found, expected = model.part(log), alone(weighing(half_life, OTHERS), stream, log)
+        (words, *rest), (expected_words, *expected_rest) = weights_of(found), weights_of(expected)
+        assert words.keys() == expected_words.keys()
+        pairs = [(words[word], expected_words[word]) for word in words]
+        for own, theirs in [*pairs, *zip(rest, expected_rest, strict=True)]:
+            assert np.allclose(own, theirs, rtol=0.0, atol=2.0**-20)
+
+
+class TimedTwin(Twin):
+    """The formulas in plain Python, of a log whose examples have times."""
+
+    now = -np.inf
+
+    def learn_at(self, words: list[str], y: int, half_lives: float) -> None:
+        """Learn an example, its time in half-lives: as it is in the newest counts, 1 at most."""
+        self.after = max(self.now, half_lives)
+        self.learn(words, y, 2.0 ** min(half_lives - self.now, 0.0))
+
+    def count(self, words: list[str], y: int, weight: float) -> None:
+        """Let the counts decay to the example's time, if it is newer, and count it."""
+        factor = 2.0 ** (self.now - self.after)
+        self.now = self.after
+        self.tokens = [each * factor for each in self.tokens]
+        for word, own in self.counts.items():
+            self.counts[word] = [each * factor for each in own]
+        super().count(words, y, weight)
+
+
+@given(rows(st.integers(0, 9).map(lambda lives: 8.0 * lives)))
+def test_weights_of_parts_are_the_twins(stream: list[Row]) -> None:
+    """A part's steps are those of the formulas at its own newest time."""
+    model, twins = weighing(8.0), {log: TimedTwin(HYBRID) for log in LOGS}
+    for row in (each._replace(weight=1.0) for each in stream * 2):
+        take_in(model, [row], row.log)
+        asked = weighing(1.0)
+        take_in(asked, [row])
+        twins[row.log].learn_at(asked.words(), CLASSES.index(row.label), row.time_s / 8.0)
+    for log in model.parts:
+        words, groups, *_ = weights_of(model.part(log))
+        for (kind, band), own in twins[log].groups.items():
+            assert np.allclose(groups[8 * kind + band], own, rtol=0, atol=1e-4)
+        for word, theirs in twins[log].words.items():
+            precision, _, *gradients = theirs
+            assert np.allclose(words[word], [precision, *gradients], rtol=0, atol=1e-4)
+
+
+def test_a_file_says_the_newest_time_of_a_part_where_it_is_not_the_models() -> None:
+    """Files from before it have the model's for all; one that no part can have is refused."""
+    model = weighing(10.0)
+    take_in(model, [Row("1", "a b", "good", 5.0, 1.0)], "1")
+    take_in(model, [Row("2", "a", "bad", 90.0, 1.0)], "2")
+    header, arrays = pack(model.state, {})
+    first, second = header["sections"]
+    assert first["now"] == 5.0
+    assert "now" not in second
+    assert "now" not in pack(model.part("1").state, {})[0]["sections"][0]
+    for wrong in ("5", float("nan"), 91.0, True):
+        first["now"] = wrong
+        with pytest.raises(InputError, match=r"a part's now must be a time up to 90\.0"):
+            unpack(header, arrays)
+    del first["now"]
+    state, _ = unpack(header, arrays)
+    assert [part.now for part in state.parts.values()] == [90.0, 90.0]
+
+
+def test_without_weights_a_file_says_no_time_of_a_part() -> None:
+    """Counts are of one clock; weights that begin later go by the times known then."""
+    words = Words(Multinomial())
+    model = NaiveBayes(CLASSES, features={"text": words}, decay=HalfLife(seconds=10.0), hash_key=7)
+    take_in(model, [Row("1", "a b", "good", 5.0, 1.0)], "1")
+    take_in(model, [Row("2", "a", "bad", 90.0, 1.0)], "2")
+    header, _ = pack(model.state, {})
+    assert not any("now" in section for section in header["sections"])
+    loaded = NaiveBayes.from_bytes(model.to_bytes())
+    for each in (model, loaded):
+        each.set_hybrid("text", HYBRID)
+        take_in(each, [Row("1", "a d", "odd", 80.0, 1.0)], "1")
+    assert loaded.to_bytes() == model.to_bytes()
+    model.set_hybrid("text", None)
+    model.drop_part("2")
+    assert model.state.clock.now == 90.0

@@ -98,8 +98,8 @@ class Twin:
         precision, gradients = self.groups[group]
         return 0.6 + gradients / (100 + precision)
 
-    def learn(self, words: list[str], y: int) -> None:
-        """Take a step of the regression, then count."""
+    def learn(self, words: list[str], y: int, weight: float = 1.0) -> None:
+        """Take a step of the regression, by a weight up to 1, then count."""
         z, sums = self.scores(words)
         known = [word for word in words if word in self.counts]
         z = [z[c] + math.log(self.recent[c] + 1) for c in range(3)]
@@ -107,25 +107,30 @@ class Twin:
         p = [each / math.fsum(p) for each in p]
         e = [(c == y) - p[c] for c in range(3)]
         for group, s in sums.items():
-            weight = self.weight(group) - 0.6
+            before = self.weight(group) - 0.6
             mean = sum(p[c] * s[c] for c in range(3))
-            more = sum(p[c] * s[c] ** 2 for c in range(3)) - mean**2
+            more = weight * (sum(p[c] * s[c] ** 2 for c in range(3)) - mean**2)
             more = min(self.groups[group][0] + more, 500.0) - self.groups[group][0]
             self.groups[group][0] += more
-            self.groups[group][1] += more * weight + sum(e[c] * s[c] for c in range(3))
+            step = weight * sum(e[c] * s[c] for c in range(3))
+            self.groups[group][1] += more * before + step
         x = (len(known) + 1) ** -0.75
         for word in known:
             own = self.words[word]
-            more = x * x * sum(each * (1 - each) for each in p)
+            more = weight * x * x * sum(each * (1 - each) for each in p)
             held = [each / (2 * self.hybrid.shrinkage + own[0]) for each in own[1:]]
             own[0] += more
             for c in range(3):
-                own[1 + c] += more * held[c] + x * e[c]
+                own[1 + c] += more * held[c] + weight * x * e[c]
         self.recent = [each * 0.5 ** (1 / self.hybrid.half_life) for each in self.recent]
         self.recent[y] += 1
+        self.count(words, y, weight)
+
+    def count(self, words: list[str], y: int, weight: float) -> None:
+        """Count words."""
         for word in words:
-            self.counts[word][y] += 1
-            self.tokens[y] += 1
+            self.counts[word][y] += weight
+            self.tokens[y] += weight
 
 
 @given(STREAMS, st.sampled_from([nb.Hybrid(), nb.Hybrid(0.5, 2.0, 3.0)]))

@@ -100,20 +100,20 @@ class MixedTwin(Twin):
         """Return s_oc as the step has it: what is impossible lies ten below the best."""
         return [max(each, -10.0) for each in self.said[name]]
 
-    def learn(self, words: list[str], y: int) -> None:
+    def learn(self, words: list[str], y: int, weight: float = 1.0) -> None:
         """Take a step of all weights, then count the words."""
         z, _ = self.scores(words)
         z = [z[c] + math.log(self.recent[c] + 1) for c in range(3)]
         p = [math.exp(each - max(z)) for each in z]
         p = [each / math.fsum(p) for each in p]
-        super().learn(words, y)
+        super().learn(words, y, weight)
         for name, own in self.others.items():
-            s, weight = self.to_learn(name), own[1] / (100 + own[0])
+            s, before = self.to_learn(name), own[1] / (100 + own[0])
             mean = sum(p[c] * s[c] for c in range(3))
-            more = max(sum(p[c] * s[c] ** 2 for c in range(3)) - mean**2, 0.0)
+            more = weight * max(sum(p[c] * s[c] ** 2 for c in range(3)) - mean**2, 0.0)
             more = min(own[0] + more, 500.0) - own[0]
             own[0] += more
-            own[1] += more * weight + sum(((c == y) - p[c]) * s[c] for c in range(3))
+            own[1] += more * before + weight * sum(((c == y) - p[c]) * s[c] for c in range(3))
 
 
 @given(STREAMS)
