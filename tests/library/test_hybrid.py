@@ -251,6 +251,31 @@ def test_parts_and_merged_models_add_up_in_any_order(stream: list[Text], random:
         assert np.array_equal(found, without.predict_log_proba_many(PROBES))
 
 
+@pytest.mark.parametrize("classes", [CLASSES, []], ids=["declared", "joining"])
+def test_weights_depend_on_the_order_of_logs_where_a_class_joins(classes: list[str]) -> None:
+    """Counts do not, nor weights of declared classes: a log learns against those known by then."""
+    rng = np.random.default_rng(3)
+    models = []
+    logs = {"1": CLASSES[:2], "2": CLASSES}
+    streams = {
+        log: (
+            {"text": [" ".join(rng.choice(list("abcdef"), 3)) for _ in range(90)]},
+            rng.choice(own, 90).tolist(),
+        )
+        for log, own in logs.items()
+    }
+    for order in ("12", "21"):
+        words = nb.Words(nb.Multinomial(), hybrid=nb.Hybrid())
+        model = nb.NaiveBayes(classes, features={"text": words}, hash_key=7, new_classes=True)
+        for log in order:
+            model.learn_many(*streams[log], part=log)
+        models.append(model)
+    first, second = models
+    assert first.digest() == second.digest()
+    group, other = (model.state.groups["text"].weights.groups for model in models)
+    assert np.array_equal(group, other) == bool(classes)
+
+
 @given(STREAMS, STREAMS)
 def test_unlearning_takes_counts_and_leaves_weights(kept: list[Text], gone: list[Text]) -> None:
     """Counts are as if it had never been; words of which nothing is left lose their weights."""
