@@ -116,7 +116,8 @@ def prequential(  # noqa: PLR0913 -- a function between would be one more for ea
     indices = to_indices(codes, classes)
     if given is not None and not given.all():
         indices = np.where(given > 0, indices, np.int32(UNLABELLED))
-    schedule = state.clock.schedule(indices, given, times, _own_time(state, part))
+    own_now = None if part is None or state.clock.half_life is None else _own_time(state, part)
+    schedule = state.clock.schedule(indices, given, times, own_now)
     target = None if part is None and not state.parts else part_to_learn(state, part)
     encode_rows = None if encoded is None else partial(encoded.encode, given=indices)
     updates = schedule.updates
@@ -138,7 +139,6 @@ def prequential(  # noqa: PLR0913 -- a function between would be one more for ea
         if reached < end:
             out, updates = out[:reached], updates.rows(0, reached)
             break
-    _move_landmark(state, schedule, n)
     _set_clocks(state, schedule, target)
     state.n_examples += count_learned(updates)
     if state.parts:
@@ -149,6 +149,9 @@ def prequential(  # noqa: PLR0913 -- a function between would be one more for ea
 
 
 def _set_clocks(state: ModelState, schedule: DecaySchedule, part: PartState | None) -> None:
+    """Bring the counts to the last landmark, and the clocks to the newest times."""
+    for move in schedule.moves:
+        state.rescale(move.factor)
     state.clock = schedule.clock
     if part is not None:
         part.now = schedule.own_now
@@ -156,7 +159,7 @@ def _set_clocks(state: ModelState, schedule: DecaySchedule, part: PartState | No
 
 def _own_time(state: ModelState, part: Any) -> float | None:
     """Return a part's newest time, nan if it has learned nothing; None where the model's does."""
-    if not isinstance(part, str) or [*state.parts] in ([], [part]) or not state.learns_in_order:
+    if [*state.parts] in ([], [part]) or not state.learns_in_order:
         return None
     now = state.parts[part].now if part in state.parts else None
     return math.nan if now is None else now
