@@ -276,7 +276,8 @@ class NaiveBayes(ModelReader):
         ------
         InputError
             If more would be taken back than was learned, or a value cannot be used; the model is
-            unchanged.
+            unchanged. Of a number the weight is checked, not the value: mean and variance do not
+            say which values they are of.
         """
         learn.unlearn_one(self.state, x, y, weight=weight, time_s=time_s, part=part)
 
