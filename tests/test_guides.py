@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -72,13 +74,19 @@ def test_the_file_that_teaches_holds_the_defaults() -> None:
 @pytest.mark.parametrize("path", sorted(set(settings_in(Settings)) - {"labels.signs"}))
 def test_the_file_that_teaches_names_every_setting(path: str) -> None:
     """Each key stands in `config.yaml`, where a reader learns of it."""
-    value = yaml.safe_load(with_all_groups())
+    value = all_settings()
     for key in path.split("."):
         if key == "NAME":
             value = {name: True for group in value.values() for name in group}
         else:
             assert key in value, f"{path}: no {key}"
             value = value[key]
+
+
+@cache
+def all_settings() -> Any:
+    """Return what `config.yaml` says with all its groups."""
+    return yaml.safe_load(with_all_groups())
 
 
 def with_all_groups() -> str:

@@ -229,6 +229,7 @@ def test_what_is_more_than_may_be_written_is_shortened(
         assert (line["id"], "text" in line) == ("long", False)
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 def test_what_the_outputs_topics_refuse_is_shortened(
     broker: Broker, new_topic: NewTopic, tmp_path: Path

@@ -230,7 +230,13 @@ def test_a_checkpoint_of_other_fields_is_refused(
         run_on(tmp_path / "state", n=10, **sections)
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "shuttle",
+        *(pytest.param(each, marks=pytest.mark.deep) for each in STREAMS if each != "shuttle"),
+    ],
+)
 def test_a_recorded_file_is_learned(name: str, tmp_path: Path) -> None:
     """An example configuration runs as it is, over a file; the answers are good."""
     (tmp_path / f"{name}.jsonl").write_bytes(b"\n".join(STREAMS[name]()) + b"\n")

@@ -29,6 +29,7 @@ def make_config(folder: Path, **sections: object) -> Path:
     return write_config(folder / "config.yaml", **{**defaults, **sections})
 
 
+@pytest.mark.deep
 def test_a_terminal_that_hangs_up_is_ignored_after_nohup(tmp_path: Path) -> None:
     """Where SIGHUP is ignored at the start it stays so."""
     with Daemon(make_config(tmp_path), under=("nohup",)) as daemon:
@@ -106,7 +107,9 @@ def test_a_signal_during_the_start_ends_it(tmp_path: Path, event: str) -> None:
     assert counts_at(tmp_path / "state") == before == counts_of(examples(N))
 
 
-@pytest.mark.parametrize("source", ["file:in.jsonl", "generator"])
+@pytest.mark.parametrize(
+    "source", ["file:in.jsonl", pytest.param("generator", marks=pytest.mark.deep)]
+)
 def test_a_stop_at_full_rate_loses_nothing(tmp_path: Path, source: str) -> None:
     """All that was learned is in the checkpoint, with the position behind it."""
     n = 200_000

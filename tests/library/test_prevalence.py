@@ -153,7 +153,7 @@ THREE = np.array([[0.8, 0.15, 0.05], [0.1, 0.7, 0.15], [0.1, 0.15, 0.8]])
         (THREE, [0.9, 0.1, 0.0]),
     ],
 )
-@pytest.mark.parametrize("level", [0.8, 0.95])
+@pytest.mark.parametrize("level", [pytest.param(0.8, marks=pytest.mark.deep), 0.95])
 def test_intervals_hold_as_often_as_they_say(
     rates: Floats, shares: list[float], n_examples: int, n: int, level: float
 ) -> None:

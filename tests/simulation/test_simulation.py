@@ -65,6 +65,7 @@ def check_seeds(first: int, n: int) -> dict[str, Any]:
     return summary
 
 
+@pytest.mark.deep
 def test_some_seeds_and_the_book_hold() -> None:
     """The first seeds, and all that ever failed, end with the checker's counts."""
     summary = check_seeds(0, N_FAST)

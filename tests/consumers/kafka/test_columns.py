@@ -12,14 +12,21 @@ from confluent_kafka import Producer
 
 from consumers.messages import Partition
 from tests.broker.broker import Broker
-from tests.consumers.kafka.topics import PATIENCE_S, Reader, damage, fill, numbered, until_all
+from tests.consumers.kafka.topics import (
+    DEEP_CODECS,
+    PATIENCE_S,
+    Reader,
+    damage,
+    fill,
+    numbered,
+    until_all,
+)
 
 pytestmark = pytest.mark.integration
 NewTopic = Callable[..., str]
 Row = tuple[int, int, bytes | None, bytes | None]
 
 MODES = ("columns", "records")
-DEEP_CODECS = (pytest.param(each, marks=pytest.mark.deep) for each in ("gzip", "snappy", "lz4"))
 
 
 def rows(reader: Reader, number: int = 0) -> list[Row]:

@@ -168,7 +168,13 @@ def quick() -> Read:
 
 # The loop's thread ends with the error, and its sockets are left to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(each, marks=() if each == "the fetcher" else pytest.mark.deep)
+        for each in PLACES
+    ],
+)
 def test_an_internal_error_of_the_client_is_named_and_survived(
     place: str, broker: Broker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch, quick: Read
 ) -> None:
@@ -229,7 +235,7 @@ def test_a_client_that_fails_as_it_subscribes_is_replaced(
         reader.until(lambda: reader.n_values >= 100 and reader.source.trouble() is None)
 
 
-@pytest.mark.parametrize("has_read", [False, True])
+@pytest.mark.parametrize("has_read", [False, pytest.param(True, marks=pytest.mark.deep)])
 def test_a_client_that_can_read_no_answer_says_why(
     has_read: bool,
     broker: Broker,

@@ -206,7 +206,9 @@ def test_every_fault_is_named_and_tried_again(secure_broker: SecureBroker, clien
                 assert time.monotonic() - opened_s < PATIENCE_S, f"{name}: {trouble}"
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "client", ["kafka-python", pytest.param("librdkafka", marks=pytest.mark.deep)]
+)
 def test_a_refused_login_is_tried_until_it_is_right(
     secure_broker: SecureBroker, client: str
 ) -> None:

@@ -65,6 +65,8 @@ def numbered(start: int, stop: int) -> list[bytes]:
     return [b"message %d" % i for i in range(start, stop)]
 
 
+# Compressions that are left to the long run; none and zstd are tried at every change.
+DEEP_CODECS = [pytest.param(each, marks=pytest.mark.deep) for each in ("gzip", "snappy", "lz4")]
 # One for each value of `kafka.client`.
 CLIENTS: Mapping[str, type[KafkaPythonClient | LibrdkafkaClient]] = {
     "kafka-python": KafkaPythonClient,

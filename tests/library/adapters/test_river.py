@@ -37,7 +37,7 @@ CHECKED: dict[str, dict[str, Any]] = {
     "shared": {"features": nb.Numbers(nb.Gaussian(variance="shared")), "classes": [True, False]},
     "decayed": {"decay": nb.HalfLife(examples=50.0), "class_prior": nb.Dirichlet(0.5)},
 }
-CHECKED_DEEP = ("words", "presence", "decayed")
+CHECKED_DEEP = ("words", "presence", "shared", "decayed")
 
 
 def checks_of_all() -> Iterator[Any]:

@@ -126,6 +126,7 @@ def test_a_kill_at_any_time_leaves_a_whole_model(tmp_path: Path) -> None:
             load(path)
 
 
+@pytest.mark.deep
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     """Where the file finds no room it is an error each time, and the old file stands alone."""
     done = run("full", tmp_path)
