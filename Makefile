@@ -40,7 +40,7 @@ test-all: test ## Run `make test`, then what takes longer; SEED=1 replays the ru
 	@scripts/test_long.sh $(SEED)
 
 .PHONY: boundscheck
-boundscheck: setup ## Test kernels and library with checked indices, a deep run; ARGS go to pytest
+boundscheck: setup ## Test all kernels with checked indices, a deep run; ARGS go to pytest
 	@scripts/test_boundscheck.sh $(ARGS)
 
 .PHONY: campaigns

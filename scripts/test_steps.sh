@@ -83,13 +83,16 @@ collect() {
     trap - EXIT
 }
 
-# checked_indices PYTEST-ARGUMENT...: test kernels and library with every index of the compiled code
-# checked: one outside its array is an IndexError, where otherwise it touches foreign memory.
+# checked_indices PYTEST-ARGUMENT...: test kernels, library, and what of the daemon calls kernels of its
+# own, with every index of the compiled code checked: one outside its array is an IndexError, where
+# otherwise it touches foreign memory.
 checked_indices() {
     local -x NUMBA_BOUNDSCHECK=1
     say "compiling the kernels with checked indices, or loading them"
     .venv/bin/streamnb warm-up
-    step "checked indices" "${parallel[@]}" tests/kernels tests/library "$@"
+    step "checked indices" "${parallel[@]}" tests/kernels tests/library \
+        tests/consumers/decode tests/consumers/pipeline/test_learned_records.py \
+        tests/consumers/pipeline/test_revision.py tests/consumers/kafka/test_columns.py "$@"
 }
 
 # finish: print again each test that failed and each step's closing line, and fail if a step did.
