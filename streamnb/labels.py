@@ -94,9 +94,8 @@ def check_label(where: str, i: int, label: Any) -> Label:
 def check_classes(classes: Any) -> list[Label]:
     """Return declared classes as plain Python; refuse what are no labels, or the same ones."""
     check_kind("classes", classes, Iterable)
-    # A text would be a class for each letter, and of a mapping the values would not count.
-    no_row = isinstance(classes, str | bytes | bytearray | Mapping)
-    if no_row or getattr(classes, "ndim", 1) != 1:
+    # A text would be a class for each letter.
+    if isinstance(classes, str | bytes | bytearray) or getattr(classes, "ndim", 1) != 1:
         raise InputError(f"classes must be a sequence of labels. Got {classes!r} instead.")
     declared = [check_label("classes", i, label) for i, label in enumerate(classes)]
     if len(set(declared)) < len(declared):

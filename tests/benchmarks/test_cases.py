@@ -229,6 +229,7 @@ def test_a_case_takes_ctrl_c_from_no_other(
         assert [result.case for result in results] == [name]
 
 
+@pytest.mark.deep
 def test_plots_are_drawn(
     texts: Tweets,
     tmp_path: Path,

@@ -88,6 +88,7 @@ def reasons(daemon: Daemon) -> dict[str, int]:
     return {reason: int(float(count)) for reason, count in pairs if float(count)}
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 def test_bad_messages_of_a_topic(broker: Broker, new_topic: NewTopic, tmp_path: Path) -> None:
     """Every bad message of a topic is counted by its reason and kept with its bytes in a topic.

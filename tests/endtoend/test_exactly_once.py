@@ -62,16 +62,12 @@ def learned_at_once(tweets: list[Tweet]) -> NaiveBayes:
     return model
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.data
 @pytest.mark.parametrize(
-    "n_tweets",
-    [
-        4_000,
-        pytest.param(20_000, marks=pytest.mark.deep),
-        pytest.param(100_000, marks=[pytest.mark.deep, pytest.mark.timeout(900)]),
-    ],
+    "n_tweets", [4_000, 20_000, pytest.param(100_000, marks=pytest.mark.timeout(900))]
 )
 def test_counts_are_exact_when_the_daemon_is_killed_twice(
     broker: Broker,

@@ -89,10 +89,6 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
     # models
     "classes-bytes": (lambda: fresh(b"ab"), "classes must be a sequence of labels. Got b'ab'"),
     "classes-array": (lambda: fresh(np.array("ab")), "classes must be a sequence of labels"),
-    "classes-mapping": (
-        lambda: fresh({"a": 0.5, "b": 0.5}),
-        "classes must be a sequence of labels",
-    ),
     "classes-str": (lambda: fresh("ab"), "classes must be a sequence of labels. Got 'ab'"),
     "classes-int": (lambda: fresh(5), "classes must be an Iterable. Got 5"),
     "class_prior": (lambda: fresh(["a"], 5), "class_prior must be a Dirichlet or Fixed.*5"),

@@ -479,7 +479,7 @@ def test_every_public_array(name: str, data: st.DataObject) -> None:
         found = entry.ask(value)
     except InputError:
         return
-    content = plain(value)
+    content = list(value) if isinstance(value, dict) else plain(value)  # of a mapping its keys
     if content is None:  # an argument that may be left out
         return
     if entry.good.dtype.kind == "U":

@@ -93,6 +93,7 @@ def run(kind: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
 
 
+@pytest.mark.deep
 def test_a_kill_at_any_step_leaves_a_whole_model(tmp_path: Path) -> None:
     """Killed before or after any call of a save, the path loads, and so does each older file.
 
