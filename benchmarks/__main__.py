@@ -125,7 +125,7 @@ def main(
         int | None, typer.Option(min=1_000, metavar="N", help="Only the first N tweets.")
     ] = None,
 ) -> None:
-    """Measure streamnb. Without a CASE all of them run, in about half an hour."""
+    """Measure streamnb. Without a CASE all of them run, in about an hour."""
     unknown = [name for name in cases or [] if name not in CASES]
     if unknown:
         raise typer.BadParameter(f"no case {', '.join(unknown)}; there are {', '.join(CASES)}")

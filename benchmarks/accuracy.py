@@ -134,9 +134,10 @@ def judge(log_posteriors: Floats, truth: Places) -> tuple[float, float, float]:
 def model_of(max_words: int = MAX_WORDS, **options: Any) -> nb.NaiveBayes:
     """Return a model of words and pairs, as the daemon's default, with a choice's options.
 
-    `prior_half_life` and the groups `beside` are the model's, all others are the words'.
+    `prior_half_life`, `classes` and the groups `beside` are the model's, all others are the words'.
     """
     half_life, beside = options.pop("prior_half_life", None), options.pop("beside", {})
+    classes = options.pop("classes", CLASSES)
     pairs: dict[str, Any] = {
         "likelihood": nb.Multinomial(),
         "ngrams": (1, 2),
@@ -146,7 +147,7 @@ def model_of(max_words: int = MAX_WORDS, **options: Any) -> nb.NaiveBayes:
     }
     words = nb.Words(max_words=max_words, **(pairs | options))
     features = {"text": words} | beside
-    return nb.NaiveBayes(CLASSES, features=features, hash_key=1, prior_half_life=half_life)
+    return nb.NaiveBayes(classes, features=features, hash_key=1, prior_half_life=half_life)
 
 
 def columns_of(model: nb.NaiveBayes, tweets: Tweets, rows: Places) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Beside recorded tweets in two classes stand those that name the weather, as a class of their own.
 Asked without the class prior, as by `/v1/predict`: how many of the others are called weather, and
-how much of the weather is found, as the library does, with less belief in a rare class, and
-with all classes alike.
+how much of the weather is found, by the library, which believes less in a rare class, and with all
+classes alike.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import typer
 
 import streamnb as nb
+from benchmarks.accuracy import SIGNS, model_of
 from benchmarks.tweets import CLASSES, load
 
 RARE = "weather"
@@ -36,17 +37,8 @@ def drawn() -> tuple[Labelled, Labelled]:
 
 
 def learned(examples: Labelled) -> nb.NaiveBayes:
-    """Return the daemon's default model of these examples."""
-    words = nb.Words(
-        nb.Multinomial(),
-        ngrams=(1, 2),
-        negation=True,
-        counts="presence",
-        punctuation=True,
-        ends=True,
-        hybrid=nb.Hybrid(),
-    )
-    model = nb.NaiveBayes([*CLASSES, RARE], features={"text": words}, hash_key=1)
+    """Return a model of words and pairs, with punctuation and ends, of these examples."""
+    model = model_of(**SIGNS, classes=[*CLASSES, RARE])
     shuffled = random.Random(2).sample(examples, len(examples))
     model.learn_many({"text": [text for text, _ in shuffled]}, [label for _, label in shuffled])
     return model

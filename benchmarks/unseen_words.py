@@ -78,7 +78,7 @@ def main() -> None:
     texts = [stream.texts[row] for row in asked.tolist()]
     spelt = [misspelt(text, random) for text in texts]
     print(f"| asked | learned | {' | '.join(CHOICES)} |")
-    print("| --- | --- " * 1 + "| --- " * len(CHOICES) + "|")
+    print("| --- " * (2 + len(CHOICES)) + "|")
     for n in LEARNED:
         rows = np.sort(rest[:n]).tolist()
         learned = [stream.texts[row] for row in rows]

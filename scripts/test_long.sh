@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Run what takes too long for every change: tests marked `deep` (those with Spark, and those that build
 # the image, are among them; what they need is set up here), laws with new random examples, the kernels
-# in plain Python with coverage, and kernels and library with checked indices, their laws with new
-# examples too.
+# in plain Python with coverage, and all kernels with checked indices, their laws with new examples
+# too.
 #
 #   scripts/test_long.sh          with a new random seed; in CI with the latest of tests/seeds.txt, so
 #                                 that what a commit shows does not hang on chance

@@ -283,7 +283,7 @@ def encode(
     learn: bool,
 ) -> list[Any]:
     """Return rows `begin` to `end` as each group's batch; to learn, new features get columns."""
-    batches: list[Any] = []
+    batches: list[Any] = []  # filled by hand: a comprehension is a call, of each single example too
     for name, group in state.groups.items():
         batches.append(group.encode(fields[name], begin, end, labels, learn=learn))
     return batches

@@ -9,7 +9,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -49,6 +49,18 @@ def module_of(frame: FrameType) -> set[str]:
 
 
 @contextmanager
+def profiling(note: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
+    """Tell of each call and return, on this thread and all that are started meanwhile."""
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+@contextmanager
 def modules_called() -> Iterator[set[str]]:
     """Collect the modules of the application that run, on all threads started meanwhile."""
     found: set[str] = set()
@@ -57,13 +69,8 @@ def modules_called() -> Iterator[set[str]]:
         if event == "call":
             found.update(module_of(frame))
 
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
+    with profiling(note):
         yield found
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
 
 
 def passed_modules(folder: Path) -> set[str]:
@@ -137,13 +144,8 @@ def modules_on_the_way() -> Iterator[set[str]]:
         if event == "return" and outermost.get(thread) is frame:
             del outermost[thread]
 
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
+    with profiling(note):
         yield found
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
 
 
 class NoView:
