@@ -173,6 +173,30 @@ def test_the_view_as_commands(book: Book, open_page: Callable[..., Opened]) -> N
             assert json.loads(answer.stdout)
 
 
+def test_a_message_tried_as_a_command(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A message in JSON is copied as it was asked; half of one is nothing to ask."""
+    page, _ = open_page(f"{book.address}/?view=try&text=coffee")
+    page.get_by_test_id("try-mode-json").check()
+    box, commands = page.get_by_test_id("try-json"), page.get_by_test_id("curl-commands")
+    with page.expect_request("**/v1/predict") as asked:
+        box.fill('{"text": "it\'s lovely", "lang": "en"}')
+    page.get_by_test_id("curl").click()
+    expect(commands).to_contain_text("message")
+    told = subprocess.run(
+        ["sh", "-c", f"{commands.inner_text()} --silent --fail"], capture_output=True, check=True
+    )
+    answer, shown = json.loads(told.stdout), asked.value.response()
+    assert shown is not None
+    assert answer.keys() == shown.json().keys()
+    assert [one["feature"] for one in answer["predictions"][0]["explanation"]["features"]] == [
+        one["feature"] for one in shown.json()["predictions"][0]["explanation"]["features"]
+    ]
+    box.fill('{"text": "it')
+    expect(page.get_by_test_id("try-problem")).to_be_visible()
+    page.get_by_test_id("curl").click()
+    expect(commands).to_be_hidden()
+
+
 def test_a_picture_of_a_line(book: Book, open_page: Callable[..., Opened]) -> None:
     """Each chart of the model's tab can be saved as a PNG, which is not empty."""
     page, _ = open_page(f"{book.address}/?view=model")

@@ -5,7 +5,7 @@ import { classNames, goOn, inOrder, nameOf, names, onClasses, setClasses, setNam
 import { announce, attr, $, on, say, text } from "./dom.js";
 import { loadSaved, savedEvent, savedSearches, showSaved } from "./figures.js";
 import { count } from "./format.js";
-import { makeModel, makeTryIt } from "./model.js";
+import { makeModel, makeTryIt, tried } from "./model.js";
 import { makeSearch } from "./search.js";
 import { comparisonOf, timesOf } from "./series.js";
 
@@ -132,10 +132,10 @@ function goToSearch(event) {
 const UNSAFE = /['\x7f-\x9f]/g;
 
 /** Return a shell's commands that ask for what a view shows. */
-function commands({ view, q, lang, range, vs, change, text: said }) {
+function commands({ view, q, lang, range, vs, change }) {
   const command = (path) => `curl '${location.origin}${path}'`;
   if (view === "model") return command("/v1/model");
-  if (view === "try") return `${command("/v1/predict")} --json '${JSON.stringify({ text: said, explain: true }).replace(UNSAFE, (one) => `\\u00${one.charCodeAt().toString(16)}`)}'`;
+  if (view === "try") return tried && `${command("/v1/predict")} --json '${JSON.stringify(tried).replace(UNSAFE, (one) => `\\u00${one.charCodeAt().toString(16)}`)}'`;
   const times = timesOf(range, Date.now());
   const paths = [`/v1/summary${queryOf({ ...asked({ q, lang }), ...times })}`, `/v1/search${queryOf(asked({ q, lang }))}`];
   if (change || vs.length) paths.push(comparisonOf({ q, lang, vs, change }));
@@ -145,6 +145,7 @@ function commands({ view, q, lang, range, vs, change, text: said }) {
 function copyCommands() {
   const place = $("curl-commands");
   say(place, commands(read()));
+  if (place.hidden) return;
   navigator.clipboard?.writeText(place.textContent).then(() => announce("Copied."), () => {});
 }
 

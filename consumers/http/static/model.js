@@ -318,6 +318,8 @@ const isLearned = ({ score, counts }) => score !== 0 || Object.values(counts).so
 
 const EXAMPLES = { numbers: 1.5, flags: true };
 
+export let tried = null; // what the daemon is asked
+
 /** Return the view; `onText(words)` hears what stands in the box. */
 export function makeTryIt(fields, onText) {
   const sentence = $("try-text");
@@ -358,10 +360,10 @@ export function makeTryIt(fields, onText) {
     $("try-text-part").hidden = isJson.checked;
     $("try-json-part").hidden = !isJson.checked;
     $("try-answer").hidden = !said;
-    let problem = null;
+    let problem = (tried = null);
     try {
-      const what = said && (isJson.checked ? { message: messageOf(said) } : { text: said });
-      const answer = said && (await ask("/v1/predict", { method: "POST", body: { ...what, explain: true, interval: 0.95 } }));
+      if (said) tried = { ...(isJson.checked ? { message: messageOf(said) } : { text: said }), explain: true, interval: 0.95 };
+      const answer = tried && (await ask("/v1/predict", { method: "POST", body: tried }));
       if (turn < shown) return;
       shown = turn;
       if (answer) draw(answer);

@@ -160,6 +160,7 @@ export function makeSeries(onRoute, hasHistory) {
     read();
   });
 
+  const isLow = () => node.clientHeight < LOW_PX;
   const pointAt = (index) => shown.points.find(({ time_ms: timeMs }) => timeMs === shown.points[0].time_ms + index * shown.stepMs);
   const sharesOf = (point, label) => withError(within(point.counts[label] ?? 0, total(point)));
   const when = (timeMs) => {
@@ -181,7 +182,7 @@ export function makeSeries(onRoute, hasHistory) {
     const point = at === null ? points.at(-1) : pointAt(at);
     const n = point ? total(point) : 0;
     const sampled = shown.isSampled ? "sampled " : "";
-    const step = sampled || node.clientHeight < LOW_PX ? "" : ` in ${span(stepMs / 1000)}`; // the axis tells it, too
+    const step = sampled || isLow() ? "" : ` in ${span(stepMs / 1000)}`; // the axis tells it, too
     const head = `${when(beginMs)}: ${count(n)} ${sampled}${n === 1 ? names.message : names.messages}${step}`;
     text($("series-when"), head);
     keyed($("series-values"), labels, String, makeReading).forEach((row, i) => text(row.figure, point ? sharesOf(point, labels[i]) : "–"));
@@ -214,8 +215,6 @@ export function makeSeries(onRoute, hasHistory) {
       width: 0,
       fill: () => ink("var(--muted)", 0.55),
     };
-    const isLow = () => node.clientHeight < LOW_PX;
-    const most = (chart) => Math.max(...chart.data[1]);
     drawn = makeChart(node, {
       isStepped: true,
       series: [volume, ...shares],
@@ -239,7 +238,7 @@ export function makeSeries(onRoute, hasHistory) {
           label: () => `${isLow() ? "" : `${names.messages} `}per ${span(shown.stepMs / 1000)}`,
           labelSize: 18,
           grid: { show: false },
-          splits: (chart) => [0, most(chart)],
+          splits: (chart) => [0, Math.max(...chart.data[1])],
           values: (chart, ticks) => ticks.map(short),
         },
       ],
