@@ -76,6 +76,7 @@ class ExplanationDict(TypedDict):
     label: str
     other: str
     intercept: float | None
+    rest: float | None
     features: list[FeatureDict]
 
 

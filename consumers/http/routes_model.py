@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 import time
@@ -57,7 +58,7 @@ VERSION_HEADER = "Streamnb-Snapshot-Version"
 AGE_HEADER = "Streamnb-Snapshot-Age"  # seconds for which there may be a newer one
 FOLLOW_HEADER = b"streamnb-follow-age"  # of a replica: seconds for which its model may be outdated
 VALUES_MAX = 20  # of one field, the most frequent
-FEATURES_MAX = 200  # the weightiest of a long text; the others hardly matter
+FEATURES_MAX = 200  # the weightiest of a long text; of the others there is the sum
 
 
 def explain(reader: ModelReader, example: Mapping[str, Any]) -> schemas.ApiExplanation:
@@ -70,6 +71,7 @@ def explain(reader: ModelReader, example: Mapping[str, Any]) -> schemas.ApiExpla
         str(whole.label),
         str(whole.runner_up),
         prior.weight,
+        math.fsum(each.weight for each in features[FEATURES_MAX:]),
         [
             schemas.Feature(
                 each.group or "",

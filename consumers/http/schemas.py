@@ -75,12 +75,14 @@ class Feature(Struct):
 class ApiExplanation(Struct):
     """Why the label was chosen before `other`, the weightiest feature first.
 
-    The scores and `intercept`, the class prior's, add up to the log-odds.
+    The scores, `intercept`, the class prior's, and `rest` add up to the log-odds; `rest` is the sum
+    of the scores of features that are not listed, of a very long text.
     """
 
     label: LabelText
     other: LabelText
     intercept: Nats
+    rest: Nats
     features: list[Feature]
 
 

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import violations
@@ -195,6 +196,24 @@ def test_a_message_tried_as_a_command(book: Book, open_page: Callable[..., Opene
     expect(page.get_by_test_id("try-problem")).to_be_visible()
     page.get_by_test_id("curl").click()
     expect(commands).to_be_hidden()
+
+
+def test_the_reasons_of_a_long_text_add_up(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Of more features than are listed the table has the sum of the others."""
+    long = " ".join(["nilgai", *(f"nilgai{i}" for i in range(220))])
+    book.write(long, label=4)
+    book.until_found("nilgai", 1)
+    page, _ = open_page(f"{book.address}/?view=try")
+    expect(page.get_by_test_id("try-text")).to_be_visible()
+    with page.expect_response("**/v1/predict") as heard:
+        page.get_by_test_id("try-text").fill(long)
+    others = page.locator("#try-reasons tr", has=page.get_by_text("others", exact=True))
+    expect(others).to_be_visible()
+    rows = page.locator("#try-reasons tr[data-score]")
+    scores = [float(each) for each in rows.evaluate_all("all => all.map(e => e.dataset.score)")]
+    logs = heard.value.json()["predictions"][0]["log_posteriors"]
+    assert sum(scores[:-1]) == pytest.approx(scores[-1])  # the last is the sum
+    assert scores[-1] == pytest.approx(abs(logs["positive"] - logs["negative"]))
 
 
 def test_a_picture_of_a_line(book: Book, open_page: Callable[..., Opened]) -> None:

@@ -161,7 +161,7 @@ export function loadSaved() {
     const all = JSON.parse(localStorage.getItem(KEY)).map(({ q = "", lang = "" }) => ({ q: `${q}`, lang: `${lang}` }));
     kept = [...new Map(all.map((one) => [keyOf(one), one])).values()].slice(0, SAVED_MAX);
   } catch {
-    // Nothing is kept, or storage forbidden.
+    // Storage is forbidden.
   }
 }
 

@@ -271,10 +271,10 @@ export function colouring({ label, other, features }) {
     });
 }
 
-export function explanationTable({ label, other, intercept, features }, isOpen = false) {
+export function explanationTable({ label, other, intercept, rest, features }, isOpen = false) {
   const labels = classNames();
   const shown = labels.length <= CLASSES_MAX ? labels : [label, other];
-  const forces = [intercept, ...features.map(({ score }) => score)];
+  const forces = [intercept, rest, ...features.map(({ score }) => score)];
   const most = Math.max(...forces.map(Math.abs)) || 1;
   const hasGroups = new Set(features.map(({ group }) => group)).size > 1;
 
@@ -300,6 +300,7 @@ export function explanationTable({ label, other, intercept, features }, isOpen =
   const rows = features
     .toSorted((a, b) => Math.abs(b.score) - Math.abs(a.score))
     .map((one) => row("tr@push-row", hasGroups ? `${one.group}: ${one.feature}` : one.feature, one.score, one));
+  if (rest) rows.push(row("tr", "others", rest));
   part(node, "rows").append(...rows, row("tr.intercept@intercept-row", "before any of them", intercept));
   part(node, "sum").append(row("tr", "sum", forces.reduce((sum, score) => sum + (score ?? NaN), 0)));
   return node;

@@ -168,7 +168,7 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
     },
     problem({ detail }) {
       say($("search-problem"), detail);
-      $("columns").hidden = true; // what was found before is not the answer
+      $("columns").hidden = true; // it is not the answer
     },
   };
 }

@@ -7,7 +7,7 @@
   try {
     chosen = localStorage.getItem(KEY);
   } catch {
-    // Storage is forbidden: the system's choice holds.
+    // Storage is forbidden.
   }
 
   const show = () => {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from consumers.config.settings import Settings
 from consumers.features import build_model
-from consumers.http.routes_model import credible_interval
+from consumers.http.routes_model import FEATURES_MAX, credible_interval, explain
 from consumers.http.schemas import EXPLAINED_MAX, TEXTS_MAX, Interval, PredictAnswer
 from consumers.http.threads import predict_columns
 from streamnb import AnswerRule, Calibrator, Hybrid, NaiveBayes, Snapshot
@@ -200,6 +201,23 @@ def test_an_explanation_adds_up(plain: Api, loans: Api) -> None:
     assert groups["answers"].feature == "has_car=true"
     assert groups["measures"].feature.startswith("age=40")
     assert groups["measures"].likelihoods == {}
+
+
+def test_an_explanation_of_a_long_text_adds_up() -> None:
+    """It lists the weightiest features and has the sum of the others."""
+    model = taught(settings())
+    model.learn_one({"text": " ".join(f"word{i}" for i in range(FEATURES_MAX))}, "positive")
+    example = {"text": " ".join(["lovely bad", *(f"word{i}" for i in range(FEATURES_MAX))])}
+    why = explain(model, example)
+    assert len(why.features) == FEATURES_MAX
+    assert why.rest != 0
+    logs = model.predict_log_proba_one(example)
+    odds = logs[why.label] - logs[why.other]
+    listed = (each.score for each in why.features)
+    assert math.fsum([why.intercept, why.rest, *listed]) == pytest.approx(odds)
+    short = explain(model, {"text": "lovely bad"})
+    assert len(short.features) < FEATURES_MAX
+    assert short.rest == 0
 
 
 def test_a_hybrid_explains_itself_and_has_no_interval(tweets: Api) -> None:
