@@ -11,7 +11,6 @@ import contextlib
 import importlib.util
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
@@ -27,7 +26,6 @@ from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import (
     EmoticonLabels,
     FileSettings,
-    KafkaSettings,
     OutputSettings,
     Settings,
 )
@@ -42,9 +40,13 @@ from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.decode.schemas import payloads_of
 from consumers.errors import CheckpointError, ConfigError
 from consumers.features import build_model, extra_fields, judged_kinds, kinds_of, learned_kinds
-from consumers.http.server import HttpServer
+from consumers.http.server import start_server
 from consumers.http.state import ApiEventSerializer, AppState
-from consumers.kafka.group_source import GroupSource
+from consumers.kafka.group_source import (
+    configured_source,
+    require_librdkafka,
+    whole_topic_source,
+)
 from consumers.messages import KnownClasses, RawColumns, part_name
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality, function_words
@@ -112,7 +114,7 @@ def _whole_source(settings: Settings, *, until_end: bool, begin_at: Bound | None
     source: Source
     match address.kind:
         case "kafka":
-            source = _kafka_source(address.servers, address.topic or "", settings.kafka, begin_at)
+            source = configured_source(settings, begin_at)
         case "file":
             path = address.path or Path()
             if is_recording(path):
@@ -155,32 +157,6 @@ def _live_source(settings: Settings, begin: Bound | None = None) -> Source:
         return LiveSource(JetstreamFeed(address.urls, jetstream), settings.live, begin=begin)
     feed = StreamFeed(address.urls[0], _FRAMINGS[address.kind], since=begin)
     return LiveSource(feed, settings.live, begin=begin)
-
-
-def _kafka_source(
-    servers: Sequence[str], topic: str, settings: KafkaSettings, begin_at: Bound | None
-) -> Source:
-    """Return the source on the client library that is configured.
-
-    It is imported here: a client costs up to 0.3 s at the start, and one of them is an extra.
-    """
-    if settings.client == "kafka-python":
-        from consumers.kafka.kafka_python import KafkaPythonClient  # noqa: PLC0415
-
-        client = KafkaPythonClient(servers, topic, settings)
-        return GroupSource(client, settings, begin_at=begin_at)
-    _require_librdkafka("kafka.client: 'librdkafka'", "set kafka.client to 'kafka-python'")
-    from consumers.kafka.librdkafka import LibrdkafkaClient  # noqa: PLC0415
-
-    return GroupSource(LibrdkafkaClient(servers, topic, settings), settings, begin_at=begin_at)
-
-
-def _require_librdkafka(what: str, way_out: str) -> None:
-    if importlib.util.find_spec("confluent_kafka") is None:
-        raise ConfigError(
-            f"{what} needs the package 'confluent-kafka', and it is not installed. Install the "
-            f"extra: pip install 'streamnb[librdkafka]'; or {way_out}"
-        )
 
 
 def build_group(settings: Settings, memory: LearnedMemory | None) -> GroupParts | None:
@@ -226,8 +202,8 @@ def build_transactions(settings: Settings, metrics: Metrics) -> KafkaTransaction
     kafka = settings.kafka
     if not kafka.transactions:
         return None
-    _require_librdkafka("kafka.transactions", "set kafka.transactions to false")
-    from consumers.kafka.transactions import KafkaTransactions  # noqa: PLC0415 -- see _kafka_source
+    require_librdkafka("kafka.transactions", "set kafka.transactions to false")
+    from consumers.kafka.transactions import KafkaTransactions  # noqa: PLC0415 -- as the clients
 
     topic = settings.source_address.topic or ""
     return KafkaTransactions(settings.output_servers, topic, kafka, metrics.transaction_ended)
@@ -245,7 +221,7 @@ def build_sink(
         case "kafka" if transactions is not None:
             return transactions.sink(address.topic or "")
         case "kafka":
-            from consumers.kafka.producers import KafkaSink  # noqa: PLC0415 -- see _kafka_source
+            from consumers.kafka.producers import KafkaSink  # noqa: PLC0415 -- as the clients
 
             return KafkaSink(settings.output_servers, address.topic or "", settings.kafka)
         case "file":
@@ -321,7 +297,7 @@ def build_corrections(
 
 def _corrections_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
     """Return the corrections topic's writer, and a source that reads it."""
-    from consumers.kafka.producers import KafkaLog  # noqa: PLC0415 -- see _kafka_source
+    from consumers.kafka.producers import KafkaLog  # noqa: PLC0415 -- as the clients
 
     if settings.source_address.topic == topic:
         raise ConfigError(
@@ -331,22 +307,6 @@ def _corrections_topic(settings: Settings, topic: str) -> tuple[Log, Source]:
     source = whole_topic_source(settings, topic, settings.output_servers)
     is_shared = settings.group.folder is not None
     return KafkaLog(settings.output_servers, topic, settings.kafka, by_message=is_shared), source
-
-
-def whole_topic_source(
-    settings: Settings, topic: str, servers: Sequence[str], what: str = "corrections"
-) -> Source:
-    """Return a source of all partitions of a topic, from their beginnings.
-
-    Every daemon reads all and keeps its positions in its own checkpoint, so the group needs no
-    lasting name; a new one never waits for the session of a dead member to time out.
-    """
-    from consumers.kafka.kafka_python import KafkaPythonClient  # noqa: PLC0415 -- see _kafka_source
-
-    group_id = f"{settings.kafka.group_id}-{what}-{uuid.uuid4().hex[:8]}"
-    kafka = settings.kafka.model_copy(update={"group_id": group_id, "start_from": "earliest"})
-    is_shared = settings.group.folder is not None
-    return GroupSource(KafkaPythonClient(servers, topic, kafka), kafka, is_shared=is_shared)
 
 
 class Components(msgspec.Struct, frozen=True):
@@ -583,16 +543,3 @@ def serve(
     if live_updater is not None:
         stack.callback(live_updater.stop)  # first: an open event stream would hold the server up
     return served
-
-
-def start_server(
-    app_state: AppState, stack: contextlib.ExitStack
-) -> tuple[str, Callable[[], None]]:
-    """Serve an application until the stack stops it; see `serve` for what is returned."""
-    http = app_state.settings.http
-    server = HttpServer(http, app_state)
-    port = server.start()
-    stack.callback(server.stop)
-    address = f"http://{f'[{http.host}]' if ':' in http.host else http.host}:{port}"
-    log.info("serving", address=address)
-    return address, server.watch

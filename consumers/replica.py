@@ -35,10 +35,10 @@ from prometheus_client.registry import Collector
 from consumers.config.settings import Settings
 from consumers.decode.example_input import kinds_in
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
-from consumers.factories import start_server
 from consumers.features import kinds_of, learned_rule, own_costs
 from consumers.http.client import NoRedirects
 from consumers.http.routes_model import AGE_HEADER, SNAPSHOT_ROUTE
+from consumers.http.server import start_server
 from consumers.http.state import AppState
 from consumers.messages import KnownClasses
 from consumers.monitoring.metrics import Metrics

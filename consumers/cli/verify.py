@@ -34,12 +34,9 @@ from consumers.corrections.model import Correction, entries
 from consumers.decode.fields import ID_MARK, place_name
 from consumers.decode.labels import keep_classes, within_limit
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
-from consumers.factories import (
-    build_decoder,
-    known_classes,
-    whole_topic_source,
-)
+from consumers.factories import build_decoder, known_classes
 from consumers.features import build_model, columns_of, learned_kinds, read_alike, without_hybrid
+from consumers.kafka.group_source import whole_topic_source
 from consumers.messages import (
     ACCOUNT_MARK,
     OPERATIONS,

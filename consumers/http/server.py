@@ -19,7 +19,7 @@ import threading
 import urllib.error
 import urllib.request
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import structlog
@@ -140,6 +140,19 @@ class HttpServer:
             chatter.setLevel(level)
             for workers in app.state.workers:
                 workers.close()
+
+
+def start_server(
+    app_state: AppState, stack: contextlib.ExitStack
+) -> tuple[str, Callable[[], None]]:
+    """Serve an application until the stack stops it; return its address and `HttpServer.watch`."""
+    http = app_state.settings.http
+    server = HttpServer(http, app_state)
+    port = server.start()
+    stack.callback(server.stop)
+    address = f"http://{f'[{http.host}]' if ':' in http.host else http.host}:{port}"
+    log.info("serving", address=address)
+    return address, server.watch
 
 
 def raise_priority() -> None:

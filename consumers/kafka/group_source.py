@@ -8,13 +8,17 @@ Its rules:
    lost or repeated. A partition with a broken batch is tried again after a pause while the others
    go on. Faults that pass are reported by `trouble` and retried.
 3. A broker that is away blocks nobody: connecting and every question have a time limit.
+
+`configured_source` and `whole_topic_source` make one on the client library of the settings.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal
@@ -23,8 +27,8 @@ import msgspec
 import structlog
 
 from consumers.config.addresses import Bound
-from consumers.config.settings import KafkaSettings
-from consumers.errors import ReplacedError
+from consumers.config.settings import KafkaSettings, Settings
+from consumers.errors import ConfigError, ReplacedError
 from consumers.kafka.client import (
     ClientError,
     ClientFailedError,
@@ -523,3 +527,46 @@ class GroupSource(Source):
         if reads or not self._poll_failed:
             self._poll_failed = False
             self._troubles.clear(BROKER)
+
+
+def configured_source(settings: Settings, begin_at: Bound | None) -> Source:
+    """Return the source of the stream's topic on the client library that is configured.
+
+    It is imported here: a client costs up to 0.3 s at the start, and one of them is an extra.
+    """
+    kafka, address = settings.kafka, settings.source_address
+    servers, topic = address.servers, address.topic or ""
+    if kafka.client == "kafka-python":
+        from consumers.kafka.kafka_python import KafkaPythonClient  # noqa: PLC0415
+
+        client = KafkaPythonClient(servers, topic, kafka)
+        return GroupSource(client, kafka, begin_at=begin_at)
+    require_librdkafka("kafka.client: 'librdkafka'", "set kafka.client to 'kafka-python'")
+    from consumers.kafka.librdkafka import LibrdkafkaClient  # noqa: PLC0415
+
+    return GroupSource(LibrdkafkaClient(servers, topic, kafka), kafka, begin_at=begin_at)
+
+
+def require_librdkafka(what: str, way_out: str) -> None:
+    """Raise a `ConfigError` if librdkafka's client, an extra, is not installed."""
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise ConfigError(
+            f"{what} needs the package 'confluent-kafka', and it is not installed. Install the "
+            f"extra: pip install 'streamnb[librdkafka]'; or {way_out}"
+        )
+
+
+def whole_topic_source(
+    settings: Settings, topic: str, servers: Sequence[str], what: str = "corrections"
+) -> Source:
+    """Return a source of all partitions of a topic, from their beginnings.
+
+    Every daemon reads all and keeps its positions in its own checkpoint, so the group needs no
+    lasting name; a new one never waits for the session of a dead member to time out.
+    """
+    from consumers.kafka.kafka_python import KafkaPythonClient  # noqa: PLC0415 -- as above
+
+    group_id = f"{settings.kafka.group_id}-{what}-{uuid.uuid4().hex[:8]}"
+    kafka = settings.kafka.model_copy(update={"group_id": group_id, "start_from": "earliest"})
+    is_shared = settings.group.folder is not None
+    return GroupSource(KafkaPythonClient(servers, topic, kafka), kafka, is_shared=is_shared)
