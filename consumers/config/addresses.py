@@ -1,18 +1,39 @@
-"""The small languages of addresses: where messages come from, which of them, where records go.
+"""Where messages come from, which of them, where records go: small languages, and their settings.
 
 A source is one of `SOURCE_FORMS`; an output is `none`, `file:PATH` or `kafka:TOPIC`. Parsing raises
-a `ValueError` that names the part that is wrong, and what is allowed.
+a `ValueError` that names the part that is wrong, and what is allowed. Behind the addresses stand
+the sections of sources and outputs.
 """
 
 from __future__ import annotations
 
 import re
+import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
+from pydantic import (
+    AfterValidator,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from consumers.config.sections import (
+    ASCII,
+    PORT,
+    SecretPath,
+    Section,
+    distinct,
+    one_secret,
+    parsed_by,
+    wrong,
+)
 
 SOURCE_FORMS = (
     "generator, stdin, file:PATH, recording:PATH, kafka://HOST:PORT[,HOST:PORT...]/TOPIC, "
@@ -26,7 +47,6 @@ OUTPUT_FORMS = "none, file:PATH or kafka:TOPIC"
 
 # A host is a name, an IPv4 address, or an IPv6 address in square brackets.
 _SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
-PORT = "(0*[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _HOST = re.compile(rf"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(:{PORT})?")
 _LIVE = ("jetstream", "sse+", "lines+", "ws:", "wss:")
 _SECRETS = {"access_token", "api_key", "apikey", "auth", "password", "secret", "token"}
@@ -248,3 +268,241 @@ class StreamRange(msgspec.Struct, frozen=True):
         begin, end = self.begin, self.end
         if begin is not None and end is not None and begin.kind == end.kind and end.at <= begin.at:
             raise ValueError(f"--to {end} must lie behind --from {begin}")
+
+
+# ---- sections of sources -------------------------------------------------------------------------
+
+Server = Annotated[str, parsed_by(check_server)]
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+class GeneratorSettings(Section):
+    """The made-up stream."""
+
+    stream: Literal["tweets", "loans", "sensors"] = "tweets"
+    seed: int = Field(default=7, ge=0)
+    rate_per_s: float = Field(default=2_000.0, ge=0)  # 0: as fast as it goes
+    labelled_share: float = Field(default=0.7, ge=0, le=1)
+    turn_after: int = Field(default=20_000, ge=1)  # tweets until one topic's sentiment turns
+
+
+class FileSettings(Section):
+    """A recorded file or standard input."""
+
+    format: Literal["auto", "jsonl", "csv"] = "auto"
+    encoding: Literal["auto", "utf-8", "latin-1"] = "auto"
+    batch_bytes: int = Field(default=4 << 20, ge=1024)
+
+
+class KafkaSettings(Section):
+    """How to reach Kafka, beyond the address and topic of the source."""
+
+    # For outputs: needed where the source is not Kafka, and free to be another cluster.
+    servers: Annotated[tuple[Server, ...], AfterValidator(distinct)] = ()
+    client: Literal["kafka-python", "librdkafka"] = "kafka-python"  # what reads the source
+    group_id: Annotated[str, Field(min_length=1)] = "streamnb"
+    start_from: Literal["earliest", "latest"] = "earliest"
+    decode: Literal["columns", "records"] = "columns"
+    max_poll_messages: int = Field(default=20_000, ge=1)
+    fetch_max_bytes: int = Field(default=50 << 20, ge=1024)
+    message_max_bytes: int = Field(default=12 << 20, ge=1024)
+    bootstrap_timeout_s: float = Field(default=10.0, gt=0)
+    retry_pause_max_s: float = Field(default=1.0, gt=0, le=1.0)
+    metadata_interval_s: float = Field(default=5.0, ge=0.1, le=300.0)
+    transactions: bool = False  # predictions, rejects and offsets, in one
+    transaction_interval_s: float = Field(default=1.0, gt=0, le=60.0)
+    session_timeout_s: float = Field(default=10.0, ge=6.0, le=300.0)  # 6 s: the brokers' least
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_username: str | None = None
+    sasl_password: SecretStr | None = None  # only by ${NAME} from the environment
+    sasl_password_file: SecretPath | None = None
+    ssl_cafile: Path | None = None
+    ssl_certfile: Path | None = None  # our own, for brokers that ask for one
+    ssl_keyfile: Path | None = None
+    ssl_key_password: SecretStr | None = None  # only by ${NAME} from the environment
+    ssl_key_password_file: SecretPath | None = None
+
+    @property
+    def password(self) -> str | None:
+        """The password of the login, wherever it comes from."""
+        return one_secret(self, "sasl_password")
+
+    @property
+    def key_password(self) -> str | None:
+        """What opens `ssl_keyfile`, wherever it comes from."""
+        return one_secret(self, "ssl_key_password")
+
+    @model_validator(mode="after")
+    def _fetch_holds_a_message(self) -> Self:
+        if self.message_max_bytes > self.fetch_max_bytes:
+            raise wrong(
+                f"message_max_bytes ({self.message_max_bytes}) must not be above "
+                f"fetch_max_bytes ({self.fetch_max_bytes}): such a message could never be fetched"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _login_is_whole(self) -> Self:
+        """Refuse half a login: Kafka's own answer to one is silence until a time-out."""
+        password = self.password
+        if self.security_protocol.startswith("SASL"):
+            login = {
+                "sasl_mechanism": self.sasl_mechanism,
+                "sasl_username": self.sasl_username,
+                "sasl_password or sasl_password_file": password,
+            }
+            missing = [key for key, value in login.items() if value is None]
+            if missing:
+                raise wrong(
+                    f"{', '.join(missing)} must be given: security_protocol is "
+                    f"{self.security_protocol}"
+                )
+        elif self.sasl_mechanism is not None:
+            raise wrong(
+                f"sasl_mechanism {self.sasl_mechanism} needs security_protocol SASL_SSL or "
+                f"SASL_PLAINTEXT; it is {self.security_protocol}"
+            )
+        return self
+
+    @field_validator("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+    @classmethod
+    def _certificates_are_there(cls, path: Path | None, info: ValidationInfo) -> Path | None:
+        if path is not None and not path.is_file():
+            what = "a private key" if info.field_name == "ssl_keyfile" else "certificates"
+            raise wrong(f"must be a file of {what} (PEM) that exists")
+        return path
+
+    @model_validator(mode="after")
+    def _certificate_is_whole(self) -> Self:
+        """Load our own certificate as the client libraries will, which say far less of a fault."""
+        if self.ssl_certfile is None:
+            if self.ssl_keyfile is not None or self.key_password is not None:
+                raise wrong("ssl_certfile must be given with ssl_keyfile and ssl_key_password")
+            return self
+        if not self.security_protocol.endswith("SSL"):
+            raise wrong(
+                f"ssl_certfile needs security_protocol SSL or SASL_SSL; it is "
+                f"{self.security_protocol}"
+            )
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
+                self.ssl_certfile, self.ssl_keyfile, self.key_password or ""
+            )
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise wrong(
+                "ssl_certfile, ssl_keyfile and ssl_key_password do not fit each other: "
+                f"{why}. ssl_certfile is a certificate (PEM), ssl_keyfile its private key, unless "
+                "that stands in ssl_certfile too, and ssl_key_password opens it if it is encrypted"
+            ) from None
+        return self
+
+
+class LiveSettings(Section):
+    """How to stay connected to a live stream, whatever its kind."""
+
+    token: SecretStr | None = None  # only by ${NAME} from the environment
+    token_file: SecretPath | None = None
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    ssl_cafile: Path | None = None
+    connect_timeout_s: float = Field(default=10.0, gt=0, le=60.0)
+    idle_timeout_s: float = Field(default=60.0, gt=0)
+    retry_pause_s: float = Field(default=0.5, gt=0)
+    retry_pause_max_s: float = Field(default=30.0, gt=0)
+
+    @model_validator(mode="after")
+    def _fits_headers(self) -> Self:
+        for name, value in self.all_headers.items():
+            if not _HEADER_NAME.fullmatch(name) or not ASCII.fullmatch(value):
+                raise wrong(f"{name!r} must be an HTTP header of ASCII, its value in one line")
+            if name.lower() in {"content-length", "transfer-encoding"}:
+                raise wrong(f"{name!r} is for requests with a body, and these have none")
+        return self
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """What is sent with each request, the token too."""
+        token = one_secret(self, "token")
+        found = {"User-Agent": "streamnb"}
+        found |= {name: value.get_secret_value() for name, value in self.headers.items()}
+        return found if token is None else found | {"Authorization": f"Bearer {token}"}
+
+    @property
+    def secrets(self) -> list[str]:
+        """What must not be repeated."""
+        token = one_secret(self, "token")
+        found = [value.get_secret_value() for value in self.headers.values()]
+        return found if token is None else [*found, token]
+
+
+class JetstreamSettings(Section):
+    """What of Bluesky's network is read."""
+
+    version: Literal[1, 2] = 1
+    collections: Annotated[tuple[str, ...], AfterValidator(distinct)] = ("app.bsky.feed.post",)
+    kinds: Annotated[tuple[str, ...], AfterValidator(distinct)] = ("commit", "account")
+    dids: Annotated[tuple[str, ...], AfterValidator(distinct)] = ()
+    start_at: int | None = Field(default=None, ge=0)  # Unix microseconds; null: what comes
+    collection_idle_timeout_s: float = Field(default=300.0, gt=0)
+    compress: bool = False
+    history: bool = False  # by the host's archive, from start_at on; null: all of it
+    archive_key: SecretStr | None = None  # only by ${NAME} from the environment
+    archive_key_file: SecretPath | None = None
+
+    @property
+    def key(self) -> str | None:
+        """The archive's key, wherever it comes from."""
+        return one_secret(self, "archive_key")
+
+    @model_validator(mode="after")
+    def _fits_the_wire(self) -> Self:
+        if self.history and self.version == 1:
+            raise wrong("history needs version: 2; the first wire has no archive")
+        if self.key is not None and not self.history:
+            raise wrong("archive_key is for history: true")
+        if self.key is not None and not ASCII.fullmatch(self.key):
+            raise wrong("archive_key must be ASCII, in one line")
+        if self.compress and self.version == 1:
+            raise wrong(
+                "compress needs version: 2; no server gives out the dictionary of version 1"
+            )
+        return self
+
+
+# ---- sections of outputs -------------------------------------------------------------------------
+
+
+class OutputSettings(Section):
+    """Where a kind of record goes: nowhere, a file of JSON lines, or a Kafka topic."""
+
+    to: Annotated[str, parsed_by(OutputAddress.parse)] = "none"  # none | file:PATH | kafka:TOPIC
+
+    @property
+    def address(self) -> OutputAddress:
+        """`to`, taken apart."""
+        return OutputAddress.parse(self.to)
+
+
+class PredictionsSettings(OutputSettings):
+    """Where predictions go, and of which messages."""
+
+    labelled: bool = False  # also of messages that are learned
+
+    @model_validator(mode="after")
+    def _has_place(self) -> Self:
+        if self.labelled and self.to == "none":
+            raise wrong("labelled needs predictions.to, where the predictions go")
+        return self
+
+
+class CorrectionsSettings(Section):
+    """Where labels and deletions that people send are logged, to be learned from there."""
+
+    # none | journal | kafka:TOPIC
+    to: Annotated[str, parsed_by(CorrectionsAddress.parse)] = "journal"
+
+    @property
+    def address(self) -> CorrectionsAddress:
+        """`to`, taken apart."""
+        return CorrectionsAddress.parse(self.to)

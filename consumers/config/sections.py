@@ -1,9 +1,12 @@
-"""The sections of the configuration but the model's, and what all sections have in common."""
+"""Sections of the configuration, and what all sections have in common.
+
+Those of sources and outputs stand in `addresses.py`, those of messages, the model and the page in
+`message.py`, `model.py` and `settings.py`.
+"""
 
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,8 +28,6 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import PydanticCustomError
-
-from consumers.config.addresses import PORT, CorrectionsAddress, OutputAddress, check_server
 
 T = TypeVar("T")
 
@@ -179,209 +180,14 @@ def one_secret(section: Section, key: str) -> str | None:
 
 
 FieldPath = Annotated[str, Field(min_length=1)]
-Server = Annotated[str, parsed_by(check_server)]
-
-
-class GeneratorSettings(Section):
-    """The made-up stream."""
-
-    stream: Literal["tweets", "loans", "sensors"] = "tweets"
-    seed: int = Field(default=7, ge=0)
-    rate_per_s: float = Field(default=2_000.0, ge=0)  # 0: as fast as it goes
-    labelled_share: float = Field(default=0.7, ge=0, le=1)
-    turn_after: int = Field(default=20_000, ge=1)  # tweets until one topic's sentiment turns
-
-
-class FileSettings(Section):
-    """A recorded file or standard input."""
-
-    format: Literal["auto", "jsonl", "csv"] = "auto"
-    encoding: Literal["auto", "utf-8", "latin-1"] = "auto"
-    batch_bytes: int = Field(default=4 << 20, ge=1024)
-
-
-class KafkaSettings(Section):
-    """How to reach Kafka, beyond the address and topic of the source."""
-
-    # For outputs: needed where the source is not Kafka, and free to be another cluster.
-    servers: Annotated[tuple[Server, ...], AfterValidator(distinct)] = ()
-    client: Literal["kafka-python", "librdkafka"] = "kafka-python"  # what reads the source
-    group_id: Annotated[str, Field(min_length=1)] = "streamnb"
-    start_from: Literal["earliest", "latest"] = "earliest"
-    decode: Literal["columns", "records"] = "columns"
-    max_poll_messages: int = Field(default=20_000, ge=1)
-    fetch_max_bytes: int = Field(default=50 << 20, ge=1024)
-    message_max_bytes: int = Field(default=12 << 20, ge=1024)
-    bootstrap_timeout_s: float = Field(default=10.0, gt=0)
-    retry_pause_max_s: float = Field(default=1.0, gt=0, le=1.0)
-    metadata_interval_s: float = Field(default=5.0, ge=0.1, le=300.0)
-    transactions: bool = False  # predictions, rejects and offsets, in one
-    transaction_interval_s: float = Field(default=1.0, gt=0, le=60.0)
-    session_timeout_s: float = Field(default=10.0, ge=6.0, le=300.0)  # 6 s: the brokers' least
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    sasl_username: str | None = None
-    sasl_password: SecretStr | None = None  # only by ${NAME} from the environment
-    sasl_password_file: SecretPath | None = None
-    ssl_cafile: Path | None = None
-    ssl_certfile: Path | None = None  # our own, for brokers that ask for one
-    ssl_keyfile: Path | None = None
-    ssl_key_password: SecretStr | None = None  # only by ${NAME} from the environment
-    ssl_key_password_file: SecretPath | None = None
-
-    @property
-    def password(self) -> str | None:
-        """The password of the login, wherever it comes from."""
-        return one_secret(self, "sasl_password")
-
-    @property
-    def key_password(self) -> str | None:
-        """What opens `ssl_keyfile`, wherever it comes from."""
-        return one_secret(self, "ssl_key_password")
-
-    @model_validator(mode="after")
-    def _fetch_holds_a_message(self) -> Self:
-        if self.message_max_bytes > self.fetch_max_bytes:
-            raise wrong(
-                f"message_max_bytes ({self.message_max_bytes}) must not be above "
-                f"fetch_max_bytes ({self.fetch_max_bytes}): such a message could never be fetched"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _login_is_whole(self) -> Self:
-        """Refuse half a login: Kafka's own answer to one is silence until a time-out."""
-        password = self.password
-        if self.security_protocol.startswith("SASL"):
-            login = {
-                "sasl_mechanism": self.sasl_mechanism,
-                "sasl_username": self.sasl_username,
-                "sasl_password or sasl_password_file": password,
-            }
-            missing = [key for key, value in login.items() if value is None]
-            if missing:
-                raise wrong(
-                    f"{', '.join(missing)} must be given: security_protocol is "
-                    f"{self.security_protocol}"
-                )
-        elif self.sasl_mechanism is not None:
-            raise wrong(
-                f"sasl_mechanism {self.sasl_mechanism} needs security_protocol SASL_SSL or "
-                f"SASL_PLAINTEXT; it is {self.security_protocol}"
-            )
-        return self
-
-    @field_validator("ssl_cafile", "ssl_certfile", "ssl_keyfile")
-    @classmethod
-    def _certificates_are_there(cls, path: Path | None, info: ValidationInfo) -> Path | None:
-        if path is not None and not path.is_file():
-            what = "a private key" if info.field_name == "ssl_keyfile" else "certificates"
-            raise wrong(f"must be a file of {what} (PEM) that exists")
-        return path
-
-    @model_validator(mode="after")
-    def _certificate_is_whole(self) -> Self:
-        """Load our own certificate as the client libraries will, which say far less of a fault."""
-        if self.ssl_certfile is None:
-            if self.ssl_keyfile is not None or self.key_password is not None:
-                raise wrong("ssl_certfile must be given with ssl_keyfile and ssl_key_password")
-            return self
-        if not self.security_protocol.endswith("SSL"):
-            raise wrong(
-                f"ssl_certfile needs security_protocol SSL or SASL_SSL; it is "
-                f"{self.security_protocol}"
-            )
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
-                self.ssl_certfile, self.ssl_keyfile, self.key_password or ""
-            )
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            raise wrong(
-                "ssl_certfile, ssl_keyfile and ssl_key_password do not fit each other: "
-                f"{why}. ssl_certfile is a certificate (PEM), ssl_keyfile its private key, unless "
-                "that stands in ssl_certfile too, and ssl_key_password opens it if it is encrypted"
-            ) from None
-        return self
-
-
-class LiveSettings(Section):
-    """How to stay connected to a live stream, whatever its kind."""
-
-    token: SecretStr | None = None  # only by ${NAME} from the environment
-    token_file: SecretPath | None = None
-    headers: dict[str, SecretStr] = Field(default_factory=dict)
-    ssl_cafile: Path | None = None
-    connect_timeout_s: float = Field(default=10.0, gt=0, le=60.0)
-    idle_timeout_s: float = Field(default=60.0, gt=0)
-    retry_pause_s: float = Field(default=0.5, gt=0)
-    retry_pause_max_s: float = Field(default=30.0, gt=0)
-
-    @model_validator(mode="after")
-    def _fits_headers(self) -> Self:
-        for name, value in self.all_headers.items():
-            if not _HEADER_NAME.fullmatch(name) or not _ASCII.fullmatch(value):
-                raise wrong(f"{name!r} must be an HTTP header of ASCII, its value in one line")
-            if name.lower() in {"content-length", "transfer-encoding"}:
-                raise wrong(f"{name!r} is for requests with a body, and these have none")
-        return self
-
-    @property
-    def all_headers(self) -> dict[str, str]:
-        """What is sent with each request, the token too."""
-        token = one_secret(self, "token")
-        found = {"User-Agent": "streamnb"}
-        found |= {name: value.get_secret_value() for name, value in self.headers.items()}
-        return found if token is None else found | {"Authorization": f"Bearer {token}"}
-
-    @property
-    def secrets(self) -> list[str]:
-        """What must not be repeated."""
-        token = one_secret(self, "token")
-        found = [value.get_secret_value() for value in self.headers.values()]
-        return found if token is None else [*found, token]
-
-
-class JetstreamSettings(Section):
-    """What of Bluesky's network is read."""
-
-    version: Literal[1, 2] = 1
-    collections: Annotated[tuple[str, ...], AfterValidator(distinct)] = ("app.bsky.feed.post",)
-    kinds: Annotated[tuple[str, ...], AfterValidator(distinct)] = ("commit", "account")
-    dids: Annotated[tuple[str, ...], AfterValidator(distinct)] = ()
-    start_at: int | None = Field(default=None, ge=0)  # Unix microseconds; null: what comes
-    collection_idle_timeout_s: float = Field(default=300.0, gt=0)
-    compress: bool = False
-    history: bool = False  # by the host's archive, from start_at on; null: all of it
-    archive_key: SecretStr | None = None  # only by ${NAME} from the environment
-    archive_key_file: SecretPath | None = None
-
-    @property
-    def key(self) -> str | None:
-        """The archive's key, wherever it comes from."""
-        return one_secret(self, "archive_key")
-
-    @model_validator(mode="after")
-    def _fits_the_wire(self) -> Self:
-        if self.history and self.version == 1:
-            raise wrong("history needs version: 2; the first wire has no archive")
-        if self.key is not None and not self.history:
-            raise wrong("archive_key is for history: true")
-        if self.key is not None and not _ASCII.fullmatch(self.key):
-            raise wrong("archive_key must be ASCII, in one line")
-        if self.compress and self.version == 1:
-            raise wrong(
-                "compress needs version: 2; no server gives out the dictionary of version 1"
-            )
-        return self
 
 
 TOKEN_CHARACTERS_MIN = 16
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+PORT = "(0*[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 Origin = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9._:\[\]-]+$")]
 _WEBHOOK = re.compile(rf"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:{PORT})?([/?][!-~]*)?")
-_ASCII = re.compile("[!-~]([ -~]*[!-~])?")
+ASCII = re.compile("[!-~]([ -~]*[!-~])?")  # that an HTTP header may have, in one line
 
 
 class LearningSettings(Section):
@@ -444,29 +250,6 @@ class LearnedSettings(Section):
     messages_max: int = Field(default=1_000_000, ge=0)  # of each partition; 0: nothing
 
 
-class OutputSettings(Section):
-    """Where a kind of record goes: nowhere, a file of JSON lines, or a Kafka topic."""
-
-    to: Annotated[str, parsed_by(OutputAddress.parse)] = "none"  # none | file:PATH | kafka:TOPIC
-
-    @property
-    def address(self) -> OutputAddress:
-        """`to`, taken apart."""
-        return OutputAddress.parse(self.to)
-
-
-class PredictionsSettings(OutputSettings):
-    """Where predictions go, and of which messages."""
-
-    labelled: bool = False  # also of messages that are learned
-
-    @model_validator(mode="after")
-    def _has_place(self) -> Self:
-        if self.labelled and self.to == "none":
-            raise wrong("labelled needs predictions.to, where the predictions go")
-        return self
-
-
 class PerSettings(Section):
     """A model of its own for each value of a field, beside the one that learns everything."""
 
@@ -511,18 +294,6 @@ class LabellingSettings(Section):
     per_day: int = Field(default=50, ge=1, le=10_000)  # messages of a day, by their own times
     keep: int = Field(default=200, ge=1, le=10_000)  # that wait at most, of all days
     random_share: float = Field(default=0.2, ge=0, le=1)  # of a day's messages
-
-
-class CorrectionsSettings(Section):
-    """Where labels and deletions that people send are logged, to be learned from there."""
-
-    # none | journal | kafka:TOPIC
-    to: Annotated[str, parsed_by(CorrectionsAddress.parse)] = "journal"
-
-    @property
-    def address(self) -> CorrectionsAddress:
-        """`to`, taken apart."""
-        return CorrectionsAddress.parse(self.to)
 
 
 class HttpSettings(Section):
@@ -584,7 +355,7 @@ def _check_token(token: str) -> None:
             f"must have at least {TOKEN_CHARACTERS_MIN} characters, such as those of "
             "`openssl rand -hex 16`"
         )
-    if not _ASCII.fullmatch(token):
+    if not ASCII.fullmatch(token):
         raise wrong(
             "must be of letters, digits and signs of ASCII, without blanks around them: others "
             "reach an HTTP header in one encoding or another. `openssl rand -hex 16` makes one"

@@ -23,7 +23,18 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from consumers.config.addresses import OutputAddress, SourceAddress
+from consumers.config.addresses import (
+    CorrectionsSettings,
+    FileSettings,
+    GeneratorSettings,
+    JetstreamSettings,
+    KafkaSettings,
+    LiveSettings,
+    OutputAddress,
+    OutputSettings,
+    PredictionsSettings,
+    SourceAddress,
+)
 from consumers.config.document import load_section, settings_of
 from consumers.config.message import (
     MESSAGE_PARTS,
@@ -57,22 +68,14 @@ from consumers.config.model import (
 from consumers.config.sections import (
     AlertSettings,
     CheckpointSettings,
-    CorrectionsSettings,
     DriftSettings,
-    FileSettings,
     FollowSettings,
-    GeneratorSettings,
     HistorySettings,
     HttpSettings,
-    JetstreamSettings,
-    KafkaSettings,
     LabellingSettings,
     LearnedSettings,
     LearningSettings,
-    LiveSettings,
-    OutputSettings,
     PerSettings,
-    PredictionsSettings,
     PredictorSettings,
     RecentSettings,
     Section,

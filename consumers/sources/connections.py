@@ -30,7 +30,7 @@ from websockets.protocol import OPEN
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from consumers.config.sections import LiveSettings
+from consumers.config.addresses import LiveSettings
 from consumers.sources.base import Known, Past
 
 MESSAGE_BYTES_MAX = 64 << 20  # far above message.max_bytes: the decoder rejects those

@@ -16,8 +16,7 @@ import msgspec
 import structlog
 import zstandard
 
-from consumers.config.addresses import Bound
-from consumers.config.sections import JetstreamSettings, LiveSettings
+from consumers.config.addresses import Bound, JetstreamSettings, LiveSettings
 from consumers.sources.base import Past
 from consumers.sources.connections import (
     Connection,

@@ -21,8 +21,7 @@ from typing import Annotated
 import msgspec
 import structlog
 
-from consumers.config.addresses import Bound
-from consumers.config.sections import LiveSettings
+from consumers.config.addresses import Bound, LiveSettings
 from consumers.errors import SourceError
 from consumers.messages import Partition, RawColumns
 from consumers.sources.base import (

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
-from consumers.config.sections import LiveSettings
+from consumers.config.addresses import LiveSettings
 from consumers.config.settings import Settings
 from consumers.errors import SourceError
 from consumers.messages import Partition
