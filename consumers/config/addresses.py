@@ -7,6 +7,7 @@ the sections of sources and outputs.
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -268,6 +269,25 @@ class StreamRange(msgspec.Struct, frozen=True):
         begin, end = self.begin, self.end
         if begin is not None and end is not None and begin.kind == end.kind and end.at <= begin.at:
             raise ValueError(f"--to {end} must lie behind --from {begin}")
+
+
+# How the names of the daemon's own files in checkpoint.folder begin.
+OWN_FILES = ("model.nb", "model_history.json", "recent.db", "corrections.jsonl", "erasures.jsonl")
+
+
+def is_one_file(first: Path | None, second: Path | None) -> bool:
+    """Return whether two paths are of one file, by links too; None is of none."""
+    if first is None or second is None:
+        return False
+    return os.path.realpath(first) == os.path.realpath(second)
+
+
+def is_own_file(path: Path | None, folder: Path | None) -> bool:
+    """Return whether a path has a name in the state folder that the daemon's own files have."""
+    if path is None or folder is None:
+        return False
+    own, root = Path(os.path.realpath(path)), os.path.realpath(folder)
+    return str(own.parent) == root and own.name.startswith(OWN_FILES)
 
 
 # ---- sections of sources -------------------------------------------------------------------------

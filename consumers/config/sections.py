@@ -1,13 +1,13 @@
 """Sections of the configuration, and what all sections have in common.
 
-Those of sources and outputs stand in `addresses.py`, those of messages, the model and the page in
-`message.py`, `model.py` and `settings.py`.
+Those of sources and outputs stand in `addresses.py`, those of messages and the model in
+`message.py` and `model.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType, UnionType
@@ -22,6 +22,7 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     SecretStr,
+    StringConstraints,
     ValidationInfo,
     WrapValidator,
     field_validator,
@@ -368,3 +369,46 @@ class FollowSettings(Section):
     interval_s: float = Field(default=0.2, ge=0.01, le=3600)  # from one look to the next
     timeout_s: float = Field(default=10.0, gt=0, le=3600)  # for a version to come whole
     stale_after_s: float = Field(default=60.0, gt=0)  # until the replica is not ready
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+# Each has a light and a dark shade in style.css that can be read on its ground; a free choice of
+# colour could not.
+Colour = Literal[
+    "blue", "red", "grey", "orange", "purple", "green", "pink", "gold", "indigo", "brown", "olive"
+]
+ShortText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80)]
+
+
+class ClassSettings(Section):
+    """How the page shows one class."""
+
+    name: ShortText | None = None  # None: as the class is called
+    colour: Colour | None = None  # None: one that is free
+
+
+class PageSettings(Section):
+    """What the page shows, what it calls things, and when it would rather say why it does not."""
+
+    unsure_below: float = Field(default=0.65, ge=0, le=1)  # posterior of the likeliest class
+    share_messages_min: int = Field(default=30, ge=1)
+    title: ShortText = "streamnb"
+    message_name: ShortText | None = None  # None: by the source
+    message_name_plural: ShortText | None = None  # None: with an s
+    question: ShortText | None = None  # stands before what is searched for; None: by the classes
+    placeholder: ShortText = 'words, "a phrase", -without, #tag'
+    classes: dict[str, ClassSettings] = Field(default_factory=dict, max_length=100)
+    function_words: tuple[ShortText, ...] | None = None  # in no ranking; None: the built-in ones
+
+
+def wrong_page_classes(
+    page: PageSettings, classes: tuple[str, ...], *, new_classes: bool
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Find classes that the page shows and the model will never have."""
+    if new_classes:
+        return
+    known = ", ".join(map(repr, classes))
+    for label in page.classes:
+        if label not in classes:
+            yield ("page", "classes", label), f"is not in model.classes: {known}"

@@ -8,16 +8,14 @@ and `docs/configuration.md`; a test holds the three together. Units stand at the
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import (
     Field,
-    StringConstraints,
     field_validator,
     model_validator,
 )
@@ -34,6 +32,8 @@ from consumers.config.addresses import (
     OutputSettings,
     PredictionsSettings,
     SourceAddress,
+    is_one_file,
+    is_own_file,
 )
 from consumers.config.document import load_section, settings_of
 from consumers.config.message import (
@@ -75,11 +75,13 @@ from consumers.config.sections import (
     LabellingSettings,
     LearnedSettings,
     LearningSettings,
+    PageSettings,
     PerSettings,
     PredictorSettings,
     RecentSettings,
     Section,
     SharedSettings,
+    wrong_page_classes,
 )
 
 __all__ = [
@@ -114,15 +116,6 @@ __all__ = [
 ]
 
 
-# Each has a light and a dark shade in style.css that can be read on its ground; a free choice of
-# colour could not.
-Colour = Literal[
-    "blue", "red", "grey", "orange", "purple", "green", "pink", "gold", "indigo", "brown", "olive"
-]
-ShortText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80)]
-
-# How the names of the daemon's own files in checkpoint.folder begin.
-OWN_FILES = ("model.nb", "model_history.json", "recent.db", "corrections.jsonl", "erasures.jsonl")
 SENTIMENT = frozenset({"negative", "neutral", "positive"})
 # What a message is called, if nobody says it: by the preset of the stream, or what is made up.
 _BY_PRESET = {
@@ -134,27 +127,6 @@ _BY_PRESET = {
     "wikimedia": "edit",
 }
 _BY_MADE_UP = {"tweets": "tweet", "loans": "application", "sensors": "reading"}
-
-
-class ClassSettings(Section):
-    """How the page shows one class."""
-
-    name: ShortText | None = None  # None: as the class is called
-    colour: Colour | None = None  # None: one that is free
-
-
-class PageSettings(Section):
-    """What the page shows, what it calls things, and when it would rather say why it does not."""
-
-    unsure_below: float = Field(default=0.65, ge=0, le=1)  # posterior of the likeliest class
-    share_messages_min: int = Field(default=30, ge=1)
-    title: ShortText = "streamnb"
-    message_name: ShortText | None = None  # None: by the source
-    message_name_plural: ShortText | None = None  # None: with an s
-    question: ShortText | None = None  # stands before what is searched for; None: by the classes
-    placeholder: ShortText = 'words, "a phrase", -without, #tag'
-    classes: dict[str, ClassSettings] = Field(default_factory=dict, max_length=100)
-    function_words: tuple[ShortText, ...] | None = None  # in no ranking; None: the built-in ones
 
 
 class Settings(Section):
@@ -260,7 +232,7 @@ class Settings(Section):
             *_wrong_late_labels(self),
             *_wrong_decay(self),
             *_wrong_without_messages(self),
-            *wrong_page_classes(self),
+            *wrong_page_classes(self.page, self.model.classes, new_classes=self.model.new_classes),
             *wrong_form(self.message, self.source_address.kind, self.file.format),
         ]
         if problems:
@@ -432,32 +404,19 @@ def _wrong_outputs(settings: Settings) -> Iterator[_Found]:
             yield (name, "to"), "needs brokers: set kafka.servers, as the source is not Kafka"
         if address.kind == "kafka" and address.topic == source.topic and same_cluster:
             yield (name, "to"), f"must not be the source's own topic: {why}"
-        if address.kind == "file" and _is_one(address.path, source.path):
+        if address.kind == "file" and is_one_file(address.path, source.path):
             yield (name, "to"), f"must not be the source's own file: {why}"
-        if address.kind == "file" and _is_own(address.path, settings.checkpoint.folder):
+        if address.kind == "file" and is_own_file(address.path, settings.checkpoint.folder):
             yield (name, "to"), "must not be a file that the daemon keeps in checkpoint.folder"
     first, second = settings.predictions.address, settings.rejects.address
-    if settings.predictions.to == settings.rejects.to != "none" or _is_one(first.path, second.path):
+    if settings.predictions.to == settings.rejects.to != "none" or is_one_file(
+        first.path, second.path
+    ):
         yield ("rejects", "to"), "must not be where predictions.to goes: the records differ"
     for name, each in (("predictions", settings.predictions), ("rejects", settings.rejects)):
         if each.address.topic is not None and settings.corrections.to == each.to:
             text = f"must not be where {name}.to goes: it is read again, and only by us"
             yield ("corrections", "to"), text
-
-
-def _is_one(first: Path | None, second: Path | None) -> bool:
-    """Return whether two paths are of one file, by links too; None is of none."""
-    if first is None or second is None:
-        return False
-    return os.path.realpath(first) == os.path.realpath(second)
-
-
-def _is_own(path: Path | None, folder: Path | None) -> bool:
-    """Return whether a path has a name in the state folder that the daemon's own files have."""
-    if path is None or folder is None:
-        return False
-    own, root = Path(os.path.realpath(path)), os.path.realpath(folder)
-    return str(own.parent) == root and own.name.startswith(OWN_FILES)
 
 
 def _wrong_group(settings: Settings) -> Iterator[_Found]:
@@ -506,7 +465,7 @@ def _wrong_late_labels(settings: Settings) -> Iterator[_Found]:
     others = {settings.predictions.to, settings.rejects.to, settings.corrections.to}
     is_source = address.kind == source.kind == "kafka" and address.topic == source.topic
     paths = source.path, settings.predictions.address.path, settings.rejects.address.path
-    if is_source or late.source in others or any(_is_one(address.path, each) for each in paths):
+    if is_source or late.source in others or any(is_one_file(address.path, each) for each in paths):
         yield here, "must be a log of its own, which nothing else reads or writes here"
     if not settings.learned.messages_max:
         yield ("learned", "messages_max"), "must not be 0: messages wait for their labels there"
@@ -591,13 +550,3 @@ def question(settings: Settings) -> str:
     return settings.page.question or (
         "Sentiment analysis for" if is_sentiment else "Predictions for"
     )
-
-
-def wrong_page_classes(settings: Settings) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Find classes that the page shows and the model will never have."""
-    if settings.model.new_classes:
-        return
-    known = ", ".join(map(repr, settings.model.classes))
-    for label in settings.page.classes:
-        if label not in settings.model.classes:
-            yield ("page", "classes", label), f"is not in model.classes: {known}"

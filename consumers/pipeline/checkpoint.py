@@ -38,10 +38,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from consumers.config.addresses import is_topic
+from consumers.config.addresses import OWN_FILES, is_topic
 from consumers.config.model import MODEL, READING
 from consumers.config.sections import CheckpointSettings
-from consumers.config.settings import OWN_FILES, Settings
+from consumers.config.settings import Settings
 from consumers.errors import CheckpointError, MismatchError, MovedError
 from consumers.messages import (
     Checkpointed,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers import reporter
+from consumers.config.addresses import OWN_FILES
 from consumers.config.settings import (
-    OWN_FILES,
     KafkaSettings,
     OutputAddress,
     Settings,
