@@ -22,10 +22,8 @@ from numpy.typing import NDArray
 
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.model import (
-    FIXED,
     READING,
     CategoriesSettings,
-    ClassPriorSetting,
     FeatureSettings,
     FieldKind,
     FlagsSettings,
@@ -33,6 +31,7 @@ from consumers.config.model import (
     NumbersSettings,
     WordsSettings,
 )
+from consumers.config.sections import FIXED, ClassPriorSetting
 from consumers.config.settings import Settings
 from consumers.messages import (
     WEIGHT,

@@ -1,14 +1,8 @@
-"""The three ways to write what is known of the classes beforehand, and what is wrong with others.
-
-`1.0` is a Dirichlet α for every class, `{approve: 3, reject: 7}` one for each, and `{fixed:
-{approve: 0.3, reject: 0.7}}` are probabilities that no message moves.
-"""
+"""What is learned: the groups of features, the model and its challengers."""
 
 from __future__ import annotations
 
-import math
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias, assert_never, cast
 
@@ -18,77 +12,23 @@ from pydantic_core import PydanticCustomError
 from consumers.config.sections import (
     LARGEST,
     LEAST,
+    ClassPriorSetting,
     FieldPath,
+    PseudoCount,
     Section,
     between,
     by_kind,
+    check_class_prior,
     distinct,
     mark,
     wrong,
+    wrong_classes,
+    wrong_costs,
+    wrong_prior_half_life,
 )
 from consumers.messages import first_few
 from streamnb.errors import InputError
 from streamnb.features.category_values import Bins, check_bins
-
-ClassPriorSetting: TypeAlias = float | dict[str, float] | dict[str, dict[str, float]]
-
-FIXED = "fixed"
-_SUM_ERROR_MAX = 1e-9
-_FORMS = "must be a number of at least 0, one for each class, or fixed: with their probabilities"
-
-
-def pseudo_count(value: float, whose: str = "") -> float:
-    """Return a number of a prior, or refuse one of which sums and products may not be finite."""
-    if value and not LEAST <= value <= LARGEST:
-        raise wrong(f"must be 0, or a number between {LEAST:g} and {LARGEST:g}{whose}")
-    return value
-
-
-def check_class_prior(value: Any) -> ClassPriorSetting:
-    """Return a class prior as it is meant, or refuse it."""
-    if not isinstance(value, Mapping):
-        return pseudo_count(_number(value, ""))
-    fixed = value.get(FIXED)
-    if set(value) == {FIXED} and isinstance(fixed, Mapping):
-        made = {str(name): _number(p, f" for {name}") for name, p in fixed.items()}
-        if abs(math.fsum(made.values()) - 1.0) > _SUM_ERROR_MAX:
-            raise wrong(
-                f"must hold probabilities that add up to 1, not to {math.fsum(made.values()):g}"
-            )
-        return {FIXED: made}
-    return {
-        str(name): pseudo_count(_number(alpha, f" for {name}"), f" for {name}")
-        for name, alpha in value.items()
-    }
-
-
-def classes_of(prior: ClassPriorSetting) -> tuple[tuple[str | int, ...], list[str]] | None:
-    """Return the classes that a prior names, with the path they stand at; None for a number."""
-    if not isinstance(prior, dict):
-        return None
-    fixed = prior.get(FIXED)
-    if isinstance(fixed, dict):
-        return ("class_prior", FIXED), list(fixed)
-    return ("class_prior",), list(prior)
-
-
-def wrong_classes(
-    prior: ClassPriorSetting,
-    classes: tuple[str, ...],
-    where: tuple[str | int, ...] = ("model",),
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Find classes that a prior names and the model lacks, and the other way round."""
-    found = classes_of(prior)
-    if found is None:
-        return
-    path, named = (*where, *found[0]), found[1]
-    known = ", ".join(map(repr, classes))
-    for name in named:
-        if name not in classes:
-            yield (*path, name), f"is not in model.classes: {known}"
-    missing = [name for name in classes if name not in named]
-    if missing:
-        yield path, f"must have a number for every class; {', '.join(map(repr, missing))} has none"
 
 
 def wrong_priors(
@@ -109,33 +49,7 @@ def wrong_priors(
             yield path, "must be null with new_classes: a class that joins would have none"
 
 
-def wrong_costs(
-    costs: Mapping[str, Mapping[str, float]] | None, classes: tuple[str, ...]
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Find classes that costs name and the model lacks."""
-    known = ", ".join(map(repr, classes))
-    for true, own in (costs or {}).items():
-        for name in (true, *own):
-            if name not in classes:
-                path = ("model", "costs", true) if name == true else ("model", "costs", true, name)
-                yield path, f"is not in model.classes: {known}"
-
-
-def _number(value: Any, whose: str) -> float:
-    if isinstance(value, str):  # what comes from a variable is always text
-        try:
-            value = float(value)
-        except ValueError:
-            raise wrong(f"{_FORMS}{whose}") from None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= sys.float_info.max:
-        shown = repr(value) if isinstance(value, int | float | None) else "none of these"
-        raise wrong(f"{_FORMS}{whose and f'; that{whose} is {shown}'}")
-    return float(value)
-
-
 FieldKind = Literal["words", "categories", "flags", "numbers"]  # what a field holds
-PseudoCount = Annotated[float, AfterValidator(pseudo_count)]
 NamedAlphas: TypeAlias = dict[str, PseudoCount] | None
 NamedBetas: TypeAlias = dict[str, tuple[PseudoCount, PseudoCount]] | None
 Count = Annotated[float, between(LEAST)]
@@ -453,14 +367,6 @@ def _some_group(features: dict[str, FeatureSettings] | None) -> dict[str, Featur
     if features is not None and not features:
         raise wrong("must hold at least one feature group")
     return features
-
-
-def wrong_prior_half_life(
-    prior: ClassPriorSetting, half_life: float | None
-) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Find a half-life of a class prior that no message moves."""
-    if half_life and isinstance(prior, dict) and FIXED in prior:
-        yield ("prior_half_life",), "must be null or 0 with a fixed class_prior: nothing moves it"
 
 
 class ModelSettings(Section):

@@ -61,8 +61,6 @@ from consumers.config.model import (
     WordsSettings,
     holds_floats,
     with_groups_of,
-    wrong_classes,
-    wrong_prior_half_life,
     wrong_priors,
 )
 from consumers.config.sections import (
@@ -81,7 +79,9 @@ from consumers.config.sections import (
     RecentSettings,
     Section,
     SharedSettings,
+    wrong_classes,
     wrong_page_classes,
+    wrong_prior_half_life,
 )
 
 __all__ = [
