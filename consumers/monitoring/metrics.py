@@ -27,7 +27,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from consumers.messages import Reason
-from consumers.monitoring.status import Status
+from consumers.monitoring.status import (
+    Samples,
+    Status,
+    adjusted_share,
+    figures_by_model,
+    figures_by_value,
+)
 from consumers.process import cache_fills, memory_limit_bytes, thread_seconds
 from streamnb import __version__
 
@@ -61,7 +67,6 @@ METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 
 GAUGE, COUNTER = GaugeMetricFamily, CounterMetricFamily
 MetricFamily: TypeAlias = type[GaugeMetricFamily | CounterMetricFamily]
-Samples: TypeAlias = Mapping[tuple[str, ...], float | None]
 
 # Each metric with one value: its kind, name, help, and value for a status; None is nan.
 STATUS_METRICS: tuple[tuple[MetricFamily, str, str, Callable[[Status], float | None]], ...] = (
@@ -157,22 +162,22 @@ LABELLED_METRICS: tuple[
     (GAUGE, "kafka_decoder_info", "1 for how Kafka's responses are decoded, else 0.", ("decoder",),
      lambda s, _: {(each,): each == s.decoder for each in DECODERS if s.decoder is not None}),
     (GAUGE, "model_serving_info", "1 for the model that answers, 0 for its challengers.",
-     ("model",), lambda s, _: _by_model(s, "serves")),
+     ("model",), lambda s, _: figures_by_model(s, "serves")),
     (GAUGE, "model_window_log_loss_nats", "Mean log-loss of each of several models.",
-     ("model",), lambda s, _: _by_model(s, "window_log_loss")),
+     ("model",), lambda s, _: figures_by_model(s, "window_log_loss")),
     (GAUGE, "model_window_accuracy_ratio", "Share that each of several models predicted right.",
-     ("model",), lambda s, _: _by_model(s, "window_accuracy")),
+     ("model",), lambda s, _: figures_by_model(s, "window_accuracy")),
     (GAUGE, "model_window_calibration_error_ratio", "Calibration error of each of several models.",
-     ("model",), lambda s, _: _by_model(s, "calibration_error")),
+     ("model",), lambda s, _: figures_by_model(s, "calibration_error")),
     (GAUGE, "value_learned_messages", "Messages that the model of each value has learned.",
-     ("value",), lambda s, _: _by_value(s, n_examples="")),
+     ("value",), lambda s, _: figures_by_value(s, n_examples="")),
     (GAUGE, "value_window_log_loss_nats", "Mean log-loss of a value's own and the shared model.",
      ("value", "model"),
-     lambda s, _: _by_value(s, window_log_loss="own", shared_window_log_loss="shared")),
+     lambda s, _: figures_by_value(s, window_log_loss="own", shared_window_log_loss="shared")),
     (GAUGE, "value_window_accuracy_ratio",
      "Share of a value's messages that its own and the shared model predicted right.",
      ("value", "model"),
-     lambda s, _: _by_value(s, window_accuracy="own", shared_window_accuracy="shared")),
+     lambda s, _: figures_by_value(s, window_accuracy="own", shared_window_accuracy="shared")),
     (COUNTER, "examples_learned", "Examples learned, by label.", ("label",),
      lambda s, classes: _counts_by_class(s.learned_by_class, classes)),
     (COUNTER, "predictions", "Predictions for messages without a label, by class.", ("label",),
@@ -184,22 +189,8 @@ LABELLED_METRICS: tuple[
      }),
     (GAUGE, "share_adjusted_ratio",
      "That share with the classifier's own error rates taken out.", ("label",),
-     lambda s, classes: {(label,): _adjusted_share(s, label) for label in classes}),
+     lambda s, classes: {(label,): adjusted_share(s, label) for label in classes}),
 )  # fmt: skip
-
-
-def _by_model(status: Status, figure: str) -> Samples:
-    models = () if status.challengers is None else status.challengers.models
-    return {(each.name,): getattr(each, figure) for each in models}
-
-
-def _by_value(status: Status, **models: str) -> Samples:
-    """Return figures of each value by its name and the name of the model, if that is not empty."""
-    return {
-        (each.value, model) if model else (each.value,): getattr(each, figure)
-        for each in (() if status.per is None else status.per.models)
-        for figure, model in models.items()
-    }
 
 
 def _counts_by_class(counts: Mapping[str, int], classes: Sequence[str]) -> Samples:
@@ -210,12 +201,6 @@ def _counts_by_class(counts: Mapping[str, int], classes: Sequence[str]) -> Sampl
     if others := sum(count for label, count in counts.items() if label not in classes):
         samples[OTHER,] = others
     return samples
-
-
-def _adjusted_share(status: Status, label: str) -> float | None:
-    corrected = None if status.stream_shares is None else status.stream_shares.corrected
-    share = corrected.get(label) if corrected else None  # a class may have joined since
-    return None if share is None else share.share
 
 
 # Name, field of `consumers.search.rows.RecentState`, and help of each metric of the store of recent

@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import field
@@ -364,6 +364,31 @@ class Status(msgspec.Struct, frozen=True):
     challengers: ChallengersReport | None = None  # with `challengers`
     per: OwnModelsReport | None = None  # with `per.field`
     health: HealthReport = NOT_BEGUN  # what `/healthz` and `/readyz` answer
+
+
+Samples: TypeAlias = Mapping[tuple[str, ...], float | None]  # of a metric, by its labels' values
+
+
+def figures_by_model(status: Status, figure: str) -> Samples:
+    """Return a figure of each model by its name; none if there is one model alone."""
+    models = () if status.challengers is None else status.challengers.models
+    return {(each.name,): getattr(each, figure) for each in models}
+
+
+def figures_by_value(status: Status, **models: str) -> Samples:
+    """Return figures of each value by its name and the name of the model, if that is not empty."""
+    return {
+        (each.value, model) if model else (each.value,): getattr(each, figure)
+        for each in (() if status.per is None else status.per.models)
+        for figure, model in models.items()
+    }
+
+
+def adjusted_share(status: Status, label: str) -> float | None:
+    """Return a class's share of the newest predictions, corrected; None if there is none."""
+    corrected = None if status.stream_shares is None else status.stream_shares.corrected
+    share = corrected.get(label) if corrected else None  # a class may have joined since
+    return None if share is None else share.share
 
 
 class Summary(msgspec.Struct, frozen=True):
