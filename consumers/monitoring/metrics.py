@@ -236,8 +236,8 @@ def _counter(
     return Counter(name, text, labels, namespace="streamnb", registry=registry)
 
 
-def _gauge(registry: CollectorRegistry, name: str, text: str) -> Gauge:
-    return Gauge(name, text, namespace="streamnb", registry=registry)
+def _gauge(registry: CollectorRegistry, name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
+    return Gauge(name, text, labels, namespace="streamnb", registry=registry)
 
 
 class HttpMetrics:
@@ -248,13 +248,9 @@ class HttpMetrics:
             registry, "http_requests", "Requests answered.", ["route", "method", "status"]
         )
         self._seconds = Histogram(
-            "http_request_seconds",
-            "Time from a request's head to the head of its answer.",
-            ["route"],
-            namespace="streamnb",
-            registry=registry,
-            buckets=REQUEST_BUCKETS_S,
-        )
+            "http_request_seconds", "Time from a request's head to the head of its answer.",
+            ["route"], namespace="streamnb", registry=registry, buckets=REQUEST_BUCKETS_S,
+        )  # fmt: skip
         self._connections = _gauge(registry, "http_connections", "Open connections.")
         self._rejected = _counter(
             registry,
@@ -336,10 +332,8 @@ class Metrics(Collector):
         self._predict = Histogram(
             "predict_seconds",
             "Time from handing a batch to the predictor to its predictions, the queue included.",
-            namespace="streamnb",
-            registry=registry,
-            buckets=PREDICT_BUCKETS_S,
-        )
+            namespace="streamnb", registry=registry, buckets=PREDICT_BUCKETS_S,
+        )  # fmt: skip
         gauge, counter = partial(_gauge, registry), partial(_counter, registry)
         self._predict_batch = gauge(
             "predict_batch_messages", "Messages in the batch that was judged last."
@@ -350,13 +344,10 @@ class Metrics(Collector):
         self._queue_limit = gauge(
             "predictor_queue_limit_batches", "How many may wait (predictor.queue_size_max)."
         )
-        self._outputs = Gauge(
-            "output_pending_bytes",
-            "Size of the records that an output has not made safe yet.",
+        self._outputs = gauge(
+            "output_pending_bytes", "Size of the records that an output has not made safe yet.",
             ["output"],
-            namespace="streamnb",
-            registry=registry,
-        )
+        )  # fmt: skip
         self.n_read_ahead: Callable[[], int] = lambda: 0
         self._read_ahead = gauge(
             "read_ahead_messages", "Messages that are read and decoded, and not learned yet."
@@ -369,9 +360,7 @@ class Metrics(Collector):
         self._checkpoints = counter("checkpoints", "Checkpoints written.")
         self._failures = counter("checkpoint_failures", "Checkpoints that were not written.")
         self._transactions = counter(
-            "transactions",
-            "Kafka transactions of records and offsets, by outcome.",
-            ["outcome"],
+            "transactions", "Kafka transactions of records and offsets, by outcome.", ["outcome"]
         )
         for outcome in ("committed", "aborted"):
             self._transactions.labels(outcome)
@@ -508,24 +497,14 @@ def _or_nan(value: float | None) -> float:
 
 # Threads that live as long as the daemon, and what docs/architecture.md calls them. Others, such as
 # a client's while it connects, are left out: a counter that vanishes would look like a restart.
-THREADS = {
-    "MainThread": "consume",
-    "read": "read",
-    "predict": "predict",
-    "predict-urgent": "predict-urgent",
-    "recent": "recent",
-    "live": "live",
-    "read-corrections": "read-corrections",
-    "report": "report",
-    "serve": "serve",
-    "transactions": "transactions",
-    "teacher": "teacher",
-    "group": "group",
-    "read-labels": "read-labels",
-    "learned_0": "learned",  # pools of one thread
-    "erase_0": "erase",
-    "checkpoint_0": "checkpoint",
-}
+THREADS = {"MainThread": "consume"} | {
+    name: name.removesuffix("_0")  # which stands behind the names of pools of one thread
+    for name in (
+        "read", "predict", "predict-urgent", "recent", "live", "read-corrections", "report",
+        "serve", "transactions", "teacher", "group", "read-labels", "learned_0", "erase_0",
+        "checkpoint_0",
+    )
+}  # fmt: skip
 
 
 def watch_process(registry: CollectorRegistry) -> None:
@@ -537,7 +516,7 @@ def watch_process(registry: CollectorRegistry) -> None:
     ProcessCollector(registry=registry)
     registry.register(ThreadTimes())
     registry.register(CacheFills())
-    gauge = partial(Gauge, namespace="streamnb", registry=registry)
+    gauge = partial(_gauge, registry)
     limit = gauge(
         "memory_limit_bytes",
         "Memory that the process may use: the least of what its container, its limits and the "
@@ -554,10 +533,9 @@ class ThreadTimes(Collector):
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Yield the one metric, with a sample for each thread that runs now."""
         family = CounterMetricFamily(
-            "streamnb_thread_cpu_seconds",
-            "Processor time of each lasting thread.",
+            "streamnb_thread_cpu_seconds", "Processor time of each lasting thread.",
             labels=["thread"],
-        )
+        )  # fmt: skip
         for thread in threading.enumerate():
             name = THREADS.get(thread.name)
             if name is not None and thread.native_id is not None:
