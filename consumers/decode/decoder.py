@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import assert_never
 
 import msgspec
 import numpy as np
@@ -30,12 +29,8 @@ from consumers.config.model import FieldKind
 from consumers.config.settings import FieldLabels, LateLabelsSettings, MessageSettings
 from consumers.decode.fields import (
     RETWEET_SIGN,
-    WEIGHT_MAX,
-    WEIGHT_MIN,
     DecodedColumn,
     DecodeError,
-    FieldSpec,
-    ValueType,
     field_specs,
     id_of,
     marked_ids,
@@ -47,7 +42,7 @@ from consumers.decode.fields import (
     with_entries,
     with_texts,
 )
-from consumers.decode.json import JsonReader, JsonScanner, ScanResult, name_table_of
+from consumers.decode.json import JsonReader, JsonScanner, ScanResult, name_table_of, scanned_field
 from consumers.decode.labels import FieldLabeller, Labeller
 from consumers.decode.rows import DecodedRows, RecordFormat, RowDecoder, key_id
 from consumers.decode.schemas import Payloads
@@ -55,14 +50,12 @@ from consumers.kernels.json_scan import (
     ABSENT,
     ARRAY,
     ESCAPED,
-    FALSE,
     INTEGER,
     NOTHING,
     NULL,
     OBJECT,
     OTHER,
     PLAIN,
-    TRUE,
 )
 from consumers.messages import (
     NO_LABEL,
@@ -321,7 +314,8 @@ class Decoder:
             undecided |= ~deleted & (found == OTHER)
             labels = np.where(deleted, np.int32(NO_LABEL), self._label_codes[found])
         fields = {
-            name: _field(scan, spec, deleted, undecided) for name, spec in self._reads.items()
+            name: scanned_field(scan, spec, deleted, undecided)
+            for name, spec in self._reads.items()
         }
         undecided &= ignored < 0  # whatever else such a message says
         if self._needs_text:
@@ -555,39 +549,3 @@ def _as_json(raw: RawColumns, path: str) -> RawColumns:
         value_starts=ends - sizes,
         value_ends=np.where(raw.value_ends < 0, -1, ends),
     )
-
-
-def _field(
-    scan: ScanResult, spec: FieldSpec, deleted: NDArray[np.bool_], undecided: NDArray[np.bool_]
-) -> DecodedColumn:
-    """Return a declared field as a column; add what the scan cannot decide to `undecided`."""
-    also: tuple[int, ...] = ()
-    match spec.type:
-        case ValueType.WORDS:
-            pass
-        case ValueType.METADATA:
-            also = (INTEGER,)
-            # The first entry of a list counts, which the scan does not find.
-            undecided |= ~deleted & (scan.kinds(spec.path) == ARRAY)
-        case ValueType.CATEGORY:
-            also = (INTEGER, TRUE, FALSE)
-            undecided |= ~deleted & ~scan.is_any(spec.path, (ABSENT, NULL, PLAIN, ESCAPED, *also))
-        case ValueType.FLAG | ValueType.NUMBER | ValueType.WEIGHT:
-            return _float_field(scan, spec, deleted, undecided)
-        case _:
-            assert_never(spec.type)
-    texts = scan.texts(spec.path, also)
-    texts.ends[deleted] = -1
-    return texts
-
-
-def _float_field(
-    scan: ScanResult, spec: FieldSpec, deleted: NDArray[np.bool_], undecided: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    values, unsure = (scan.flags if spec.type is ValueType.FLAG else scan.numbers)(spec.path)
-    if spec.type is ValueType.WEIGHT:
-        unsure |= (values < WEIGHT_MIN) | (values > WEIGHT_MAX)
-        values = np.rint(values / WEIGHT_MIN) * WEIGHT_MIN
-    undecided |= unsure & ~deleted
-    values[deleted] = np.nan
-    return values

@@ -21,23 +21,34 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from consumers.config.message import paths_of
-from consumers.decode.fields import DecodeError
+from consumers.decode.fields import (
+    WEIGHT_MAX,
+    WEIGHT_MIN,
+    DecodedColumn,
+    DecodeError,
+    FieldSpec,
+    ValueType,
+)
 from consumers.errors import ConfigError
 from consumers.kernels.json_numbers import read_flags, read_numbers
 from consumers.kernels.json_scan import (
     ABSENT,
+    ARRAY,
     ESCAPED,
+    FALSE,
+    INTEGER,
     N_KINDS,
     NULL,
     PLAIN,
     ROOT,
+    TRUE,
     Names,
     Spans,
     Tree,
@@ -406,6 +417,42 @@ class ScanResult(msgspec.Struct, frozen=True):
         found = np.empty(len(kinds), np.int32)
         match(self.buffer, kinds, starts, ends, names, found)
         return found
+
+
+def scanned_field(
+    scan: ScanResult, spec: FieldSpec, deleted: NDArray[np.bool_], undecided: NDArray[np.bool_]
+) -> DecodedColumn:
+    """Return a declared field as a column; add what the scan cannot decide to `undecided`."""
+    also: tuple[int, ...] = ()
+    match spec.type:
+        case ValueType.WORDS:
+            pass
+        case ValueType.METADATA:
+            also = (INTEGER,)
+            # The first entry of a list counts, which the scan does not find.
+            undecided |= ~deleted & (scan.kinds(spec.path) == ARRAY)
+        case ValueType.CATEGORY:
+            also = (INTEGER, TRUE, FALSE)
+            undecided |= ~deleted & ~scan.is_any(spec.path, (ABSENT, NULL, PLAIN, ESCAPED, *also))
+        case ValueType.FLAG | ValueType.NUMBER | ValueType.WEIGHT:
+            return _float_field(scan, spec, deleted, undecided)
+        case _:
+            assert_never(spec.type)
+    texts = scan.texts(spec.path, also)
+    texts.ends[deleted] = -1
+    return texts
+
+
+def _float_field(
+    scan: ScanResult, spec: FieldSpec, deleted: NDArray[np.bool_], undecided: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    values, unsure = (scan.flags if spec.type is ValueType.FLAG else scan.numbers)(spec.path)
+    if spec.type is ValueType.WEIGHT:
+        unsure |= (values < WEIGHT_MIN) | (values > WEIGHT_MAX)
+        values = np.rint(values / WEIGHT_MIN) * WEIGHT_MIN
+    undecided |= unsure & ~deleted
+    values[deleted] = np.nan
+    return values
 
 
 class JsonScanner:
