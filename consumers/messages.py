@@ -8,6 +8,7 @@ and value lies in it. The decoder turns them into `Messages`, arrays of one entr
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -25,6 +26,7 @@ from streamnb.kernels.layout import Texts
 Column = TextColumn | NDArray[np.float64]
 
 ACCOUNT_MARK = "~"  # behind the first part of an id and its `/`: all ids that begin so
+ID_MARK = "~"  # before an id that spells the name of a place; no topic begins with it
 
 # The field of numbers that says how many examples a message counts as, beside those that the model
 # reads; where it is missing that is 1.
@@ -469,6 +471,37 @@ def account_of(name: str) -> str | None:
 def names_account(name: str) -> bool:
     """Return whether an id of several parts is that of an account's deletion."""
     return name.endswith(f"/{ACCOUNT_MARK}")
+
+
+def place_name(partition: Partition, offset: int) -> str:
+    """Return the name of a message without an id."""
+    return f"{partition.topic}-{partition.partition}-{offset}"
+
+
+def marked_ids(partition: Partition, ids: list[str | None]) -> list[str | None]:
+    """Return ids so that none is the `place_name` of a message of the topic.
+
+    An id that spells such a name gets `ID_MARK` before it, and so does one that would spell another
+    id then. Without this a message could delete, or pass for, one that has no id.
+    """
+    # Hardly any batch holds such an id, and one search of all of them is cheap.
+    if f"{partition.topic}-" not in "\0".join(filter(None, ids)):
+        return ids
+    is_place = re.compile(rf"{ID_MARK}*{re.escape(partition.topic)}-[0-9]+-[0-9]+").fullmatch
+    return [f"{ID_MARK}{name}" if name and is_place(name) else name for name in ids]
+
+
+def names_of(messages: Messages, rows: NDArray[np.int64]) -> list[str]:
+    """Return the ids of some messages as their metadata has them, without decoding it."""
+    data, starts, ends = take_texts(messages.ids.texts, rows).texts
+    bounds = zip(starts.tolist(), ends.tolist(), strict=True)
+    view = data.data
+    found = [None if end < 0 else str(view[start:end], "utf-8") for start, end in bounds]
+    offsets = messages.offsets[rows].tolist()
+    return [
+        place_name(messages.partition, offset) if name is None else name
+        for name, offset in zip(marked_ids(messages.partition, found), offsets, strict=True)
+    ]
 
 
 def rows_of(column: Column, rows: NDArray[np.int64]) -> Column:

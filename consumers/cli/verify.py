@@ -31,7 +31,6 @@ from consumers.config.model import FieldKind, holds_floats
 from consumers.config.settings import Settings
 from consumers.corrections import journal
 from consumers.corrections.model import Correction, entries
-from consumers.decode.fields import ID_MARK, place_name
 from consumers.decode.labels import keep_classes, within_limit
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.factories import build_decoder, known_classes
@@ -39,6 +38,7 @@ from consumers.features import build_model, columns_of, learned_kinds, read_alik
 from consumers.kafka.group_source import whole_topic_source
 from consumers.messages import (
     ACCOUNT_MARK,
+    ID_MARK,
     OPERATIONS,
     Column,
     KnownClasses,
@@ -48,6 +48,7 @@ from consumers.messages import (
     entries_of,
     part_name,
     partition_of,
+    place_name,
     weighed,
 )
 from consumers.pipeline.checkpoint import mismatch

@@ -33,10 +33,8 @@ from consumers.decode.fields import (
     DecodeError,
     field_specs,
     id_of,
-    marked_ids,
     may_change,
     missing_column,
-    place_name,
     take,
     text_form,
     with_entries,
@@ -66,6 +64,8 @@ from consumers.messages import (
     RawColumns,
     Reason,
     Reject,
+    marked_ids,
+    place_name,
     take_texts,
 )
 from streamnb import TextColumn

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.model import FieldKind
 from consumers.config.settings import MessageSettings
-from consumers.messages import ACCOUNT_MARK, WEIGHT, Messages, Partition, Reason, take_texts
+from consumers.messages import ACCOUNT_MARK, WEIGHT, Reason, take_texts
 from consumers.process import cached
 from streamnb import TextColumn
 from streamnb.columns import LARGEST, missing_text, text_column
@@ -51,7 +51,6 @@ DecodedColumn: TypeAlias = Texts | NDArray[np.float64]
 _FLAGS = {"true": 1.0, "1": 1.0, "1.0": 1.0, "false": 0.0, "0": 0.0, "0.0": 0.0}
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _SHOWN_MAX = 60
-ID_MARK = "~"  # no topic begins with it
 
 
 class ValueType(StrEnum):
@@ -173,37 +172,6 @@ def account_id(first: Any) -> str | None:
     ('did:x/~', None)
     """
     return None if first is None else f"{id_of((first, ''))}{ACCOUNT_MARK}"
-
-
-def place_name(partition: Partition, offset: int) -> str:
-    """Return the name of a message without an id."""
-    return f"{partition.topic}-{partition.partition}-{offset}"
-
-
-def marked_ids(partition: Partition, ids: list[str | None]) -> list[str | None]:
-    """Return ids so that none is the `place_name` of a message of the topic.
-
-    An id that spells such a name gets `ID_MARK` before it, and so does one that would spell another
-    id then. Without this a message could delete, or pass for, one that has no id.
-    """
-    # Hardly any batch holds such an id, and one search of all of them is cheap.
-    if f"{partition.topic}-" not in "\0".join(filter(None, ids)):
-        return ids
-    is_place = re.compile(rf"{ID_MARK}*{re.escape(partition.topic)}-[0-9]+-[0-9]+").fullmatch
-    return [f"{ID_MARK}{name}" if name and is_place(name) else name for name in ids]
-
-
-def names_of(messages: Messages, rows: NDArray[np.int64]) -> list[str]:
-    """Return the ids of some messages as their metadata has them, without decoding it."""
-    data, starts, ends = take_texts(messages.ids.texts, rows).texts
-    bounds = zip(starts.tolist(), ends.tolist(), strict=True)
-    view = data.data
-    found = [None if end < 0 else str(view[start:end], "utf-8") for start, end in bounds]
-    offsets = messages.offsets[rows].tolist()
-    return [
-        place_name(messages.partition, offset) if name is None else name
-        for name, offset in zip(marked_ids(messages.partition, found), offsets, strict=True)
-    ]
 
 
 def metadata_text(value: Any) -> str | None:

@@ -35,17 +35,15 @@ from consumers.decode.fields import (
     account_id,
     converter,
     id_of,
-    marked_ids,
     metadata_text,
     missing_entry,
-    place_name,
     quoted,
     text_form,
     to_unix_ms,
 )
 from consumers.decode.json import JsonReader
 from consumers.decode.labels import Labeller
-from consumers.messages import Metadata, Operation, RawColumns, Reason
+from consumers.messages import Metadata, Operation, RawColumns, Reason, marked_ids, place_name
 
 BOM = b"\xef\xbb\xbf"
 SENTIMENT140_COLUMNS = ("polarity", "id", "date", "query", "user", "text")

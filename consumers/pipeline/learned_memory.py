@@ -33,7 +33,6 @@ import structlog
 from numpy.typing import NDArray
 
 from consumers.config.model import FieldKind
-from consumers.decode.fields import place_name
 from consumers.errors import CheckpointError
 from consumers.kernels.learned_records import ANY_CLASS
 from consumers.messages import (
@@ -44,6 +43,7 @@ from consumers.messages import (
     account_prefixes,
     part_name,
     partition_of,
+    place_name,
 )
 from consumers.pipeline.erasure import ErasedIds, OffsetsByLog, erase_records
 from consumers.pipeline.learned_records import (

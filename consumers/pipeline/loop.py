@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 
 from consumers.config.model import MODEL
 from consumers.corrections import CorrectionApplier
-from consumers.decode.fields import names_of
 from consumers.decode.labels import keep_classes, within_limit
 from consumers.errors import CheckpointError, GroupError, SinkError
 from consumers.features import DecayTimes, ExampleTimes, columns_of, times_and_weights
-from consumers.messages import Messages, Partition, Reject
+from consumers.messages import Messages, Partition, Reject, names_of
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health

@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 from consumers.config.model import holds_floats
 from consumers.corrections.applier import CorrectedMessage
 from consumers.corrections.model import Correction
-from consumers.decode.fields import ID_MARK, place_name
 from consumers.decode.labels import keep_classes
 from consumers.features import columns_of
 from consumers.kernels import learned_records as kernels
 from consumers.messages import (
     ACCOUNT_MARK,
+    ID_MARK,
     NO_LABEL,
     OPERATIONS,
     WEIGHT,
@@ -44,6 +44,7 @@ from consumers.messages import (
     account_of,
     account_prefixes,
     part_name,
+    place_name,
     rows_of,
     take_texts,
     weighed,

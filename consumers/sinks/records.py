@@ -496,7 +496,7 @@ def _tokens(key: bytes, value: bytes) -> set[bytes]:
     """Return as JSON strings a key, and every word, string and cell of a value.
 
     The bytes are read as UTF-8 and as Latin-1, and values as JSON and as CSV. Each is there also
-    with the mark that `decode.fields.marked_ids` may have put before an id, and as an account.
+    with the mark that `messages.marked_ids` may have put before an id, and as an account.
     """
     found: set[str] = set()
     for encoding in ("utf-8", "latin-1"):

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from consumers.cli.replay import reading
 from consumers.config.settings import FieldLabels, FileSettings, MessageSettings
 from consumers.decode.decoder import Decoder
-from consumers.decode.fields import id_of, names_of
+from consumers.decode.fields import id_of
 from consumers.decode.labels import FieldLabeller
 from consumers.decode.rows import RecordFormat
-from consumers.messages import Messages, Reason
+from consumers.messages import Messages, Reason, names_of
 from consumers.sources.file import FileSource
 from tests.consumers.raw_batches import CLASSES, raw
 

@@ -14,10 +14,17 @@ from pydantic import ValidationError
 from consumers.config.message import PRESETS, LateLabelsSettings
 from consumers.config.settings import MessageSettings, Settings, to_yaml
 from consumers.decode.decoder import Decoder, LabelDecoder
-from consumers.decode.fields import account_id, id_of, names_of, plain_text
+from consumers.decode.fields import account_id, id_of, plain_text
 from consumers.decode.labels import NoLabels
 from consumers.decode.rows import RecordFormat
-from consumers.messages import Messages, Reason, account_of, account_prefixes, names_account
+from consumers.messages import (
+    Messages,
+    Reason,
+    account_of,
+    account_prefixes,
+    names_account,
+    names_of,
+)
 from streamnb.kernels.layout import Texts
 from tests.consumers.raw_batches import CLASSES, raw
 

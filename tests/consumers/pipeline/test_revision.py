@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from consumers.corrections.model import Correction
-from consumers.decode.fields import place_name
 from consumers.errors import CheckpointError
 from consumers.features import build_model
+from consumers.messages import place_name
 from consumers.pipeline import learned_memory
 from consumers.pipeline.learned_memory import FOLDER_NAME
 from consumers.pipeline.learned_records import Hashes
