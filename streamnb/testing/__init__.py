@@ -8,7 +8,7 @@ single examples, that models merge in any order, that unlearning leaves no trace
 pytest, with recorded streams, they are in `consumers.testing`.
 """
 
-from streamnb.testing.cases import Broken, Case, DoesNotApply, Example, examples_for
+from streamnb.testing.cases import Broken, Case, DoesNotApply, Example
 from streamnb.testing.runner import (
     LAWS,
     FaultSchedule,
@@ -18,6 +18,7 @@ from streamnb.testing.runner import (
     ManualClock,
     Report,
     check_model,
+    examples_for,
 )
 
 __all__ = [

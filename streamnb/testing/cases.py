@@ -7,7 +7,7 @@ by class labels, so that neither the order in which words came nor that of class
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,12 +17,11 @@ import numpy as np
 from streamnb.decay import HalfLife
 from streamnb.errors import InputError
 from streamnb.features.bag import Bag
-from streamnb.features.categorical import Categories, CategoriesState
+from streamnb.features.categorical import CategoriesState
 from streamnb.features.counted_words import CountedState
 from streamnb.features.flags import Flags, FlagsState
 from streamnb.features.numeric import Numbers, NumbersState
 from streamnb.features.protocol import Floats, GroupState
-from streamnb.features.words import Words
 from streamnb.labels import Label
 from streamnb.likelihoods.gaussian import VarianceFloor
 from streamnb.model import NaiveBayes
@@ -31,6 +30,8 @@ from streamnb.reader import ModelReader
 _SHARE_LEAST = 1e-12  # of a variance floor
 _SPREAD_LEAST = 1e-9  # of a variance, beside the squares of what it is the variance of
 LIVES_TOLD = 200.0  # half-lives; what is older is next to nothing, or nothing
+_ROUNDING = 1e-9  # relative to the largest term, if many are added up in another order
+_ROUNDED_VARIANCES = 1e-6  # a variance may be small beside the one that its rounding came from
 ExampleFields = Mapping[str, Any]
 
 
@@ -267,121 +268,24 @@ def times_of(examples: Sequence[Example]) -> list[float] | None:
     return times if len(times) == len(examples) else None
 
 
+def timed(model: NaiveBayes, stream: list[Example]) -> list[Example]:
+    """Return examples with times if the model needs them: four to a half-life."""
+    half_life = model.state.clock.half_life
+    if half_life is None or half_life.seconds is None:
+        return stream
+    if any(each.time_s is not None for each in stream):
+        if any(each.time_s is None for each in stream):
+            raise InputError(
+                "some examples have a time_s and some have none: give all of them one."
+            )
+        return stream
+    step_s = half_life.seconds / 4
+    return [replace(each, time_s=i * step_s) for i, each in enumerate(stream)]
+
+
 def with_weights(examples: Sequence[Example], weights: Sequence[float]) -> list[Example]:
     """Return examples with other weights."""
     return [replace(each, weight=w) for each, w in zip(examples, weights, strict=True)]
-
-
-Rng = np.random.Generator
-Maker = Callable[[Rng], Any]
-
-_WORDS = ["good", "bad", "rain", "not", "über", "Straße", "日本", "👍🏽", ":)", "#tag", "it's", "o"]
-_VALUES = ["red", "green", "blue", "größer", "日本", "", "1"]
-_CENTRES = [0.0, 1e-3, 5.0, -40.0, 1e6]
-_MISSING = 0.15
-_NAMES = ("first", "second", "third")  # of fields that nobody named
-
-
-def examples_for(model: NaiveBayes, n: int, seed: int) -> list[Example]:
-    """Return examples that a model can learn.
-
-    Parameters
-    ----------
-    model : NaiveBayes
-        One that has learned nothing; it stays so.
-    n : int
-        How many.
-    seed : int
-
-    Returns
-    -------
-    list of Example
-        With times if the model's half-life is in seconds.
-    """
-    rng = np.random.default_rng(seed)
-    makers = _makers(model)
-    labels = _labels(model)
-    half_life = model.state.clock.half_life
-    step_s = None if half_life is None or half_life.seconds is None else half_life.seconds / 4
-    made = []
-    for i in range(n):
-        x = {name: make(rng) for name, make in makers.items()}
-        for name in makers:
-            if rng.random() < _MISSING:
-                x[name] = None
-                if rng.random() < 0.5:
-                    del x[name]
-        time_s = None if step_s is None else step_s * (i + float(rng.integers(-3, 4)))
-        weight = float(rng.choice([1, 1, 1, 2, 3]))
-        made.append(Example(x, labels[int(rng.integers(len(labels)))], weight, time_s))
-    return made
-
-
-def _labels(model: NaiveBayes) -> list[Label]:
-    """Return the declared classes, and more if the model accepts new ones."""
-    if model.state.is_closed:
-        return list(model.classes)
-    more: list[Label] = ["this", "that", 3]
-    try:
-        trial = model.clone()
-        for label in more:
-            trial.add_class(label)
-    except InputError:
-        more = []  # a prior names its classes, so there are no others
-    return [*model.classes, *(label for label in more if label not in model.classes)]
-
-
-def _makers(model: NaiveBayes) -> dict[str, Maker]:
-    """Return what makes a value, by field."""
-    states = model.state.groups.values()
-    makers: dict[str, Maker] = {}
-    for i, state in enumerate(states):
-        # An open bag takes every number, so there is none left for other open groups.
-        taken = any(isinstance(other.spec, Bag) and other.is_open for other in [*states][:i])
-        if state.is_open and taken:
-            continue
-        for name in state.fields or [f"{word} of {state.name}" for word in _NAMES]:
-            makers[name] = _maker(state, name, len(makers))
-    return makers
-
-
-def _maker(state: GroupState, field: str, at: int) -> Maker:
-    """Return what makes values of one field."""
-    spec = state.spec
-    if isinstance(spec, Words):
-        words = [*(spec.dictionary or ())[:8], *_WORDS]
-        return lambda rng: " ".join(_some(rng, words))
-    if isinstance(spec, Bag):
-        return _bag_maker(spec)
-    if isinstance(spec, Numbers) or getattr(spec, "bins", None) is not None:
-        return lambda rng: _number(rng, _CENTRES[at % len(_CENTRES)])
-    if isinstance(spec, Categories):
-        declared = dict(spec.values).get(field, ())
-        values = [*declared, "another"] if declared else _VALUES
-        return lambda rng: values[int(rng.integers(len(values)))]
-    if isinstance(spec, Flags):
-        return lambda rng: bool(rng.random() < 0.4)
-    raise InputError(
-        f"group {state.name!r}: nobody here knows what {type(spec).__name__} reads. Give examples."
-    )
-
-
-def _bag_maker(spec: Bag) -> Maker:
-    """Return what makes a bag's counts: of one word if each has a field, else of several."""
-    if spec.field is None:
-        return lambda rng: int(rng.integers(0, 4))
-    words = [*(spec.dictionary or ())[:8], *_WORDS]
-    return lambda rng: {word: int(rng.integers(0, 4)) for word in _some(rng, words)}
-
-
-def _some(rng: Rng, words: list[str]) -> list[str]:
-    return [words[int(i)] for i in rng.integers(0, len(words), rng.integers(0, 6))]
-
-
-def _number(rng: Rng, centre: float) -> Any:
-    """Return a number near a centre, a whole one now and then, or nan."""
-    value = centre + float(rng.normal()) * max(abs(centre) / 100, 1e-3)
-    return [value, value, value, round(value), float("nan")][int(rng.integers(5))]
 
 
 # ---- comparison ----------------------------------------------------------------------------------
@@ -465,7 +369,7 @@ def _of_categories(state: CategoriesState) -> RowsByKey:
     return rows | _named("seen", state.table.fields.names, state.counts.seen)
 
 
-_ROUNDING = 1e-12
+_ROUNDING_LEAST = 1e-12
 _DUST = 1e-29  # of n·x²: what rounding leaves of M2, which is kept in 106 bits, at values alike
 
 
@@ -487,7 +391,7 @@ def must_know_alike(
     most = wanted if peak is None else known(peak)
     dust = within * max((n for row in most.counts.values() for n in row.values()), default=0.0)
     _compare("count", ours.counts, wanted.counts, dict.fromkeys(most.counts, dust), dust)
-    rounding = max(within, _ROUNDING)
+    rounding = max(within, _ROUNDING_LEAST)
     for key in [key for key in ours.means | wanted.means if key in most.means]:
         rows = [ours.counts.get(key, {}), wanted.counts.get(key, {})]
         labels = [c for c in rows[0] | rows[1] if min(row.get(c, 0.0) for row in rows) > dust]
@@ -508,7 +412,7 @@ def _extent(most: Knowledge, key: Key, largest: float) -> tuple[float, float]:
     m2 = sum(most.squares.get(key, {}).values())
     m2 += sum(counts[c] * (means.get(c, 0.0) - mean) ** 2 for c in counts)
     size = max([largest, *map(abs, means.values())]) + float(np.sqrt(m2 / n))
-    return size, m2 + n * size**2 * _DUST / _ROUNDING
+    return size, m2 + n * size**2 * _DUST / _ROUNDING_LEAST
 
 
 def _compare(
@@ -574,6 +478,49 @@ def of_all_examples(model: ModelReader) -> ModelReader:
     Which examples are recent depends on the way in which they were learned.
     """
     return model if model.state.prior_half_life is None else model.without_prior()
+
+
+def dropped(model: NaiveBayes) -> bool:
+    """Return whether features were dropped because a group was full."""
+    return any(state.n_dropped for state in model.state.groups.values())
+
+
+def must_agree(
+    case: Case, found: NaiveBayes, expected: NaiveBayes, peak: NaiveBayes | None = None
+) -> None:
+    """Compare two models that learned the same examples in different ways.
+
+    Whole counts and what follows from them must be equal bit for bit, all else up to rounding.
+    `peak` is the model before something was taken away, if something was.
+    """
+    within = 0.0 if case.is_exact else _ROUNDING
+    must_know_alike(found, expected, peak, within=within, sizes=case.sizes)
+    # Rounding of the largest weights may hide the smallest, and very old examples are nothing in
+    # one way of counting and almost nothing in another.
+    if case.lives > LIVES_TOLD or (peak is not None and not case.is_exact):
+        return
+    said, due = of_all_examples(found), of_all_examples(expected)
+    must_answer_alike(said, due, case.wordy_probes, within=within)
+    if case.has_spread(expected):
+        must_answer_alike(said, due, case.probes, within=_ROUNDED_VARIANCES)
+
+
+def must_add_up(
+    model: NaiveBayes, x: ExampleFields, nothing: Floats, parts: Sequence[Floats]
+) -> None:
+    """Compare an example's joint log-likelihood with the sum over its fields one by one."""
+    said = np.array([*model.joint_log_likelihood_one(x).values()])
+    for c, base in enumerate(nothing):
+        if not np.isfinite(base):
+            continue  # an impossible class: how much more impossible cannot be told
+        terms = [part[c] - base for part in parts]
+        total = base + sum(terms)
+        size = max([1.0, abs(base), *(abs(term) for term in terms if np.isfinite(term))])
+        if said[c] != total and not abs(said[c] - total) <= _ROUNDING * size:
+            raise Broken(
+                f"{dict(x)!r} in class {model.classes[c]!r} is {said[c]!r}, and its fields one by"
+                f" one add up to {total!r}"
+            )
 
 
 def must_be_untouched(given: object, kept: object) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import pickle
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +23,6 @@ from streamnb.features.bag import Bag
 from streamnb.features.categorical import Categories
 from streamnb.features.flags import Flags
 from streamnb.features.numeric import Numbers
-from streamnb.features.protocol import Floats
 from streamnb.features.words import Words
 from streamnb.model import NaiveBayes
 from streamnb.priors import Fixed
@@ -34,7 +33,10 @@ from streamnb.testing.cases import (
     Case,
     DoesNotApply,
     ExampleFields,
+    dropped,
     latest_time,
+    must_add_up,
+    must_agree,
     must_answer_alike,
     must_be_same,
     must_be_untouched,
@@ -45,8 +47,6 @@ from streamnb.testing.cases import (
     with_weights,
 )
 
-_ROUNDING = 1e-9  # relative to the largest term, if many are added up in another order
-_ROUNDED_VARIANCES = 1e-6  # a variance may be small beside the one that its rounding came from
 _LIVES_MAX = 20.0  # half-lives: what is older is less than rounding beside what is new
 
 
@@ -263,7 +263,7 @@ def missing_values_skip_their_field(case: Case) -> None:
             np.array([*model.joint_log_likelihood_one({n: x[n] for n in unit}).values()])
             for unit in units
         ]
-        _must_add_up(model, x, nothing, parts)
+        must_add_up(model, x, nothing, parts)
 
 
 def _units(case: Case, x: ExampleFields) -> list[list[str]]:
@@ -275,24 +275,6 @@ def _units(case: Case, x: ExampleFields) -> list[list[str]]:
     rest = [[name] for name in x if name not in together]
     bag = [name for name in x if name in together]
     return [*rest, bag] if bag else rest
-
-
-def _must_add_up(
-    model: NaiveBayes, x: ExampleFields, nothing: Floats, parts: Sequence[Floats]
-) -> None:
-    """Compare an example's joint log-likelihood with the sum over its fields one by one."""
-    said = np.array([*model.joint_log_likelihood_one(x).values()])
-    for c, base in enumerate(nothing):
-        if not np.isfinite(base):
-            continue  # an impossible class: how much more impossible cannot be told
-        terms = [part[c] - base for part in parts]
-        total = base + sum(terms)
-        size = max([1.0, abs(base), *(abs(term) for term in terms if np.isfinite(term))])
-        if said[c] != total and not abs(said[c] - total) <= _ROUNDING * size:
-            raise Broken(
-                f"{dict(x)!r} in class {model.classes[c]!r} is {said[c]!r}, and its fields one by"
-                f" one add up to {total!r}"
-            )
 
 
 def groups_are_independent(case: Case) -> None:
@@ -408,31 +390,6 @@ def fields_have_no_order(case: Case) -> None:
     for each, moved in zip(case.examples, shuffled, strict=True):
         if one.joint_log_likelihood_one(each.x) != one.joint_log_likelihood_one(moved.x):
             raise Broken(f"{dict(each.x)!r} and {dict(moved.x)!r} have different answers")
-
-
-def dropped(model: NaiveBayes) -> bool:
-    """Return whether features were dropped because a group was full."""
-    return any(state.n_dropped for state in model.state.groups.values())
-
-
-def must_agree(
-    case: Case, found: NaiveBayes, expected: NaiveBayes, peak: NaiveBayes | None = None
-) -> None:
-    """Compare two models that learned the same examples in different ways.
-
-    Whole counts and what follows from them must be equal bit for bit, all else up to rounding.
-    `peak` is the model before something was taken away, if something was.
-    """
-    within = 0.0 if case.is_exact else _ROUNDING
-    must_know_alike(found, expected, peak, within=within, sizes=case.sizes)
-    # Rounding of the largest weights may hide the smallest, and very old examples are nothing in
-    # one way of counting and almost nothing in another.
-    if case.lives > LIVES_TOLD or (peak is not None and not case.is_exact):
-        return
-    said, due = of_all_examples(found), of_all_examples(expected)
-    must_answer_alike(said, due, case.wordy_probes, within=within)
-    if case.has_spread(expected):
-        must_answer_alike(said, due, case.probes, within=_ROUNDED_VARIANCES)
 
 
 # ---- files, merging, unlearning and decay ------------------------------------------------------

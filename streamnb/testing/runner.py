@@ -1,6 +1,7 @@
 """Checks the laws of a model: one finding for each law, and an error that names the broken ones.
 
-Behind it are stand-ins for time and for failure, so that a test decides when either happens.
+Behind it are made-up examples, and stand-ins for time and for failure, so that a test decides when
+either happens.
 """
 
 from __future__ import annotations
@@ -11,10 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
+import numpy as np
+
 from streamnb.errors import InputError, StreamnbError
+from streamnb.features.bag import Bag
+from streamnb.features.categorical import Categories
+from streamnb.features.flags import Flags
+from streamnb.features.numeric import Numbers
+from streamnb.features.protocol import GroupState
+from streamnb.features.words import Words
+from streamnb.labels import Label
 from streamnb.model import NaiveBayes
 from streamnb.testing import laws as all_laws
-from streamnb.testing.cases import Broken, Case, DoesNotApply, Example, examples_for
+from streamnb.testing.cases import Broken, Case, DoesNotApply, Example, timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,26 +206,11 @@ def check_model(
     if examples is None:
         stream = examples_for(untrained, n, seed)
     else:
-        stream = _timed(untrained, [e if isinstance(e, Example) else Example(*e) for e in examples])
+        stream = timed(untrained, [e if isinstance(e, Example) else Example(*e) for e in examples])
     report = Report(tuple(_find(law, Case(untrained, stream, seed)) for law in laws))
     if raise_on_failure and not report.passed:
         raise LawBroken(report)
     return report
-
-
-def _timed(model: NaiveBayes, stream: list[Example]) -> list[Example]:
-    """Return examples with times if the model needs them: four to a half-life."""
-    half_life = model.state.clock.half_life
-    if half_life is None or half_life.seconds is None:
-        return stream
-    if any(each.time_s is not None for each in stream):
-        if any(each.time_s is None for each in stream):
-            raise InputError(
-                "some examples have a time_s and some have none: give all of them one."
-            )
-        return stream
-    step_s = half_life.seconds / 4
-    return [replace(each, time_s=i * step_s) for i, each in enumerate(stream)]
 
 
 def _find(law: Law, case: Case) -> Finding:
@@ -293,6 +288,123 @@ def _without_fields(case: Case, i: int) -> Iterator[Case]:
 
 
 # ---- time and failure ----------------------------------------------------------------------------
+
+
+# ---- made-up examples ----------------------------------------------------------------------------
+
+Rng = np.random.Generator
+Maker = Callable[[Rng], Any]
+
+_WORDS = ["good", "bad", "rain", "not", "über", "Straße", "日本", "👍🏽", ":)", "#tag", "it's", "o"]
+_VALUES = ["red", "green", "blue", "größer", "日本", "", "1"]
+_CENTRES = [0.0, 1e-3, 5.0, -40.0, 1e6]
+_MISSING = 0.15
+_NAMES = ("first", "second", "third")  # of fields that nobody named
+
+
+def examples_for(model: NaiveBayes, n: int, seed: int) -> list[Example]:
+    """Return examples that a model can learn.
+
+    Parameters
+    ----------
+    model : NaiveBayes
+        One that has learned nothing; it stays so.
+    n : int
+        How many.
+    seed : int
+
+    Returns
+    -------
+    list of Example
+        With times if the model's half-life is in seconds.
+    """
+    rng = np.random.default_rng(seed)
+    makers = _makers(model)
+    labels = _labels(model)
+    half_life = model.state.clock.half_life
+    step_s = None if half_life is None or half_life.seconds is None else half_life.seconds / 4
+    made = []
+    for i in range(n):
+        x = {name: make(rng) for name, make in makers.items()}
+        for name in makers:
+            if rng.random() < _MISSING:
+                x[name] = None
+                if rng.random() < 0.5:
+                    del x[name]
+        time_s = None if step_s is None else step_s * (i + float(rng.integers(-3, 4)))
+        weight = float(rng.choice([1, 1, 1, 2, 3]))
+        made.append(Example(x, labels[int(rng.integers(len(labels)))], weight, time_s))
+    return made
+
+
+def _labels(model: NaiveBayes) -> list[Label]:
+    """Return the declared classes, and more if the model accepts new ones."""
+    if model.state.is_closed:
+        return list(model.classes)
+    more: list[Label] = ["this", "that", 3]
+    try:
+        trial = model.clone()
+        for label in more:
+            trial.add_class(label)
+    except InputError:
+        more = []  # a prior names its classes, so there are no others
+    return [*model.classes, *(label for label in more if label not in model.classes)]
+
+
+def _makers(model: NaiveBayes) -> dict[str, Maker]:
+    """Return what makes a value, by field."""
+    states = model.state.groups.values()
+    makers: dict[str, Maker] = {}
+    for i, state in enumerate(states):
+        # An open bag takes every number, so there is none left for other open groups.
+        taken = any(isinstance(other.spec, Bag) and other.is_open for other in [*states][:i])
+        if state.is_open and taken:
+            continue
+        for name in state.fields or [f"{word} of {state.name}" for word in _NAMES]:
+            makers[name] = _maker(state, name, len(makers))
+    return makers
+
+
+def _maker(state: GroupState, field: str, at: int) -> Maker:
+    """Return what makes values of one field."""
+    spec = state.spec
+    if isinstance(spec, Words):
+        words = [*(spec.dictionary or ())[:8], *_WORDS]
+        return lambda rng: " ".join(_some(rng, words))
+    if isinstance(spec, Bag):
+        return _bag_maker(spec)
+    if isinstance(spec, Numbers) or getattr(spec, "bins", None) is not None:
+        return lambda rng: _number(rng, _CENTRES[at % len(_CENTRES)])
+    if isinstance(spec, Categories):
+        declared = dict(spec.values).get(field, ())
+        values = [*declared, "another"] if declared else _VALUES
+        return lambda rng: values[int(rng.integers(len(values)))]
+    if isinstance(spec, Flags):
+        return lambda rng: bool(rng.random() < 0.4)
+    raise InputError(
+        f"group {state.name!r}: nobody here knows what {type(spec).__name__} reads. Give examples."
+    )
+
+
+def _bag_maker(spec: Bag) -> Maker:
+    """Return what makes a bag's counts: of one word if each has a field, else of several."""
+    if spec.field is None:
+        return lambda rng: int(rng.integers(0, 4))
+    words = [*(spec.dictionary or ())[:8], *_WORDS]
+    return lambda rng: {word: int(rng.integers(0, 4)) for word in _some(rng, words)}
+
+
+def _some(rng: Rng, words: list[str]) -> list[str]:
+    return [words[int(i)] for i in rng.integers(0, len(words), rng.integers(0, 6))]
+
+
+def _number(rng: Rng, centre: float) -> Any:
+    """Return a number near a centre, a whole one now and then, or nan."""
+    value = centre + float(rng.normal()) * max(abs(centre) / 100, 1e-3)
+    return [value, value, value, round(value), float("nan")][int(rng.integers(5))]
+
+
+# ---- stand-ins for time and failure --------------------------------------------------------------
 
 Returned = TypeVar("Returned")
 
