@@ -15,11 +15,11 @@ from __future__ import annotations
 import gzip
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, TypeAlias, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 import structlog
@@ -28,7 +28,7 @@ import zstandard
 from consumers.config.settings import FileSettings, Settings
 from consumers.decode.rows import RECORD_BYTES_MAX, RecordFormat
 from consumers.errors import ReplacedError, SinkError, SourceError
-from consumers.messages import Headers, Partition, RawColumns, part_name, partition_of
+from consumers.messages import Partition, RawColumns, part_name
 from consumers.private_files import (
     lock_file,
     make_private_folder,
@@ -38,7 +38,15 @@ from consumers.private_files import (
 )
 from consumers.sources.base import LogFacts, Source
 from consumers.sources.file import CUT_OFF, FileBytes
-from consumers.sources.records import from_parts
+from consumers.sources.records import (
+    RECORDING_LINES,
+    RecordedRow,
+    RecordingLine,
+    from_parts,
+    lines_of,
+    positions_in,
+    recorded_row,
+)
 
 VERSION: Final = 1
 LINE_BYTES_MAX: Final = 8 * RECORD_BYTES_MAX  # JSON writes a control character in six bytes
@@ -49,13 +57,10 @@ _FRAME_BYTES_MAX: Final = LINE_BYTES_MAX + (FRAME_BYTES << 4)
 _MAGICS: Final = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
 SUFFIXES: Final = tuple(_MAGICS)
 _HEAD_BYTES: Final = 1 << 16
-_OFFSET_MAX: Final = (1 << 63) - 2
 _PLACED: Final = {"kafka", "file", "generator"}  # what is read again has the same offsets
 _READS_MAX: Final = 64  # reads a poll: how much is skipped before the caller has its turn
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
-_Offset = Annotated[int, msgspec.Meta(ge=-1, le=_OFFSET_MAX)]
 
 
 class _Version(msgspec.Struct):
@@ -70,95 +75,9 @@ class RecordingHead(msgspec.Struct, frozen=True, kw_only=True):
     format: RecordFormat
 
 
-class RecordedHeader(msgspec.Struct, omit_defaults=True):
-    """A header of a recorded message."""
-
-    name: str
-    value: str | msgspec.UnsetType | None = msgspec.UNSET
-    value_base64: bytes | msgspec.UnsetType = msgspec.UNSET
-
-
-class RecordingLine(msgspec.Struct, omit_defaults=True):
-    """A line behind the head: a message, or the positions at the end of a frame."""
-
-    topic: str = ""
-    partition: Annotated[int, msgspec.Meta(ge=-1, le=(1 << 31) - 1)] = -1
-    offset: _Offset = -1
-    time_ms: _Offset = -1
-    key: str | msgspec.UnsetType | None = msgspec.UNSET
-    key_base64: bytes | msgspec.UnsetType = msgspec.UNSET
-    value: str | msgspec.UnsetType | None = msgspec.UNSET
-    value_base64: bytes | msgspec.UnsetType = msgspec.UNSET
-    headers: list[RecordedHeader] = []
-    positions: dict[str, _Offset] | None = None
-    logs: dict[str, LogFacts] = {}  # beside positions
-
-
-_LINES: Final = msgspec.json.Decoder(RecordingLine)
-
-
-def lines_of(raw: RawColumns) -> Iterator[RecordingLine]:
-    """Yield the messages of a batch as lines."""
-    topic, partition = raw.partition
-    headers = raw.headers or [()] * len(raw)
-    offsets, times_ms = raw.offsets.tolist(), raw.times_ms.tolist()
-    for i, (offset, time_ms, own) in enumerate(zip(offsets, times_ms, headers, strict=True)):
-        line = RecordingLine(topic, partition, offset, time_ms)
-        line.key, line.key_base64 = _written(raw.key(i))
-        line.value, line.value_base64 = _written(raw.value(i))
-        line.headers = [RecordedHeader(name, *_written(value)) for name, value in own]
-        yield line
-
-
-def positions_in(line: bytes) -> tuple[dict[Partition, int], dict[Partition, LogFacts]]:
-    """Return the positions that end a frame, and the logs' facts; else raise `ValueError`."""
-    found = _LINES.decode(line)
-    if found.positions is None:
-        raise ValueError("it ends without positions")
-    positions = {partition_of(name): at for name, at in found.positions.items()}
-    return positions, {partition_of(name): facts for name, facts in found.logs.items()}
-
-
-def _written(
-    data: bytes | None,
-) -> tuple[str | msgspec.UnsetType | None, bytes | msgspec.UnsetType]:
-    """Return bytes as text if they are UTF-8, else as what is written in base64."""
-    if data is None:
-        return None, msgspec.UNSET
-    try:
-        return data.decode(), msgspec.UNSET
-    except UnicodeDecodeError:
-        return msgspec.UNSET, data
-
-
-# Key, value, offset, time and headers of a message.
-_Row: TypeAlias = tuple[bytes | None, bytes | None, int, int, Headers]
-
-
-def _row_of(line: RecordingLine) -> _Row:
-    """Return the message of a line; a line that is none is a `ValueError`."""
-    if line.offset < 0 or line.partition < 0 or not line.topic or line.positions is not None:
-        raise ValueError("neither a message nor positions")
-    key = _read_back(line.key, line.key_base64)
-    value = _read_back(line.value, line.value_base64)
-    headers = [(each.name, _read_back(each.value, each.value_base64)) for each in line.headers]
-    return key, value, line.offset, line.time_ms, headers
-
-
-def _least_behind(row: _Row, *, is_of_file: bool) -> int:
+def _least_behind(row: RecordedRow, *, is_of_file: bool) -> int:
     """Return the least offset behind a message."""
     return row[2] + (max(1, len(row[1] or b"")) if is_of_file else 1)
-
-
-def _read_back(
-    text: str | msgspec.UnsetType | None, data: bytes | msgspec.UnsetType
-) -> bytes | None:
-    """Return what `_written` was given; two values, or none, are a `ValueError`."""
-    if isinstance(text, msgspec.UnsetType) == isinstance(data, msgspec.UnsetType):
-        raise ValueError("a key, a value and a header each stand once, as text or in base64")
-    if isinstance(data, bytes):
-        return data
-    return text.encode() if isinstance(text, str) else None
 
 
 def read_head(path: Path) -> RecordingHead:
@@ -264,7 +183,7 @@ class RecordingSource(Source):
         self._n_lines = 0
         self._next: dict[Partition, int] = {}  # what is handed over next
         self._recorded: dict[Partition, int] = {}  # behind the last line read
-        self._held: dict[Partition, list[_Row]] = {}  # what to hand over with the next line
+        self._held: dict[Partition, list[RecordedRow]] = {}  # what to hand over with the next line
 
     def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
         """Take what the checkpoint knows of the topic's partitions."""
@@ -341,14 +260,14 @@ class RecordingSource(Source):
             batches.append(from_parts(partition, keys, values, offsets, times_ms, behind, own))
         return batches
 
-    def _take(self, line: bytes, by_partition: dict[Partition, list[_Row]]) -> None:
+    def _take(self, line: bytes, by_partition: dict[Partition, list[RecordedRow]]) -> None:
         """Take in one line."""
         try:
-            found = _LINES.decode(line)
+            found = RECORDING_LINES.decode(line)
             if found.positions is not None and found.offset < 0:
                 self._note_positions(*positions_in(line))
                 return
-            row = _row_of(found)
+            row = recorded_row(found)
         except (ValueError, RecursionError) as error:
             raise self._error(f"is not as it was written: {error}") from error
         partition = Partition(found.topic, found.partition)
@@ -360,7 +279,7 @@ class RecordingSource(Source):
         if found.offset >= begin:
             rows.append(row)
 
-    def _behind(self, partition: Partition, rows: list[_Row]) -> int:
+    def _behind(self, partition: Partition, rows: list[RecordedRow]) -> int:
         """Return the offset behind some messages; hold the last back if it is not known yet.
 
         In a file the next message is not one further: offsets are bytes. The next line tells.

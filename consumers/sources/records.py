@@ -7,6 +7,7 @@ quote that stays open for more than `QUOTE_BYTES_MAX`, or breaks CSV's grammar, 
 first line is a record (which the decoder rejects), and reading continues at the next line.
 
 A block of Jetstream's archive is cut into rows, and a row is written as the frame of the wire.
+A recording's messages are written as lines, and read back.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -27,7 +28,8 @@ from numpy.typing import NDArray
 
 from consumers.decode.rows import RECORD_BYTES_MAX, parse_csv_record
 from consumers.kernels.json_scan import find_byte
-from consumers.messages import Headers, Partition, RawColumns
+from consumers.messages import Headers, Partition, RawColumns, partition_of
+from consumers.sources.base import LogFacts
 
 QUOTE_BYTES_MAX = 1 << 20
 
@@ -424,3 +426,95 @@ class _Cbor:
             raise ValueError("it is cut off")
         self._at += n
         return found
+
+
+# ---- lines of a recording ------------------------------------------------------------------------
+
+_OFFSET_MAX = (1 << 63) - 2
+_Offset = Annotated[int, msgspec.Meta(ge=-1, le=_OFFSET_MAX)]
+
+
+class RecordedHeader(msgspec.Struct, omit_defaults=True):
+    """A header of a recorded message."""
+
+    name: str
+    value: str | msgspec.UnsetType | None = msgspec.UNSET
+    value_base64: bytes | msgspec.UnsetType = msgspec.UNSET
+
+
+class RecordingLine(msgspec.Struct, omit_defaults=True):
+    """A line behind the head: a message, or the positions at the end of a frame."""
+
+    topic: str = ""
+    partition: Annotated[int, msgspec.Meta(ge=-1, le=(1 << 31) - 1)] = -1
+    offset: _Offset = -1
+    time_ms: _Offset = -1
+    key: str | msgspec.UnsetType | None = msgspec.UNSET
+    key_base64: bytes | msgspec.UnsetType = msgspec.UNSET
+    value: str | msgspec.UnsetType | None = msgspec.UNSET
+    value_base64: bytes | msgspec.UnsetType = msgspec.UNSET
+    headers: list[RecordedHeader] = []
+    positions: dict[str, _Offset] | None = None
+    logs: dict[str, LogFacts] = {}  # beside positions
+
+
+RECORDING_LINES = msgspec.json.Decoder(RecordingLine)
+
+
+def lines_of(raw: RawColumns) -> Iterator[RecordingLine]:
+    """Yield the messages of a batch as lines."""
+    topic, partition = raw.partition
+    headers = raw.headers or [()] * len(raw)
+    offsets, times_ms = raw.offsets.tolist(), raw.times_ms.tolist()
+    for i, (offset, time_ms, own) in enumerate(zip(offsets, times_ms, headers, strict=True)):
+        line = RecordingLine(topic, partition, offset, time_ms)
+        line.key, line.key_base64 = _written(raw.key(i))
+        line.value, line.value_base64 = _written(raw.value(i))
+        line.headers = [RecordedHeader(name, *_written(value)) for name, value in own]
+        yield line
+
+
+def positions_in(line: bytes) -> tuple[dict[Partition, int], dict[Partition, LogFacts]]:
+    """Return the positions that end a frame, and the logs' facts; else raise `ValueError`."""
+    found = RECORDING_LINES.decode(line)
+    if found.positions is None:
+        raise ValueError("it ends without positions")
+    positions = {partition_of(name): at for name, at in found.positions.items()}
+    return positions, {partition_of(name): facts for name, facts in found.logs.items()}
+
+
+def _written(
+    data: bytes | None,
+) -> tuple[str | msgspec.UnsetType | None, bytes | msgspec.UnsetType]:
+    """Return bytes as text if they are UTF-8, else as what is written in base64."""
+    if data is None:
+        return None, msgspec.UNSET
+    try:
+        return data.decode(), msgspec.UNSET
+    except UnicodeDecodeError:
+        return msgspec.UNSET, data
+
+
+# Key, value, offset, time and headers of a message.
+RecordedRow: TypeAlias = tuple[bytes | None, bytes | None, int, int, Headers]
+
+
+def recorded_row(line: RecordingLine) -> RecordedRow:
+    """Return the message of a line; a line that is none is a `ValueError`."""
+    if line.offset < 0 or line.partition < 0 or not line.topic or line.positions is not None:
+        raise ValueError("neither a message nor positions")
+    key = _read_back(line.key, line.key_base64)
+    value = _read_back(line.value, line.value_base64)
+    headers = [(each.name, _read_back(each.value, each.value_base64)) for each in line.headers]
+    return key, value, line.offset, line.time_ms, headers
+
+
+def _read_back(
+    text: str | msgspec.UnsetType | None, data: bytes | msgspec.UnsetType
+) -> bytes | None:
+    """Return what `_written` was given; two values, or none, are a `ValueError`."""
+    if isinstance(text, msgspec.UnsetType) == isinstance(data, msgspec.UnsetType):
+        raise ValueError("a key, a value and a header each stand once, as text or in base64")
+    if isinstance(data, bytes):
+        return data
+    return text.encode() if isinstance(text, str) else None
