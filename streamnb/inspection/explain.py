@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streamnb import predict
 from streamnb.errors import InputError, check_whole
 from streamnb.features.protocol import Floats
-from streamnb.inspection.group_view import Effect, FeatureLogs, GroupView, views_of
+from streamnb.inspection.group_view import Effect, FeatureLogs, GroupView, candidates, views_of
 from streamnb.inspection.parameters import difference
 from streamnb.kernels.hybrid import other_factors
 from streamnb.labels import Label
@@ -295,16 +294,6 @@ def _best(group: str, logs: FeatureLogs, c: int, n: int, score: Score) -> list[R
         RankedFeature(group, *each)
         for each in zip(logs.names(rows), scores[rows].tolist(), values, strict=True)
     ]
-
-
-def candidates(values: Floats, n: int) -> NDArray[np.int64]:
-    """Return the places of the `n` largest values, and of those that tie with the last of them.
-
-    The names that break the ties are then looked up for these alone.
-    """
-    if len(values) <= n:
-        return np.arange(len(values))
-    return np.flatnonzero(values >= -np.partition(-values, n - 1)[n - 1]) if n else np.arange(0)
 
 
 def _order(each: RankedFeature) -> tuple[float, float, str, str]:

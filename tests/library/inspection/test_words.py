@@ -23,8 +23,8 @@ from streamnb import (
     predict,
 )
 from streamnb.errors import InputError
-from streamnb.inspection.group_view import view_of
-from streamnb.inspection.words import BernoulliView, MultinomialView, WordsView, column_sums
+from streamnb.inspection.group_view import WordsView, view_of
+from streamnb.inspection.words import BernoulliView, MultinomialView, column_sums
 from streamnb.likelihoods.complement import Complement
 from tests.library.inspection.mixed_models import (
     CLASSES,
