@@ -5,7 +5,7 @@ Presets for well-known streams are such settings as data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -36,7 +36,6 @@ from consumers.config.sections import (
 
 # Parts of a message that a group may read by these names, wherever `message` says that they are.
 MESSAGE_PARTS = ("text", "user", "lang")
-VALUE_BYTES_MAX = 64  # of a value of `per.field`; a longer one has no model of its own
 
 
 class FirstOf(str):
@@ -369,19 +368,6 @@ class MessageSettings(Section):
 
 _RAW_SOURCES = {"kafka", "recording"}  # whose values are bytes of any kind
 _OWN_FORMAT = {"generator", "jetstream"}
-
-
-def wrong_values(field: str, values: Sequence[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Find values of `per.field` that no message has: their models would never begin."""
-    for k, value in enumerate(values):
-        here = ("per", "values", k)
-        main = value.lower().replace("_", "-").partition("-")[0]
-        if len(value.encode()) > VALUE_BYTES_MAX:
-            yield here, f"has more than {VALUE_BYTES_MAX} bytes; such a value has no model"
-        elif field == "lang" and main == "und":
-            yield here, "is an unknown language, which has no model"
-        elif field == "lang" and value != main:
-            yield here, f"must be {main!r}: of a language the first part counts, in small letters"
 
 
 def wrong_form(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType, UnionType
@@ -253,6 +253,9 @@ class LearnedSettings(Section):
     messages_max: int = Field(default=1_000_000, ge=0)  # of each partition; 0: nothing
 
 
+VALUE_BYTES_MAX = 64  # of a value of `per.field`; a longer one has no model of its own
+
+
 class PerSettings(Section):
     """A model of its own for each value of a field, beside the one that learns everything."""
 
@@ -261,6 +264,19 @@ class PerSettings(Section):
     most: int = Field(default=8, ge=1, le=64)  # without `values`: the first so many
     examples_min: int = Field(default=200, ge=1)  # below it the shared model answers
     prior_examples: float = Field(default=0.0, ge=0, le=1e9)  # that the shared one counts as
+
+
+def wrong_values(field: str, values: Sequence[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Find values of `per.field` that no message has: their models would never begin."""
+    for k, value in enumerate(values):
+        here = ("per", "values", k)
+        main = value.lower().replace("_", "-").partition("-")[0]
+        if len(value.encode()) > VALUE_BYTES_MAX:
+            yield here, f"has more than {VALUE_BYTES_MAX} bytes; such a value has no model"
+        elif field == "lang" and main == "und":
+            yield here, "is an unknown language, which has no model"
+        elif field == "lang" and value != main:
+            yield here, f"must be {main!r}: of a language the first part counts, in small letters"
 
 
 class PredictorSettings(Section):

@@ -45,7 +45,6 @@ from consumers.config.message import (
     LateLabelsSettings,
     MessageSettings,
     wrong_form,
-    wrong_values,
 )
 from consumers.config.model import (
     CHALLENGERS_MAX,
@@ -82,6 +81,7 @@ from consumers.config.sections import (
     wrong_classes,
     wrong_page_classes,
     wrong_prior_half_life,
+    wrong_values,
 )
 
 __all__ = [

@@ -28,9 +28,8 @@ from msgspec import field
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
-from consumers.config.message import VALUE_BYTES_MAX
 from consumers.config.model import FieldKind, ModelSettings
-from consumers.config.sections import PerSettings
+from consumers.config.sections import VALUE_BYTES_MAX, PerSettings
 from consumers.decode.fields import language_ranges
 from consumers.features import build_model
 from consumers.messages import CheckpointEntry, rows_of, weighed
