@@ -244,19 +244,17 @@ class HttpMetrics:
     """Counts requests and connections; labels are our own routes, methods and statuses alone."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests = _counter(
-            registry, "http_requests", "Requests answered.", ["route", "method", "status"]
+        counter = partial(_counter, registry)
+        self._requests = counter(
+            "http_requests", "Requests answered.", ["route", "method", "status"]
         )
         self._seconds = Histogram(
             "http_request_seconds", "Time from a request's head to the head of its answer.",
             ["route"], namespace="streamnb", registry=registry, buckets=REQUEST_BUCKETS_S,
         )  # fmt: skip
         self._connections = _gauge(registry, "http_connections", "Open connections.")
-        self._rejected = _counter(
-            registry,
-            "http_connections_rejected",
-            "Connections turned away because there were http.connections_max.",
-        )
+        text = "Connections turned away because there were http.connections_max."
+        self._rejected = counter("http_connections_rejected", text)
         # Asking for a child by its labels takes longer than counting does.
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
