@@ -292,6 +292,15 @@ def show_beside(first: Floats, judged: Floats, truth: Places) -> None:
     print("  beside the first, to the turn", flush=True)
 
 
+def held_out(truth: Places) -> Places:
+    """Return balanced rows from before the turn, the last row of the second class."""
+    turn = int(np.flatnonzero(truth == 1)[-1]) + 1
+    random = np.random.default_rng(3)
+    n = min(HELD_OUT, turn // 20)
+    own = [random.permutation(np.flatnonzero(truth[:turn] == c))[:n] for c in range(2)]
+    return np.concatenate(own)
+
+
 def of_topics(texts: list[str], truth: Places, turn: int) -> tuple[Places, Places]:
     """Return balanced rows of each topic, shape (topics, rows), and all rows of no topic."""
     topics = np.zeros((len(TOPICS), len(truth)), dtype=bool)
@@ -330,11 +339,7 @@ def main(
     stream = load()
     truth = np.array([CLASSES.index(label) for label in stream.labels])[: tweets or None]
     turn = int(np.flatnonzero(truth == 1)[-1]) + 1
-    random = np.random.default_rng(3)
-    n_held = min(HELD_OUT, turn // 20)
-    held = np.concatenate(
-        [random.permutation(np.flatnonzero(truth[:turn] == c))[:n_held] for c in range(2)]
-    )
+    held = held_out(truth)
     rows = np.setdiff1d(np.arange(len(truth)), held)
     if topics:
         by_topic, rows = of_topics(stream.texts, truth, turn)

@@ -1,8 +1,11 @@
 """`python -m benchmarks.coverage`: what calibrator and prediction sets make of a model's answers.
 
 Each example is judged, calibrated and given its set before its label is told to any of them. On the
-recorded tweets the stream's turn is its last positive tweet; behind it all are negative. River's
-numeric streams are held against its GaussianNB.
+recorded tweets, without those that `benchmarks.accuracy` holds out, the stream's turn is its last
+positive tweet; behind it all are negative. `--steps` compares steps of the sets' threshold, and
+`--snapshots` judges the sets of a snapshot, which has one threshold for all examples.
+`--numbers` holds River's numeric streams against its GaussianNB, and `--overconfident` calibrates
+made-up answers whose log-odds are three times what they should be.
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ import typer
 from numpy.typing import NDArray
 
 import streamnb as nb
-from benchmarks.accuracy import PIECE, judge, learn, model_of
+from benchmarks.accuracy import PIECE, held_out, judge, learn, model_of
 from benchmarks.numeric import KINDS, Stream, groups_for, read, river
-from benchmarks.tweets import CLASSES, load
+from benchmarks.tweets import CLASSES, Tweets, load
 
 BLOCK = 5_000
 BIN = 0.25  # the width of a category of numbers, in arsinh
 LEAST = 1e-15  # River's bound on the probability of a true class
+SNAPSHOT, SNAPSHOT_TWEETS = 1_000, 200_000
+STEPS = (0.005, 0.0125, 0.02)
+OVERCONFIDENT, MADE_UP_CLASSES, MADE_UP = 3.0, (2, 3, 10), 200_000
 
 Floats = NDArray[np.float64]
 
@@ -58,14 +64,21 @@ def in_pieces(learner: Any, log_posteriors: Floats, truth: NDArray[np.int64]) ->
     )
 
 
-def judge_tweets(tweets: int, coverage: float) -> None:
-    """Print the figures of the recorded tweets, for the hybrid and the plain model."""
+def recorded(tweets: int) -> tuple[Tweets, NDArray[np.int64], NDArray[np.int64], int]:
+    """Return the stream, the rows to learn, the class of each and how many are up to the turn."""
     stream = load()
     truth = np.array([CLASSES.index(label) for label in stream.labels])[: tweets or None]
-    turn = int(np.flatnonzero(truth == 1)[-1]) + 1
+    rows = np.setdiff1d(np.arange(len(truth)), held_out(truth))
+    own = truth[rows]
+    return stream, rows, own, int(np.flatnonzero(own == 1)[-1]) + 1
+
+
+def judge_tweets(tweets: int, coverage: float) -> None:
+    """Print the figures of the recorded tweets, for the hybrid and the plain model."""
+    stream, rows, truth, turn = recorded(tweets)
     print("model   what                         accuracy  log-loss     ECE")
     for name, hybrid in (("hybrid", nb.Hybrid()), ("plain", None)):
-        stated = learn(model_of(hybrid=hybrid), stream, np.arange(len(truth)))
+        stated = learn(model_of(hybrid=hybrid), stream, rows)
         calibrated = in_pieces(nb.Calibrator(), stated, truth)
         for what, answers in (("stated", stated), ("calibrated", calibrated)):
             show(name, f"{what}, to the turn", answers[:turn], truth[:turn])
@@ -73,6 +86,52 @@ def judge_tweets(tweets: int, coverage: float) -> None:
                 show(name, f"{what}, behind the turn", answers[turn:], truth[turn:])
             sets = in_pieces(nb.ConformalSets(coverage), answers, truth)
             show_sets(name, sets, truth, turn, what)
+
+
+def judge_steps(tweets: int, coverage: float) -> None:
+    """Print what the steps of the sets' threshold make of the hybrid's answers."""
+    stream, rows, truth, turn = recorded(tweets)
+    stated = learn(model_of(), stream, rows)
+    for step in STEPS:
+        sets = in_pieces(nb.ConformalSets(coverage, step=step), stated, truth)
+        show_sets("hybrid", sets, truth, turn, f"step {step:g}")
+
+
+def judge_snapshots(tweets: int, coverage: float) -> None:
+    """Print what the sets of snapshots cover, each of the examples between it and the next."""
+    stream, rows, truth, _ = recorded(tweets or SNAPSHOT_TWEETS)
+    confidence = nb.Confidence(None, nb.ConformalSets(coverage))
+    learner = nb.Learner(
+        model_of(), nb.SnapshotBoard(), nb.EveryExamples(1), lambda: 0.0, confidence=confidence
+    )
+    said, found = [], []
+    for first in range(0, len(rows), SNAPSHOT):
+        own = rows[first : first + SNAPSHOT].tolist()
+        columns = {"text": [stream.texts[row] for row in own]}
+        said.append(learner.snapshot.predict_log_proba_many(columns))
+        sets = learner.snapshot.rule.sets(said[-1])
+        assert sets is not None  # the rule has them
+        found.append(sets)
+        learner.learn("tweets", columns, [stream.labels[row] for row in own])
+    show("hybrid", f"snapshots of {SNAPSHOT:,}", np.concatenate(said), truth)
+    show_sets("hybrid", np.concatenate(found), truth, len(truth), f"snapshots of {SNAPSHOT:,}")
+
+
+def judge_overconfident() -> None:
+    """Print the figures of made-up answers, and of the best: those that the truth is drawn by."""
+    random = np.random.default_rng(1)
+    for k in MADE_UP_CLASSES:
+        scores = random.normal(size=(MADE_UP, k))
+        best, stated = (
+            each - np.log(np.exp(each).sum(axis=1, keepdims=True))
+            for each in (scores, OVERCONFIDENT * scores)
+        )
+        drawn = random.random((MADE_UP, 1)) < np.exp(best).cumsum(axis=1)
+        truth = drawn.argmax(axis=1)
+        calibrated = in_pieces(nb.Calibrator(), stated, truth)
+        print(f"{k} classes, {MADE_UP:,} examples")
+        for what, answers in (("best", best), ("stated", stated), ("calibrated", calibrated)):
+            show("", what, answers, truth)
 
 
 def judge_numbers(stream: Stream) -> None:
@@ -105,9 +164,18 @@ def main(
     tweets: Annotated[int, typer.Option(help="How many tweets of the stream; 0 for all.")] = 0,
     coverage: Annotated[float, typer.Option(help="The share of sets to hold the class.")] = 0.9,
     numbers: Annotated[bool, typer.Option(help="River's numeric streams instead.")] = False,
+    steps: Annotated[bool, typer.Option(help="Several steps of the sets instead.")] = False,
+    snapshots: Annotated[bool, typer.Option(help="Sets of snapshots instead.")] = False,
+    overconfident: Annotated[bool, typer.Option(help="Made-up answers instead.")] = False,
 ) -> None:
     """Judge calibrated answers and prediction sets."""
-    if numbers:
+    if steps:
+        judge_steps(tweets, coverage)
+    elif snapshots:
+        judge_snapshots(tweets, coverage)
+    elif overconfident:
+        judge_overconfident()
+    elif numbers:
         for kind in KINDS:
             judge_numbers(read(kind))
     else:

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.console import Console
 
 import streamnb as nb
@@ -26,6 +27,7 @@ Stream = tuple[str, nb.Words, list[str], list[str]]
 WORDS = nb.Words(nb.Multinomial(), counts="presence")
 PAIRS = nb.Words(nb.Multinomial(), ngrams=(1, 2), negation=True, counts="presence")
 COST_ROWS = 5_000
+BLOCK = 1_000  # neighbours, of which the interval of a difference is made
 LOSS_MAX = 34.5  # nats: a mean with one infinity says nothing
 app = typer.Typer(add_completion=False, invoke_without_command=True, help=__doc__)
 Tweets = Annotated[int, typer.Option(help="Tweets of each stream.")]
@@ -49,6 +51,14 @@ def learned(
         found.append(model.prequential_many(columns, own))
         seconds += time.process_time() - began
     return np.concatenate(found), seconds
+
+
+def difference(own: NDArray[np.bool_], other: NDArray[np.bool_]) -> tuple[float, float]:
+    """Return by how many points the first is ahead, and half the width of its 95 % interval."""
+    ahead = 100.0 * (own.astype(float) - other)
+    n = max(2, len(ahead) // BLOCK)
+    blocks = [each.mean() for each in np.array_split(ahead, n)]
+    return float(ahead.mean()), 1.96 * float(np.std(blocks, ddof=1)) / n**0.5
 
 
 @app.command()
@@ -87,19 +97,22 @@ def accuracy(tweets: Tweets = 200_000) -> None:
         }
         for half_life in mixture.half_lives:
             models[f"{half_life:,.0f}"] = nb.HalfLives(CLASSES, words, [half_life], hash_key=1)
-        rights = {}
+        rights: dict[str, NDArray[np.bool_]] = {}
         for each, model in models.items():
             found, _ = learned(model, texts, labels, PIECE)
             right = found.argmax(axis=1) == [CLASSES.index(y) for y in labels]
             loss = np.minimum(log_losses(found, labels), LOSS_MAX).mean()
-            rights[each] = right.mean()
+            rights[each] = right
             tenths = " ".join(f"{100 * tenth.mean():.1f}" for tenth in np.array_split(right, 10))
             print(f"{name:<22}{each:>14} {right.mean():8.2%} {loss:7.4f}  {tenths}", flush=True)
         mixed, plain = rights.pop("side by side"), rights.pop("plain")
-        best = max(rights, key=lambda each: rights[each])
+        best = max(rights, key=lambda each: rights[each].mean())
+        (of_best, width), (of_plain, width_plain) = (
+            difference(mixed, other) for other in (rights[best], plain)
+        )
         print(
-            f"{name:<22} side by side is {100 * (mixed - rights[best]):+.2f} points from the best"
-            f" alone ({best}), {100 * (mixed - plain):+.2f} from one model",
+            f"{name:<22} side by side is {of_best:+.2f} ±{width:.2f} points from the best alone"
+            f" ({best}), {of_plain:+.2f} ±{width_plain:.2f} from one model",
             flush=True,
         )
 

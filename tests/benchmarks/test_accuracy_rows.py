@@ -1,0 +1,105 @@
+"""The commands behind rows of `docs/accuracy.md` and `docs/calibration.md` still run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import coverage, drift_daemon, drift_recorded, half_lives, second_text
+from benchmarks import half_lives_daemon as in_daemon
+from benchmarks.drift import PlantedStream
+from benchmarks.tweets import Tweets
+
+HALF = 3_000
+
+
+def test_the_daemon_alarms_where_tweets_change_and_not_where_they_are_mixed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A small version of `python -m benchmarks.drift_recorded`, on tweets that change halfway."""
+    monkeypatch.setattr(drift_recorded, "PUBLISH_EXAMPLES", 100)
+    texts, labels = PlantedStream(1).draw(np.repeat([0.0, 1.0], HALF).tolist())
+    stream = Tweets(texts, labels, "made up")
+    (alarm,), found = drift_recorded.watched(drift_recorded.ordered(stream, "time", 2 * HALF))
+    assert HALF < alarm < HALF + 500
+    assert found[HALF - 500 : HALF, 1].mean() > found[HALF : HALF + 500, 1].mean() + 0.1
+    assert found[:, 0].sum() == labels.count("positive")
+    mixed = drift_recorded.ordered(stream, "random", 2 * HALF)
+    assert sorted(mixed.texts) == sorted(texts)
+    assert drift_recorded.watched(mixed)[0] == ()
+
+
+def test_daemons_that_have_settled_are_summarised_by_stream() -> None:
+    """The mean is of streams, the worst of all blocks behind `SETTLED`."""
+    n = drift_daemon.SETTLED // drift_daemon.BLOCK
+    gaps = np.array([[9.0] * n + [1.0, 2.0], [9.0] * n + [0.0, 1.0]])
+    said = drift_daemon.summary(gaps)
+    assert said.startswith("1.00 ±6.35 points behind")  # of a t distribution with one degree
+    assert said.endswith("(mean of 2 streams), worst stream 1.50, worst 5,000 2.00")
+
+
+def test_half_lives_side_by_side_answer_in_one_daemon() -> None:
+    """A small version of `python -m benchmarks.half_lives_daemon`."""
+    texts, labels = PlantedStream(1).draw([0.0] * 2_000)
+    five = in_daemon.sections_of(in_daemon.HALF_LIVES_S, hybrid=False)
+    found = drift_daemon.learned(texts, labels, **five)
+    assert found.serving is not None
+    assert len(found.right) == 2_000
+    assert sorted(five["challengers"]) == [
+        f"of_{each}" for each in sorted(in_daemon.HALF_LIVES_S[1:])
+    ]
+    alone = in_daemon.sections_of((1_000,), hybrid=True)
+    assert alone["model"] == {"half_life_s": 1_000}
+    assert "challengers" not in alone
+
+
+def test_a_difference_has_an_interval_of_blocks() -> None:
+    """Where the first is right in one block of two and the other never, it is 50 points ahead."""
+    own = np.repeat([True, False], half_lives.BLOCK)
+    points, width = half_lives.difference(own, np.zeros(2 * half_lives.BLOCK, dtype=np.bool_))
+    assert points == 50.0
+    assert width == pytest.approx(1.96 * 50.0)  # blocks of 100 and of 0 points
+
+
+def test_halves_of_a_text_are_fields(tmp_path: Path) -> None:
+    """A small version of `python -m benchmarks.second_text`: the second half decides here."""
+    texts = ["one day good luck", "one day bad luck"] * 300
+    path = tmp_path / "halves.jsonl"
+    second_text.write_halves(path, Tweets(texts, ["positive", "negative"] * 300, "made up"))
+    alone = second_text.judged(path, {"first": {}}, calibrated=False)
+    both = second_text.judged(path, {"first": {}, "second": {}}, calibrated=True)
+    assert alone[0] < 0.6
+    assert both[0] > 0.9
+
+
+def test_snapshots_cover_what_they_promise(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small version of `python -m benchmarks.coverage --snapshots`, on made-up tweets."""
+    texts, labels = PlantedStream(1).draw([0.0] * 20_000)
+    monkeypatch.setattr(coverage, "load", lambda: Tweets(texts, labels, "made up"))
+    coverage.judge_snapshots(20_000, 0.9)
+    said = capsys.readouterr().out
+    covered, least = (
+        float(said.split(f"{word} ", 1)[1].split("%", 1)[0]) for word in ("covered", "5,000")
+    )
+    assert covered > 89.0
+    assert least > 85.0
+
+
+def test_overconfident_answers_are_calibrated(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small version of `python -m benchmarks.coverage --overconfident`."""
+    monkeypatch.setattr(coverage, "MADE_UP", 20_000)
+    coverage.judge_overconfident()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    errors = {
+        (at, row[0]): float(row[-1]) for at, row in enumerate(rows) if "classes" not in row[1]
+    }
+    stated = [error for (_, what), error in errors.items() if what == "stated"]
+    calibrated = [error for (_, what), error in errors.items() if what == "calibrated"]
+    assert len(stated) == len(coverage.MADE_UP_CLASSES)
+    assert all(after < before / 5.0 for before, after in zip(stated, calibrated, strict=True))
