@@ -8,26 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.util import find_spec
 
-from consumers.process import open_standard_streams
+from consumers.process import missing_packages, open_standard_streams
 
-# Each package of the extra `daemon`, by what is imported of it.
-DAEMON = {
-    "httptools": "httptools",
-    "kafka": "kafka-python",
-    "msgspec": "msgspec",
-    "prometheus_client": "prometheus-client",
-    "pydantic": "pydantic",
-    "rich": "rich",
-    "starlette": "starlette",
-    "structlog": "structlog",
-    "typer": "typer",
-    "uvicorn": "uvicorn",
-    "uvloop": "uvloop",
-    "yaml": "pyyaml",
-    "zstandard": "zstandard",
-}
 EXIT_CONFIG = 78  # as `consumers.errors.ConfigError`, whose module may not be importable
 EXIT_INTERRUPTED = 130  # as a shell shows a program that SIGINT ended
 
@@ -35,7 +18,7 @@ EXIT_INTERRUPTED = 130  # as a shell shows a program that SIGINT ended
 def main() -> None:
     """Run the command line, or say what it lacks."""
     open_standard_streams()
-    missing = [package for module, package in DAEMON.items() if find_spec(module) is None]
+    missing = missing_packages()
     if missing and sys.argv[1:] == ["--version"]:
         from streamnb import __version__  # noqa: PLC0415 -- only asked for
 

@@ -1,4 +1,4 @@
-"""What a run changes and reads of its process: signals, streams, pauses, memory, imports, caches.
+"""What a run changes and reads of its process: signals, streams, pauses, memory, packages, caches.
 
 A signal's number is written to a pipe by the interpreter's own handler, whatever the main thread
 does, and a thread reads it. That thread never logs itself: a log that nobody reads would block it,
@@ -20,12 +20,29 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TextIO, TypeVar, cast
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+# Each package of the extra `daemon`, by what is imported of it.
+DAEMON = {
+    "httptools": "httptools",
+    "kafka": "kafka-python",
+    "msgspec": "msgspec",
+    "prometheus_client": "prometheus-client",
+    "pydantic": "pydantic",
+    "rich": "rich",
+    "starlette": "starlette",
+    "structlog": "structlog",
+    "typer": "typer",
+    "uvicorn": "uvicorn",
+    "uvloop": "uvloop",
+    "yaml": "pyyaml",
+    "zstandard": "zstandard",
+}
 # How long a thread may hold the interpreter's lock while others wait for it. A single prediction
 # takes the lock about ten times (on its way to the predictor's thread and back, and after each
 # kernel); with Python's default of 5 ms, one busy thread could delay it by 50 ms. With 0.5 ms that
@@ -48,6 +65,11 @@ _SCREEN_BACK = b"\x1b[?1049l\x1b[?25h"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Where a cgroup of version 1 has no bound it says a number beyond any memory there is.
 _NO_BOUND = 1 << 60
+
+
+def missing_packages() -> list[str]:
+    """Return which packages of the extra `daemon` are not installed."""
+    return [package for module, package in DAEMON.items() if find_spec(module) is None]
 
 
 def watch_signals() -> threading.Event:

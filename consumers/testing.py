@@ -94,6 +94,13 @@ class RecordedStream:
 @pytest.fixture
 def recorded_stream() -> Callable[[Path | str], RecordedStream]:
     """Return a function that opens a recording by its path."""
+    from consumers.process import missing_packages
+
+    if missing := missing_packages():
+        raise ImportError(
+            f"recorded_stream needs packages that are not installed ({', '.join(missing)}); install"
+            " them: pip install 'streamnb[daemon]'"
+        )
     return lambda path: RecordedStream(Path(path))
 
 

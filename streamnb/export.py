@@ -224,8 +224,7 @@ def _pyarrow() -> Any:
         return importlib.import_module("pyarrow")
     except ImportError as error:
         raise InputError(
-            "the Arrow export needs pyarrow, which is not installed: install streamnb[arrow], or"
-            " take export_json."
+            "the Arrow export needs pyarrow: pip install 'streamnb[arrow]', or take export_json."
         ) from error
 
 
@@ -298,7 +297,7 @@ def _pass_to_mlflow(function: str, model: ModelReader, options: dict[str, Any]) 
         pyfunc = importlib.import_module("mlflow.pyfunc")
     except ImportError as error:
         raise InputError(
-            "this export needs MLflow, which is not installed: install streamnb[mlflow], or take"
+            "this export needs MLflow and pandas: pip install 'streamnb[mlflow]', or take"
             " export_json."
         ) from error
     rule = snapshot.rule

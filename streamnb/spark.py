@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamnb.errors import InputError, StoreError, check_kind, check_whole
@@ -34,6 +33,10 @@ from streamnb.merging import check_alike
 from streamnb.model import NaiveBayes, merge
 from streamnb.storage import older_files, read, save
 
+try:
+    import pyarrow as pa
+except ImportError as error:  # pragma: no cover -- a test asks a process without it
+    raise ImportError("streamnb.spark needs pyarrow: pip install 'streamnb[spark]'") from error
 if TYPE_CHECKING:  # an extra: what is read without it must not need it
     from pyspark.sql import DataFrame
 
@@ -43,6 +46,9 @@ _NOTE = "spark"  # what a file's notes say of the stream
 _LOG_TINY = float(np.log(np.finfo(np.float64).tiny))  # what log 0 counts as in a log-loss
 _FAN_IN = 8  # partial models that one task, or the driver, holds at once
 _PARTIAL = "task long, log string, next long, model binary"
+_PARTIAL_SCHEMA = pa.schema(
+    {"task": pa.int64(), "log": pa.string(), "next": pa.int64(), "model": pa.binary()}
+)
 _COUNTS = "unknown long, loss double, confusion array<long>"
 _TYPES = {str: ("string", pa.string()), int: ("long", pa.int64()), bool: ("boolean", pa.bool_())}
 
@@ -483,14 +489,8 @@ def _frame(batch: pa.RecordBatch, fields: list[str]) -> pa.Table:
 
 def _row(task: int, log: str, following: int, model: NaiveBayes) -> pa.RecordBatch:
     """Return one partial model as a row."""
-    return pa.RecordBatch.from_pydict(
-        {
-            "task": pa.array([task], pa.int64()),
-            "log": pa.array([log], pa.string()),
-            "next": pa.array([following], pa.int64()),
-            "model": pa.array([model.to_bytes()], pa.binary()),
-        }
-    )
+    values = {"task": [task], "log": [log], "next": [following], "model": [model.to_bytes()]}
+    return pa.RecordBatch.from_pydict(values, _PARTIAL_SCHEMA)
 
 
 def _merged(partials: DataFrame) -> DataFrame:

@@ -397,6 +397,7 @@ PEERS: dict[str, tuple[str, str, Callable[[int], _Engine]]] = {
     ),
 }  # fmt: skip
 _MODULES = {"scikit-learn": "sklearn"}
+_EXTRAS = {"river": "'streamnb[river]'", "scikit-learn": "'streamnb[evaluation]'"}
 
 
 def build_peer(name: str, settings: Settings) -> Peer:
@@ -404,8 +405,8 @@ def build_peer(name: str, settings: Settings) -> Peer:
     package, _, build = PEERS[name]
     if importlib.util.find_spec(_MODULES.get(package, package)) is None:
         raise ConfigError(
-            f"--peer {name} needs the package {package!r}, and it is not installed. Install it (pip"
-            f" install {package}), or leave out --peer {name}"
+            f"--peer {name} needs the package {package!r}, and it is not installed. Install it: pip"
+            f" install {_EXTRAS.get(package, package)}, or leave out --peer {name}"
         )
     if settings.model.new_classes or len(settings.model.classes) < 2:
         raise ConfigError(

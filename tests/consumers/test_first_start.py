@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 import tomllib
 import webbrowser
@@ -16,26 +14,15 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.__main__ import DAEMON, EXIT_CONFIG
+from consumers.__main__ import EXIT_CONFIG
 from consumers.config.settings import load
 from consumers.errors import ConfigError
 from consumers.http import server
+from consumers.process import DAEMON
 from streamnb import __version__
-from tests.endtoend.daemon_process import ROOT, Daemon, command, environment, write_config
+from tests.endtoend.daemon_process import ROOT, Daemon, command, write_config
+from tests.hidden_packages import run_without
 
-# Imports as in an environment without some packages.
-WITHOUT = """
-import sys
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in MISSING:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-MISSING = set(sys.argv.pop(1).split(","))
-sys.meta_path.insert(0, Missing())
-import importlib.util
-find = importlib.util.find_spec
-importlib.util.find_spec = lambda name, package=None: None if name in MISSING else find(name)
-"""
 LEARN = """
 import streamnb as nb
 model = nb.NaiveBayes(classes=["a", "b"], features={"text": nb.Words(nb.Bernoulli())})
@@ -45,17 +32,9 @@ print(nb.load(sys.argv[1]))
 """
 
 
-def without(packages: str, code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run code where packages are missing."""
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT + code, packages, *arguments],
-        env=environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-
 def test_the_library_needs_none_of_the_daemon_s_packages(tmp_path: Path) -> None:
     """Without them, and without river and scikit-learn, a model learns and is saved."""
-    done = without(",".join([*DAEMON, "river", "sklearn", "pandas"]), LEARN, tmp_path / "m.nb")
+    done = run_without([*DAEMON, "river", "sklearn", "pandas"], LEARN, tmp_path / "m.nb")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "m.nb").exists()
 
@@ -64,7 +43,7 @@ def test_the_library_needs_none_of_the_daemon_s_packages(tmp_path: Path) -> None
 def test_without_the_daemon_s_packages_a_command_says_what_to_install(words: list[str]) -> None:
     """It is one line, and the exit code of a missing configuration; there is no traceback."""
     code = "from consumers.__main__ import main; main()"
-    done = without("typer,msgspec", code, *words)
+    done = run_without(["typer", "msgspec"], code, *words)
     assert done.returncode == EXIT_CONFIG == ConfigError.exit_code
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
@@ -75,7 +54,7 @@ def test_without_the_daemon_s_packages_a_command_says_what_to_install(words: lis
 def test_without_the_daemon_s_packages_the_version_is_told() -> None:
     """It is the library's, which is all that is there."""
     code = "from consumers.__main__ import main; main()"
-    done = without("typer,msgspec", code, "--version")
+    done = run_without(["typer", "msgspec"], code, "--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"streamnb {__version__}\n"
 
