@@ -235,9 +235,17 @@ def prior_draws(shapes: Floats, n: int, rng: np.random.Generator) -> Floats:
     """Return `n` draws of log π from Dirichlet(shapes), (n, n_classes); without any, uniform."""
     if not shapes.any():
         return np.full((n, len(shapes)), -np.log(len(shapes)))
-    logs = log_gammas(shapes, n, rng)
-    out: Floats = logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)
-    return out
+    return normalised(log_gammas(shapes, n, rng))
+
+
+def normalised(logs: Floats) -> Floats:
+    """Return each row less its log-sum-exp, so that the exponentials add up to 1.
+
+    Predictions go by `posterior.normalise` instead, which keeps the digits of a likely class; its
+    last bits are others, and those of draws must not change.
+    """
+    found: Floats = logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)
+    return found
 
 
 def prior_moments(shapes: Floats) -> tuple[Floats, Floats]:
@@ -255,8 +263,9 @@ def sampled_interval(joint: Floats, prior: Floats, level: float) -> Floats:
     shape (n, n_classes).
     """
     joint = np.where((joint == -np.inf).all(axis=1, keepdims=True), prior, joint)
-    posteriors = np.exp(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
-    found: Floats = np.quantile(posteriors, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    found: Floats = np.quantile(
+        np.exp(normalised(joint)), [(1 - level) / 2, (1 + level) / 2], axis=0
+    )
     return found
 
 

@@ -15,7 +15,7 @@ from streamnb import Bernoulli, Beta, Dirichlet, Fixed, Multinomial, NaiveBayes,
 from streamnb.errors import InputError
 from streamnb.features.flags import Flags
 from streamnb.features.protocol import Group
-from streamnb.inspection.parameters import digamma, log_beta_moments, trigamma
+from streamnb.inspection.parameters import digamma, log_beta_moments, normalised, trigamma
 from tests.library.inspection.mixed_models import (
     CLASSES,
     Stream,
@@ -194,3 +194,16 @@ def test_a_beta_without_data_or_prior_is_a_point() -> None:
     assert variance.tolist() == [0.0, 0.0]
     model = learned([({"text": "good"}, "ham")], {"text": Words(Bernoulli(Beta(1, 0)))})
     assert model.credible_interval_one({"text": "good"}, seed=1)["ham"][1] <= 1.0
+
+
+def test_normalised_draws_add_up_to_one() -> None:
+    """Whatever their size, and with impossible classes among them, which stay impossible."""
+    logs = np.random.default_rng(3).normal(-900.0, 300.0, (50, 4))
+    logs[::5, 1] = -np.inf
+    found = normalised(logs)
+    assert np.allclose(np.exp(found).sum(axis=1), 1.0, rtol=0.0, atol=1e-12)
+    assert (found[::5, 1] == -np.inf).all()
+    for row, own in zip(logs, found, strict=True):
+        total = mpmath.log(mpmath.fsum(mpmath.exp(mpmath.mpf(each)) for each in row))
+        for one, said in zip(row, own, strict=True):
+            assert one == -np.inf or said == pytest.approx(float(one - total), abs=1e-11)
