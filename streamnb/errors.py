@@ -19,6 +19,9 @@ import math
 import numbers
 import operator
 import threading
+from typing import Any
+
+SIZE_MAX = 2**31 - 1  # of anything that an array has a place for
 
 _FOR_EVER_S = threading.TIMEOUT_MAX / 2  # added to the time of a clock, it can still be waited for
 
@@ -88,6 +91,13 @@ def check_whole(name: str, value: object, least: int) -> None:
         raise InputError(
             f"{name} must be a whole number of at least {least}. Got {value!r} instead."
         )
+
+
+def check_size(name: str, value: Any, least: int) -> None:
+    """Refuse a value that is no whole number, or how many of anything no array holds."""
+    check_whole(name, value, least)
+    if value > SIZE_MAX:
+        raise InputError(f"{name} must be at most {SIZE_MAX:,}. Got {value!r} instead.")
 
 
 def check_has(name: str, value: object, *methods: str) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb import predict
-from streamnb.errors import InputError, check_bool, check_choice, check_whole
+from streamnb.errors import InputError, check_bool, check_choice, check_size
 from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import Linear, ParameterCount, check_raw, views_of
 from streamnb.kernels import posterior
@@ -214,7 +214,7 @@ def credible_interval_one(
         ends = delta_interval(prior, moments, level)
     else:
         rng = to_rng(seed)
-        check_whole("n", n, 1)
+        check_size("n", n, 1)
         if state.is_prior_fixed:
             draws = np.tile(log_class_priors(state), (n, 1))
         else:
@@ -453,14 +453,14 @@ def sample_many(
     Two groups that read one field are refused: drawn independently, they would not agree on it.
     """
     rng = to_rng(seed)
-    check_whole("n", n, 0)
+    check_size("n", n, 0)
     predict.check_has_classes(state.classes)
     ends = np.cumsum(np.exp(predict.log_class_priors(state)))
     drawn_classes = np.searchsorted(ends, rng.random(n) * ends[-1], side="right").astype(np.int32)
     columns: dict[str, list[Any]] = {}
     views = views_of(state)
     if length is not None:
-        check_whole("length", length, 0)
+        check_size("length", length, 0)
         texts = [v for v in views.values() if isinstance(v.state.spec.likelihood, Multinomial)]
         if not texts:
             raise InputError(

@@ -123,6 +123,12 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
     "theta": (lambda: taught().word_likelihoods(5), "words must be a sequence of str. Got 5"),
     "sample": (lambda: taught().sample("x"), "'x'"),
     "sample-array": (lambda: taught().sample(np.zeros(2)), "n must be a whole number.*array"),
+    "sample-huge": (lambda: taught().sample(10**30), "n must be at most 2,147,483,647. Got 10"),
+    "sample-words": (lambda: taught().sample(1, 1, length=2**62), "length must be at most 2,1"),
+    "interval-draws": (
+        lambda: taught().credible_interval_one({"t": "x"}, method="sampled", n=10**30),
+        "n must be at most 2,147,483,647",
+    ),
     "method": (lambda: taught().credible_interval_one({"t": "x"}, method=np.zeros(2)), "method"),
     "digest-part": (lambda: taught().digest([]), r"part must be a str. Got \[\]"),
     "digest-moments": (lambda: taught().digest(moments="no"), "moments must be True.*'no'"),
