@@ -18,7 +18,9 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+import os
 import threading
+from pathlib import Path
 from typing import Any
 
 SIZE_MAX = 2**31 - 1  # of anything that an array has a place for
@@ -98,6 +100,19 @@ def check_size(name: str, value: Any, least: int) -> None:
     check_whole(name, value, least)
     if value > SIZE_MAX:
         raise InputError(f"{name} must be at most {SIZE_MAX:,}. Got {value!r} instead.")
+
+
+def check_path(name: str, path: Any) -> Path:
+    """Return a path, or refuse what names no file or folder."""
+    check_kind(name, path, str, os.PathLike)
+    found = Path(path)
+    try:
+        is_fit = bool(found.name) and b"\0" not in os.fsencode(found)
+    except UnicodeEncodeError:  # a lone surrogate, half of a character
+        is_fit = False
+    if not is_fit:
+        raise InputError(f"{name} must name a file. Got {path!r} instead.")
+    return found
 
 
 def check_has(name: str, value: object, *methods: str) -> None:

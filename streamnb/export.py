@@ -15,7 +15,7 @@ import numpy as np
 
 from streamnb.calibration import SCALED_ODDS
 from streamnb.decisions import AnswerRule
-from streamnb.errors import InputError, StoreError, check_has, check_kind
+from streamnb.errors import InputError, StoreError, check_has, check_kind, check_path
 from streamnb.inspection.group_view import ExportTable, view_of
 from streamnb.kernels.hybrid import OTHER_START
 from streamnb.likelihoods.multinomial import mean_weights
@@ -112,10 +112,7 @@ def export_json(model: ModelReader, target: str | os.PathLike[str] | TextIO) -> 
     if not isinstance(target, str | os.PathLike):
         target.write(text)
         return
-    path = Path(target)
-    if not path.name or "\0" in path.name:
-        raise InputError(f"target must name a file. Got {target!r} instead.")
-    write_beside(path, text.encode("utf-8"))
+    write_beside(check_path("target", target), text.encode("utf-8"))
 
 
 def write_beside(path: Path, data: bytes) -> None:
@@ -189,10 +186,11 @@ def export_arrow(model: ModelReader, folder: str | os.PathLike[str]) -> list[Pat
         If a file cannot be written.
     """
     check_kind("folder", folder, str, os.PathLike)
+    into = check_path("folder", Path(folder) / "classes.arrow").parent
     arrow = _pyarrow()
     paths = []
     for i, table in enumerate(to_arrow(model).values()):
-        path = Path(folder) / ("classes.arrow" if i == 0 else f"group_{i - 1}.arrow")
+        path = into / ("classes.arrow" if i == 0 else f"group_{i - 1}.arrow")
         sink = arrow.BufferOutputStream()
         with arrow.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)

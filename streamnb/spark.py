@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.errors import InputError, StoreError, check_kind, check_whole
+from streamnb.errors import InputError, StoreError, check_kind, check_path, check_whole
 from streamnb.labels import Codes, Label
 from streamnb.merging import check_alike
 from streamnb.model import NaiveBayes, merge
@@ -304,7 +304,7 @@ class StreamLearner:
     ) -> None:
         _check_untrained(model)
         check_whole("keep", keep, 1)
-        self.path = Path(path)
+        self.path = check_path("path", path)
         self._untrained, self._keep = model, keep
         self._roles: dict[str, Any] = {"label": label, "weight": weight, "time_s": time_s}
         self._n_tasks = n_tasks

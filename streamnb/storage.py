@@ -30,7 +30,7 @@ import safetensors
 from numpy.typing import NDArray
 
 from streamnb import serialization
-from streamnb.errors import InputError, StoreError, check_kind, check_whole
+from streamnb.errors import InputError, StoreError, check_kind, check_path, check_whole
 from streamnb.features.protocol import Arrays
 from streamnb.model import NaiveBayes
 from streamnb.state import ModelState
@@ -99,7 +99,7 @@ def save(
     """
     check_kind("model", model, NaiveBayes, ModelState)
     state = model.state if isinstance(model, NaiveBayes) else model
-    target = _path(path)
+    target = check_path("path", path)
     check_whole("keep", keep, 1)
     _check_mode(mode)
     _check_positions(positions)
@@ -192,7 +192,7 @@ def load(path: str | os.PathLike[str]) -> NaiveBayes:
 
 def read(path: str | os.PathLike[str]) -> Stored:
     """Load a model with its positions and extras; see `load`."""
-    target = _path(path)
+    target = check_path("path", path)
     try:
         return _read_one(target)
     except StoreError as error:
@@ -202,14 +202,6 @@ def read(path: str | os.PathLike[str]) -> Stored:
                 warnings.warn(f"{error} Going on with {older}.", StoreWarning, stacklevel=2)
                 return stored
         raise
-
-
-def _path(path: Any) -> Path:
-    check_kind("path", path, str, os.PathLike)
-    found = Path(path)
-    if not found.name or "\0" in found.name:
-        raise InputError(f"path must name a file. Got {path!r} instead.")
-    return found
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:

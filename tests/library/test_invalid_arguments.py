@@ -206,6 +206,10 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
     # files, sums and exports
     "load": (lambda: nb.load(5), "path must be a str or PathLike. Got 5"),
     "load-nothing": (lambda: nb.load(""), "path must name a file. Got ''"),
+    "save-half": (lambda: nb.save(taught(), "\ud800.nb"), r"path must name a file. Got '\\ud800"),
+    "load-half": (lambda: nb.load(Path("\ud800")), r"path must name a file. Got PosixPath\('\\ud"),
+    "export-half": (lambda: nb.export_json(taught(), "\ud800"), "target must name a file. Got"),
+    "arrow-half": (lambda: nb.export_arrow(taught(), "\ud800"), "folder must name a file. Got"),
     "save-nul": (lambda: nb.save(taught(), "a\0b"), "path must name a file. Got"),
     "export-nothing": (lambda: nb.export_json(taught(), ""), "target must name a file. Got ''"),
     "from_bytes": (lambda: nb.NaiveBayes.from_bytes("x"), "data must be a bytes.*'x'"),
