@@ -66,6 +66,7 @@ MISUSE: dict[str, tuple[Callable[[], Any], str]] = {
     "counts-array": (lambda: nb.Words(WORDS, counts=np.zeros(2)), "counts must be 'presence'"),
     "counts": (lambda: nb.Words(WORDS, counts=[1]), r"counts must be 'presence'.*\[1\]"),
     "likelihood": (lambda: nb.Words(nb.Multinomial), "Words.likelihood must be a Multinomial"),
+    "words-of-words": (lambda: nb.Words(nb.Words(WORDS)), "Words.likelihood must be.* Got Words"),
     "dictionary": (lambda: nb.Words(WORDS, dictionary=5), "dictionary must be a sequence.*5"),
     "bag-fields": (lambda: nb.Bag(WORDS, fields=[1]), r"must be a str .*Got 1"),
     "max_words": (lambda: nb.Bag(WORDS, max_words=0), "max_words must be a whole number.*0"),
