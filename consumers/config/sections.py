@@ -55,7 +55,8 @@ class Section(BaseModel):
         """Refuse `true` where a number belongs, and take an empty section for its defaults."""
         field = cls.model_fields.get(info.field_name or "")
         annotation = None if field is None else field.annotation
-        if isinstance(value, bool) and not _kinds(annotation) - {int, float, NoneType}:
+        given = value if isinstance(value, list) else [value]
+        if bool in map(type, given) and not _kinds(annotation) - {int, float, NoneType}:
             raise wrong("must be a number")  # Python would take true for 1 without a word
         if value is None and isinstance(annotation, type) and issubclass(annotation, Section):
             return {}  # every key below it is commented out
@@ -65,7 +66,7 @@ class Section(BaseModel):
 def _kinds(annotation: Any) -> set[Any]:
     """Return the types that a value may be of."""
     origin, args = get_origin(annotation), get_args(annotation)
-    inner = {Annotated: args[:1], Union: args, UnionType: args}.get(origin, ())
+    inner = {Annotated: args[:1], Union: args, UnionType: args, tuple: args}.get(origin, ())
     return {kind for each in inner for kind in _kinds(each)} or {annotation}
 
 

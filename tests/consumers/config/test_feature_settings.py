@@ -168,6 +168,8 @@ from tests.consumers.config.test_settings import mistakes, write
         ("model: {class_prior: 1e61}", "model.class_prior: must be 0, or a number between 1e-60"),
         ("model: {class_prior: {positive: 1e-61, negative: 1}}", "and 1e+60 for positive"),
         ("model: {class_prior: -1}", "model.class_prior: must be a number of at least 0"),
+        ("model: {features: {text: {ngrams: [true, 2]}}}", "text.ngrams: must be a number"),
+        ("model: {features: {text: {characters: [2, true]}}}", "text.characters: must be a number"),
         ("model: {class_prior: true}", "model.class_prior: must be a number of at least 0"),
         (
             "model: {class_prior: {positive: 1, negatve: 1}}",
