@@ -375,7 +375,7 @@ _LOCALHOST = "localhost"
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]]*?)(:[^:\[\]]*)?")
 # Headers that proxies add. A client that sends them itself only gets stricter rules.
 _PROXY_HEADERS = frozenset({b"via", b"cdn-loop", b"x-envoy-external-address"})
-_PROXY_PREFIX = b"x-forwarded"
+_PROXY_PREFIXES = (b"x-forwarded", b"x-original-")
 _PROXY_ENDINGS = (b"forwarded", b"forwarded-for", b"real-ip", b"client-ip", b"connecting-ip")
 
 
@@ -469,7 +469,7 @@ def check_change(request: Request, settings: HttpSettings, what: str = CHANGES) 
 
 def _check_no_proxy(request: Request) -> None:
     for name, _ in request.headers.raw:
-        is_from_proxy = name.startswith(_PROXY_PREFIX) or name.endswith(_PROXY_ENDINGS)
+        is_from_proxy = name.startswith(_PROXY_PREFIXES) or name.endswith(_PROXY_ENDINGS)
         if is_from_proxy or name in _PROXY_HEADERS:
             raise ProblemError(
                 403,

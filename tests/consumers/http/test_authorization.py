@@ -40,6 +40,7 @@ PROXY_HEADERS = [
     "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-anything",
     "forwarded", "via", "x-real-ip", "x-forwarded", "forwarded-for",
     "x-original-forwarded-for", "x-client-ip", "x-cluster-client-ip", "true-client-ip",
+    "x-original-host", "x-original-proto", "x-original-url",
     "cf-connecting-ip", "cdn-loop", "x-envoy-external-address",
 ]  # fmt: skip
 
