@@ -254,8 +254,11 @@ def expected_costs(log_posteriors: ArrayLike, costs: ArrayLike) -> Floats:
     >>> expected_costs(np.log([[0.2, 0.8]]), [[0, 10, 1.5], [1, 0, 1.5]]).round(6).tolist()
     [[0.8, 2.0, 1.5]]
     """
+    return _expected_costs(log_posteriors, _checked_costs(costs))
+
+
+def _expected_costs(log_posteriors: ArrayLike, table: Floats) -> Floats:
     given = checked_log_posteriors(log_posteriors)
-    table = _checked_costs(costs)
     if len(table) != given.shape[1]:
         raise InputError(
             f"costs must have a row for each of {given.shape[1]} classes. Got {len(table)} instead."
@@ -376,7 +379,8 @@ class AnswerRule:
     def labels(self, log_posteriors: ArrayLike) -> NDArray[np.intp]:
         """Return the place of the class that is said for each row of calibrated log-posteriors."""
         if self.costs is not None:
-            return cheapest(log_posteriors, self.costs)
+            found: NDArray[np.intp] = _expected_costs(log_posteriors, self.costs).argmin(axis=1)
+            return found
         given = checked_log_posteriors(log_posteriors)
         if not given.shape[1]:
             raise InputError("log_posteriors must have a class to say. Got none instead.")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import streamnb as nb
+from streamnb import decisions
 from streamnb.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -208,6 +209,15 @@ def test_two_classes_are_cut_where_both_mistakes_cost_the_same() -> None:
     assert found.tolist() == [0, 0, 0, 1, 1]
     plain = nb.cheapest(np.log(np.stack((1.0 - p, p), axis=1)), [[0, 1], [1, 0]])
     assert plain.tolist() == [0, 1, 1, 1, 1]  # mistakes that cost alike: the likeliest class
+
+
+def test_a_rule_s_costs_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is made: what it says of a row then is what `cheapest` does, without their check."""
+    costs = np.array([[0.0, 10.0], [1.0, 0.0]])
+    logs = np.log([[0.2, 0.8], [0.05, 0.95]])
+    rule, expected = nb.AnswerRule(costs=costs), nb.cheapest(logs, costs)
+    monkeypatch.setattr(decisions, "_checked_costs", lambda _: pytest.fail("checked again"))
+    assert rule.labels(logs).tolist() == expected.tolist() == [0, 1]
 
 
 def changed_sets(**values: float) -> nb.ConformalSets:
