@@ -231,11 +231,11 @@ class Reader:
         self._positions: dict[Partition, int] = {}
         self._logs: Mapping[Partition, LogFacts] = {}
         self.beginnings = source.beginnings
-        self._n_read = 0
-        self._piece_messages = _PIECE_MIN
+        self._n_read, self._piece_messages = 0, _PIECE_MIN
         self._status = SourceStatus()
         self._to_report: deque[Mapping[Partition, int]] = deque(maxlen=1)
         self._again: deque[tuple[Partition, int | None]] = deque()
+        self._known_topic: tuple[str | None, ...] = ()  # as the group was told last
         self.may_end = True  # at the end of the source, if the run has one
         self._closing = threading.Event()
         self._failure: BaseException | None = None
@@ -382,9 +382,11 @@ class Reader:
 
     def _know_topic(self) -> None:
         """Let the group look for parts once broker or checkpoint have said of which topic."""
-        source = self._source
-        if self._group is not None and (source.n_partitions is not None or source.beginnings):
-            self._group.know_topic(source.topic_id)
+        source, topic = self._source, (self._source.topic_id,)
+        is_told = source.n_partitions is not None or source.beginnings
+        if self._group is not None and is_told and topic != self._known_topic:
+            self._known_topic = topic
+            self._group.know_topic(*topic)
 
     def _position_of(self, partition: Partition) -> int | None:
         """Return where to go on in a partition: where the group has got to, if that is further."""

@@ -115,6 +115,25 @@ def test_parts_are_looked_for_once_their_topic_is_known(tmp_path: Path, is_seen:
     assert ("the id old" in (group.status().trouble or "")) == is_seen
 
 
+def test_the_group_is_told_of_a_topic_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the source is polled; and once more if the topic was made anew."""
+    told: list[str | None] = []
+    group = GroupParts(PartFiles(tmp_path, {}, build_model(ModelSettings()), 3), "t", 3600.0)
+    monkeypatch.setattr(GroupParts, "know_topic", lambda _, topic_id: told.append(topic_id))
+
+    def see(_: PositionOf) -> list[RawColumns]:
+        source.n_partitions, source.made = 1, "new" if told == ["old"] else "old"
+        return []
+
+    source = AsTopic(*[see] * 5)
+    reader = Reader(source, decoder(), Health(Clock(), 30.0), threading.Event(), group=group)
+    reader.start({}, Limits(until_end=True))
+    while reader.end_reason is None:
+        reader.take(LONG_S)
+    reader.close()
+    assert told == ["old", "new", "old"]
+
+
 def test_what_is_read_comes_in_order_up_to_the_end() -> None:
     """Every batch comes decoded and in order, and then the reason why no more will come."""
     run = Run([lines(3), lines(2, partition=SECOND)], [], [lines(1, 3)])
