@@ -293,6 +293,7 @@ class Reporter:
         self._is_unsaved = False  # as the last write failed
         self._history = self._restored_history()
         self._ended = threading.Event()
+        self._reporting = threading.Lock()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="report", daemon=True)
 
@@ -329,6 +330,12 @@ class Reporter:
         now_s = self._clock()
         if now_s < self._due_at_s and not force:
             return
+        # At the start the run's own thread reports beside this one; it would draw an older status
+        # over a newer, and count what was dropped twice.
+        with self._reporting:
+            self._report(now_s)
+
+    def _report(self, now_s: float) -> None:
         self._due_at_s = now_s + UPDATE_INTERVAL_S
         snapshot = self._board.current()
         self._count_restart(up=self._source_status().trouble is None)

@@ -402,6 +402,22 @@ def test_it_reports_on_a_thread_of_its_own(run: Run) -> None:
     run.reporter.watch()
 
 
+def test_one_thread_reports_at_a_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start the run's own thread reports beside the reporter's: none does amid another."""
+    held: list[bool] = []
+    lock = run.reporter._reporting
+    monkeypatch.setattr(run.view, "update", lambda _status: held.append(lock.locked()))
+    threads = [
+        threading.Thread(target=run.reporter.update, kwargs={"force": True}) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG_S)
+    assert held == [True, True]
+    assert not lock.locked()
+
+
 def test_what_ends_its_thread_comes_out_of_the_watch(run: Run) -> None:
     """A screen that fails ends the run on the thread that can end it, with the screen's error."""
     run.view.fault = BrokenPipeError("nobody looks")
