@@ -205,6 +205,35 @@ class ComparedDict(SummaryDict):
     words: list[ComparedWordDict]
 
 
+class MovingWordDict(TypedDict):
+    """A word that moved a share, and by how much of it: 0.04 are four points."""
+
+    word: str
+    effect: float
+
+
+class ShareMoveDict(TypedDict):
+    """The class whose share rose most from one time to the other, and the words that moved it."""
+
+    label: str
+    before: float
+    after: float
+    n_before: int
+    n_after: int
+    standard_errors: float
+    words: NotRequired[list[MovingWordDict]]
+
+
+class ComparisonDict(TypedDict):
+    """What was compared, in the order in which it was asked for.
+
+    Of one query at two times `moved` says which share rose most, and the words that moved it.
+    """
+
+    compared: list[ComparedDict]
+    moved: ShareMoveDict | None
+
+
 class MatchedStepDict(TypedDict):
     """A step of a query: how many messages were looked through, of how many."""
 
@@ -323,11 +352,31 @@ class Client:
         lang: str | None = None,
         times: Sequence[tuple[int | str, int | str]] = (),
     ) -> list[ComparedDict]:
-        """Return queries side by side, or one at two `times`, each from one to before another."""
+        """Return queries side by side, or one at two `times`, each from one to before another.
+
+        `compare_times` also says what moved from one time to the other.
+        """
+        return self._comparison(queries, lang, times)["compared"]
+
+    def compare_times(
+        self,
+        query: str,
+        first: tuple[int | str, int | str],
+        second: tuple[int | str, int | str],
+        lang: str | None = None,
+    ) -> ComparisonDict:
+        """Return a query at two times, each from one to before another, and what moved."""
+        return self._comparison((query,), lang, (first, second))
+
+    def _comparison(
+        self,
+        queries: Sequence[str],
+        lang: str | None,
+        times: Sequence[tuple[int | str, int | str]],
+    ) -> ComparisonDict:
         begins, ends = zip(*times, strict=True) if times else ((), ())
         more = {"q": queries, "lang": [] if lang is None else lang, "from": begins, "to": ends}
-        found: list[ComparedDict]
-        found = self._ask("GET", f"/v1/compare?{urlencode(more, doseq=True)}")["compared"]
+        found: ComparisonDict = self._ask("GET", f"/v1/compare?{urlencode(more, doseq=True)}")
         return found
 
     def history(

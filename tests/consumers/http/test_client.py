@@ -105,6 +105,17 @@ def test_what_is_wrong_is_not_asked_again(address: str) -> None:
     assert Daemon.asked == ["GET /v1/history?q=x%2A&from=1&to=2026-11-02&step=hour"]
 
 
+def test_a_query_at_two_times_says_what_moved(address: str) -> None:
+    """`compare_times` returns the whole answer, `compare` of the same question its sides alone."""
+    moved = {"label": "positive", "before": 0.4, "after": 0.6, "words": []}
+    Daemon.answers = [(200, json.dumps({"compared": [{"n": 1}, {"n": 2}], "moved": moved}))] * 2
+    found = Client(address).compare_times("tea", (1, 2), (2, 3), lang="en")
+    assert (found["moved"], len(found["compared"])) == (moved, 2)
+    compared = Client(address).compare("tea", lang="en", times=[(1, 2), (2, 3)])
+    assert compared == found["compared"]
+    assert Daemon.asked == ["GET /v1/compare?q=tea&lang=en&from=1&from=2&to=2&to=3"] * 2
+
+
 def test_events_go_on_behind_a_cut(address: str) -> None:
     """Comments are passed over; the end of one connection is the beginning of another."""
     one = ': hello\nretry: 2000\n\nevent: status\nid: 1\n: here\ndata: {"a": 1}\n\n'
@@ -155,6 +166,7 @@ ANSWERS = {
     client.SearchDict: "SearchAnswer",
     client.SummaryDict: "Summary",
     client.ComparedDict: "ComparedSummary",
+    client.ComparisonDict: "CompareAnswer",
     client.HistoryDict: "HistoryAnswer",
     client.LabelReceiptDict: "LabelReceipt",
     client.DeleteReceiptDict: "DeleteReceipt",
