@@ -188,6 +188,30 @@ def overwrite_lines(
     return True
 
 
+def overwrite_file(
+    path: Path,
+    replaced: Callable[[bytes, int], bytes | None],
+    goes_on: Callable[[], bool],
+    *,
+    torn: bool,
+    overwrites: Overwrites,
+) -> bool:
+    """Overwrite lines of a file as `overwrite_lines` does; of one that is none, or left, none."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:  # it was moved away
+        return True
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return True
+        return overwrite_lines(
+            fd, status.st_size, replaced, goes_on, torn=torn, overwrites=overwrites
+        )
+    finally:
+        os.close(fd)
+
+
 def write_at(fd: int, data: bytes | memoryview, at: int) -> None:
     """Write all of `data` from an offset on."""
     left = memoryview(data)

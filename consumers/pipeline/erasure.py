@@ -22,7 +22,6 @@ import contextlib
 import errno
 import os
 import re
-import stat
 import threading
 import time
 from collections import Counter
@@ -59,7 +58,7 @@ from consumers.pipeline.learned_records import (
 )
 from consumers.private_files import (
     Overwrites,
-    overwrite_lines,
+    overwrite_file,
     replace_private,
     sync_folder,
     write_at,
@@ -436,17 +435,20 @@ class Erasure:
 
         If it is none that the settings name, it is guessed whether it is one.
         """
-        if output is not None:
-            return _overwrite(output, deleted(), self._goes_on)
-        if path.is_symlink() or not path.is_file():
-            return True
-        with path.open("rb") as file:
-            begin = file.read(len(MAGIC))
-            # The memory's files are erased by themselves, and to guess at each takes a while.
-            if begin == MAGIC or not is_output(begin + file.read(_GUESSED_BYTES)):
+        if output is None:
+            if path.is_symlink() or not path.is_file():
                 return True
-        # Its last line may be torn by a kill, and no sink will mend it.
-        return _overwrite(Output(path, without_message), deleted(), self._goes_on, torn=True)
+            with path.open("rb") as file:
+                begin = file.read(len(MAGIC))
+                # The memory's files are erased by themselves, and to guess at each takes a while.
+                if begin == MAGIC or not is_output(begin + file.read(_GUESSED_BYTES)):
+                    return True
+        own, names = output or Output(path, without_message), deleted()
+        # The last line of one that no sink will mend may be torn by a kill.
+        return overwrite_file(
+            path, lambda line, _: own.taken(line, names), self._goes_on, torn=output is None,
+            overwrites=own.overwrites,
+        )  # fmt: skip
 
     def _goes_on(self) -> bool:
         return not self._closing and not self._is_moved()
@@ -480,26 +482,6 @@ def _offsets_by_log(pending: Iterable[Deletion]) -> OffsetsByLog:
         own = found.setdefault((each.topic, each.partition), {})
         own[each.id] = max(each.offset, own.get(each.id, each.offset))
     return {Partition(*place): own for place, own in found.items()}
-
-
-def _overwrite(
-    output: Output, deleted: Deleted, goes_on: Callable[[], bool], *, torn: bool = False
-) -> bool:
-    """Remove texts from an output; return whether its end was reached."""
-    try:
-        fd = os.open(output.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:  # it was moved away
-        return True
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            return True
-        return overwrite_lines(
-            fd, status.st_size, lambda line, _: output.taken(line, deleted), goes_on, torn=torn,
-            overwrites=output.overwrites,
-        )  # fmt: skip
-    finally:
-        os.close(fd)
 
 
 def _lies_in(output: Output, folder: Path) -> bool:
