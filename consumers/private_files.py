@@ -155,7 +155,8 @@ def overwrite_lines(
     its end, and its offset, and returns the new line, or None to keep it; a longer one becomes an
     empty JSON object. Returns whether the end was reached before `goes_on` returned False; what was
     overwritten is synced in any case. With `torn`, a last line without an end is one too. If
-    reading or writing fails, calling it again is safe. In `overwrites` is noted what changes.
+    reading, writing or syncing fails, calling it again overwrites the lines again: the system may
+    call a file safe whose sync failed before. In `overwrites` is noted what changes.
     """
     begin, held, overwrites = 0, b"", overwrites or Overwrites()
     while begin + len(held) < end:
@@ -181,10 +182,12 @@ def overwrite_lines(
             with overwrites.lock:
                 last, new = texts[-1]
                 overwrites.end = max(overwrites.end, last + len(new))
-                for changes in (blanks, texts):
-                    for at, data in changes:
-                        write_at(fd, data, at)
-                    os.fdatasync(fd)
+                _write_safely(fd, blanks)
+                try:
+                    _write_safely(fd, texts)
+                except OSError:
+                    _write(fd, blanks)  # else the next call would find the lines as they should be
+                    raise
     return True
 
 
@@ -210,6 +213,16 @@ def overwrite_file(
         )
     finally:
         os.close(fd)
+
+
+def _write_safely(fd: int, changes: Iterable[tuple[int, bytes]]) -> None:
+    _write(fd, changes)
+    os.fdatasync(fd)
+
+
+def _write(fd: int, changes: Iterable[tuple[int, bytes]]) -> None:
+    for at, data in changes:
+        write_at(fd, data, at)
 
 
 def write_at(fd: int, data: bytes | memoryview, at: int) -> None:

@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -533,7 +534,8 @@ def erase_records(path: Path, erased: ErasedIds) -> None:
     """Overwrite the contents of the records of a file that are erased.
 
     A power cut leaves a record as it was, or without a checksum. That it was there stays known, and
-    that the message of an update is still to come.
+    that the message of an update is still to come. Its kind changes last: after a sync that failed
+    the system may call a file safe that is not, so the record must be found, and cleared, again.
     """
     to_erase: list[tuple[RecordChunk, Longs]] = []
     data, place = bytearray(path.read_bytes()), 0
@@ -552,29 +554,39 @@ def erase_records(path: Path, erased: ErasedIds) -> None:
         for chunk, _ in to_erase:
             write_at(fd, UNCHECKED.to_bytes(4, "little"), chunk.content_check_at)
         os.fdatasync(fd)  # before anything differs from its checksum
-        for chunk, rows in to_erase:
-            for begin, end in _clear(data, chunk, rows):
+        for changed in (_clear_contents, _change_kinds):
+            for begin, end in chain.from_iterable(changed(data, *each) for each in to_erase):
                 write_at(fd, memoryview(data)[begin:end], begin)
-        os.fdatasync(fd)
+            os.fdatasync(fd)
     finally:
         os.close(fd)
 
 
-def _clear(data: bytearray, chunk: RecordChunk, rows: Longs) -> list[tuple[int, int]]:
+def _clear_contents(data: bytearray, chunk: RecordChunk, rows: Longs) -> list[tuple[int, int]]:
     """Clear the contents of records; return the bytes to write, of which most may be as before."""
-    kinds, raw = chunk.kinds()[rows], np.frombuffer(data, np.uint8)
+    kinds = chunk.kinds()[rows]
     is_awaited, is_label = np.isin(kinds, AWAITED), kinds == EARLY_LABEL
-    left = np.where(kinds == EARLY_UPDATE, np.uint8(EARLY_DELETE), np.uint8(ERASED))
-    raw[chunk.kinds_at + rows] = np.where(is_awaited | is_label, kinds, left)
     spans = chunk.contents(rows)
     spans[:-1, is_label, 1] = spans[:-1, is_label, 0]
     spans[-1, is_awaited, 1] = spans[-1, is_awaited, 0]  # labels of the id are still this message's
     for row in np.flatnonzero(is_label).tolist():  # it may be of a message that is still to come
         spans[-1, row, 0] = data.index(b"\0", int(spans[-1, row, 0]) + LABEL_HEAD.size) + 1
     begins, ends = spans.reshape(-1, 2).T.copy()
-    kernels.clear(raw, begins, ends)
-    places = chunk.kinds_at + rows
-    begins, ends = np.concatenate((places, begins)), np.concatenate((places + 1, ends))
+    kernels.clear(np.frombuffer(data, np.uint8), begins, ends)
+    return _joined(begins, ends)
+
+
+def _change_kinds(data: bytearray, chunk: RecordChunk, rows: Longs) -> list[tuple[int, int]]:
+    """Note that records are erased, but those still awaited; return the bytes to write."""
+    kinds, places = chunk.kinds()[rows], chunk.kinds_at + rows
+    left = np.where(kinds == EARLY_UPDATE, np.uint8(EARLY_DELETE), np.uint8(ERASED))
+    is_left = np.isin(kinds, AWAITED) | (kinds == EARLY_LABEL)
+    np.frombuffer(data, np.uint8)[places] = np.where(is_left, kinds, left)
+    return _joined(places, places + 1)
+
+
+def _joined(begins: Longs, ends: Longs) -> list[tuple[int, int]]:
+    """Return spans in order, joined where what lies between two is short."""
     begins, ends = begins[order := np.argsort(begins)], np.maximum.accumulate(ends[order])
     gaps = np.flatnonzero(begins[1:] > ends[:-1] + _GAP_BYTES)
     return list(zip([begins[0], *begins[gaps + 1]], [*ends[gaps], ends[-1]], strict=True))

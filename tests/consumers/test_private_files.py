@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.private_files import make_private_folder, open_private, tighten
+from consumers.private_files import (
+    make_private_folder,
+    open_private,
+    overwrite_lines,
+    tighten,
+)
+from tests.system_calls import Call, hooked
 
 
 @contextmanager
@@ -57,3 +65,49 @@ def test_links_are_not_followed_when_files_are_closed(tmp_path: Path) -> None:
     with capture_logs() as logs:
         tighten(tmp_path / name for name in ("link", "ours", "absent"))
     assert (mode(tmp_path / "theirs"), logs) == (0o644, [])
+
+
+class Cache:
+    """A file as the system holds it, and the disk below: a sync that fails drops what was written.
+
+    As with Linux: the pages count as written then, and no later sync tries them again.
+    """
+
+    def __init__(self, path: Path, failing_sync: int) -> None:
+        self.disk = bytearray(path.read_bytes())
+        self._unsynced: list[tuple[int, bytes]] = []
+        self._left = failing_sync
+
+    def note(self, call: Call, act: Callable[..., Any]) -> Any:
+        """Carry out a call on the file, and on the disk what it does there."""
+        done = act()
+        if call.name == "pwrite":
+            self._unsynced.append((call.args[2], bytes(call.args[1])))
+        elif call.name == "fdatasync":
+            unsynced, self._unsynced = self._unsynced, []
+            self._left -= 1
+            if self._left == 0:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            for at, data in unsynced:
+                self.disk[at : at + len(data)] = data
+        return done
+
+
+def without_text(line: bytes, _: int) -> bytes | None:
+    """Return a line that begins with an id without its text, also if that is half overwritten."""
+    new = b'{"id":1}'
+    return None if line.rstrip() == new or not line.startswith(new[:-1]) else new
+
+
+@pytest.mark.parametrize("failing_sync", [1, 2])
+def test_lines_whose_sync_failed_are_overwritten_again(tmp_path: Path, failing_sync: int) -> None:
+    """The system takes the file for safe after a sync that failed; the disk has the old line."""
+    path = tmp_path / "lines"
+    path.write_bytes(b'{"id":1,"text":"secret"}\n{"id":2,"text":"kept"}\n')
+    cache = Cache(path, failing_sync)
+    with hooked(tmp_path, cache.note), path.open("r+b") as file:
+        with pytest.raises(OSError, match="Input/output"):
+            overwrite_lines(file.fileno(), 48, without_text)
+        assert overwrite_lines(file.fileno(), 48, without_text)
+    assert cache.disk == b'{"id":1}'.ljust(24) + b'\n{"id":2,"text":"kept"}\n'
+    assert path.read_bytes() == cache.disk

@@ -38,6 +38,8 @@ from consumers.pipeline.learned_records import (
 from consumers.pipeline.part_files import SharedRecords
 from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
+from tests.consumers.test_private_files import Cache
+from tests.system_calls import hooked
 
 Record = tuple[str | None, str | None, float]
 FIELDS: dict[str, FieldKind] = {"text": "words", "age": "numbers"}
@@ -164,6 +166,21 @@ def test_what_is_erased_is_what_each_record_says(
             assert (chunk.kinds()[row], *(data[a:b] for a, b in spans)) == wanted
             number += 1
         at = chunk.end
+
+
+@pytest.mark.parametrize("failing_sync", [1, 2, 3])
+def test_records_whose_sync_failed_are_erased_again(tmp_path: Path, failing_sync: int) -> None:
+    """The system takes the file for safe after a sync that failed; the disk still has the text."""
+    path = tmp_path / "0.records"
+    segment_of([[("a", "secret", 1.0), ("b", "kept", 2.0)]], path)
+    erased = ErasedIds({b"a": 10}, [], _colliding, accounts=False)
+    cache = Cache(path, failing_sync)
+    with hooked(tmp_path, cache.note):
+        with pytest.raises(OSError, match="Input/output"):
+            erase_records(path, erased)
+        erase_records(path, erased)
+    assert b"secret" not in cache.disk
+    assert b"kept" in cache.disk
 
 
 def _bytes(text: str | None) -> bytes | None:
