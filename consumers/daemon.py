@@ -375,7 +375,9 @@ class Daemon:
         predicted += [statistics.judged_entry()] if by_examples else []
         memory, labels = self._learned, self._labels
         join = None if labels is None else labels.join
-        consumed += [] if memory is None else [memory]
+        if memory is not None:
+            memory.n_classes = len(model.classes)
+            consumed.append(memory)
         consumed += [] if join is None else [join]
         saved, others = self._build_models()
         drift = statistics.drift = DriftWatch.of(settings.drift)

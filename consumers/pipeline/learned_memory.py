@@ -226,7 +226,8 @@ class LogMemory:
         log.error(
             "learned_damaged",
             file=None if self.folder is None else f"{unquote(self.folder.name)}/{number}",
-            detail=f"{said}; deletes and updates of its messages take nothing back",
+            detail=f"{said}; deletes and updates of its messages take nothing back, unless you stop"
+            " at once and put the file back from a copy of the folder",
         )
 
     def of_accounts(self, hashes: Hashes) -> FoundRecords:
@@ -305,6 +306,7 @@ class LearnedMemory:
         self.fields = dict(fields)
         self.records_max = records_max
         self.keep = keep
+        self.n_classes = ANY_CLASS  # those of the restored model, before `unpack`
         self.logs: dict[Partition, LogMemory] = {}
         self._key = hash_key_words(secrets.randbits(128))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="learned")
@@ -517,7 +519,7 @@ class LearnedMemory:
                 path = memory.path(number)
                 return b"" if path is None else path.read_bytes()
 
-            self._take_up(memory, values, read, ANY_CLASS, is_stored=True)
+            self._take_up(memory, values, read, self.n_classes, is_stored=True)
 
     def _take_up(
         self, memory: LogMemory, values: Mapping[str, Any], read: Callable[[int], bytes],

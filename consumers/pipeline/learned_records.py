@@ -197,8 +197,7 @@ def parse(
     """Return the chunk that begins at a byte; one that is not as it was written is damaged."""
     try:
         magic, n, n_fields, crc, content_crc, n_structure, size = _HEAD.unpack_from(buffer, at)
-        begin, end = at + _HEAD.size, at + size
-        body = begin + n_structure
+        begin, body, end = at + _HEAD.size, at + _HEAD.size + n_structure, at + size
         if magic != MAGIC or end > len(buffer) or body > end:
             raise DamagedError(f"no chunk begins at byte {at}")
         if check and zlib.crc32(buffer[begin:body]) != crc:
@@ -207,19 +206,20 @@ def parse(
         if check and content_crc not in {UNCHECKED, own_crc}:
             raise DamagedError(f"the contents at byte {at} do not match their checksum")
         whole = np.frombuffer(buffer[:end].toreadonly(), np.uint8)
-        if check and not kernels.is_sound(whole, at, n_classes):
-            raise DamagedError(f"a label at byte {at} is of no class, or a column is not whole")
+        is_sound = not check or kernels.is_sound(whole, at, n_classes)
         heads = [_FIELD.unpack_from(buffer, begin + _FIELD.size * k) for k in range(n_fields)]
         offsets_at, labels_at, id_ends_at, ends_at = kernels.array_places(at, n, n_fields)
         offsets = np.frombuffer(buffer, np.int64, n, offsets_at)
         labels = np.frombuffer(buffer, np.int32, n, labels_at)
+        if not is_sound:
+            wrong = [y for y in labels.tolist() if not -1 <= y < n_classes]
+            what = f"label {wrong[0]} of {n_classes} classes" if wrong else "a column is not whole"
+            raise DamagedError(f"{what}, in the chunk at byte {at}")
         id_ends = np.frombuffer(buffer, np.int64, n, id_ends_at)
         place, content, fields = int(ends_at), body + n, list[tuple[int, Longs | None]]()
         for is_numbers, n_bytes in heads:
-            ends = None
-            if not is_numbers:
-                ends = np.frombuffer(buffer, np.int64, n, place)
-                place += 8 * n
+            ends = None if is_numbers else np.frombuffer(buffer, np.int64, n, place)
+            place += 0 if is_numbers else 8 * n
             fields.append((content, ends))
             content += n_bytes
     except (struct.error, ValueError) as error:

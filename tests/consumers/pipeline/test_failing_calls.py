@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -22,7 +23,8 @@ from consumers.corrections import NotWritten
 from consumers.corrections.journal import Journal
 from consumers.errors import CheckpointError, GroupError, SinkError
 from consumers.features import build_model
-from consumers.pipeline import learned_memory
+from consumers.kernels import learned_records as kernels
+from consumers.pipeline import learned_memory, learned_records
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.erasure import FILE_NAME
 from consumers.pipeline.learned_memory import LearnedMemory
@@ -249,14 +251,12 @@ def test_records_that_the_disk_lost_are_not_called_safe(tmp_path: Path) -> None:
                 sink.flush(1.0)
 
 
-def test_a_memory_that_cannot_be_listed_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The start ends with the folder's path and a way out; what is saved stays as it is."""
-    (tmp_path / "in.jsonl").write_bytes(b'{"id": "a", "text": "sun", "label": 4}\n')
+def one_message_daemon(folder: Path) -> Callable[[], None]:
+    """Return what runs a daemon over a stream of one labelled message, to its end."""
+    (folder / "in.jsonl").write_bytes(b'{"id": "a", "text": "sun", "label": 4}\n')
     everything = {
-        "source": f"file:{tmp_path / 'in.jsonl'}",
-        "checkpoint": {"folder": tmp_path / "state"},
+        "source": f"file:{folder / 'in.jsonl'}",
+        "checkpoint": {"folder": folder / "state"},
         "http": {"enabled": False},
     }
     settings = Settings.model_validate(everything)
@@ -265,6 +265,31 @@ def test_a_memory_that_cannot_be_listed_is_named(
         view = make_view("log", Console(file=io.StringIO()), lambda: 0.0)
         daemon.run(settings, view, until_end=True)
 
+    return run
+
+
+def test_a_label_of_no_class_is_lost_at_the_start(tmp_path: Path) -> None:
+    """The memory's own file may be damaged: its labels are held to the restored model's classes."""
+    run = one_message_daemon(tmp_path)
+    run()
+    (path,) = (tmp_path / "state" / learned_memory.FOLDER_NAME).rglob("*.records")
+    data = bytearray(path.read_bytes())
+    n_fields = len(learned_records.parse(memoryview(data), 0).fields)
+    _, at, _, _ = kernels.array_places(0, 1, n_fields)
+    struct.pack_into("<i", data, int(at), 2)
+    learned_records.add_checksums(memoryview(data))
+    path.write_bytes(data)
+    with capture_logs() as said:
+        run()
+    (told,) = [each for each in said if each["event"] == "learned_damaged"]
+    assert "label 2 of 2 classes" in told["detail"]
+
+
+def test_a_memory_that_cannot_be_listed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start ends with the folder's path and a way out; what is saved stays as it is."""
+    run = one_message_daemon(tmp_path)
     run()
     before = read(tmp_path / "state" / "model.nb").positions
     listed = Path.iterdir

@@ -18,10 +18,10 @@ from structlog.testing import capture_logs
 
 from consumers.config.model import FieldKind
 from consumers.kernels import learned_records as kernels
-from consumers.messages import Column, Partition
+from consumers.messages import CheckpointEntry, Column, Partition
 from consumers.pipeline import erasure, learned_records
 from consumers.pipeline.erasure import ErasedIds, erase_records
-from consumers.pipeline.learned_memory import LearnedMemory
+from consumers.pipeline.learned_memory import FOLDER_NAME, LearnedMemory
 from consumers.pipeline.learned_records import (
     CREATED,
     ERASED,
@@ -293,6 +293,25 @@ def test_a_forged_memory_is_lost_and_ends_nothing(
         assert memory.trouble is not None
         assert len(memory.log(log).find(memory.hashed(texts_of(["a", "c"])))) == 0
     assert [each["event"] for each in said] == ["learned_damaged"]
+
+
+@pytest.mark.parametrize(("row", "value"), [(1, 2), (2, 1 << 30), (0, -2)])
+def test_a_label_of_no_class_in_the_daemons_own_file_is_refused(
+    tmp_path: Path, row: int, value: int
+) -> None:
+    """A file that the checkpoint names may be damaged too: no label leads out of the classes."""
+    path = tmp_path / FOLDER_NAME / "t%2F0" / "0.records"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(poked("label", row, value))
+    values = {"records": 3, "is_whole": True, "first_offset": 0, "files": [0]}
+    with capture_logs() as said, closing(LearnedMemory(tmp_path, FIELDS, 100, 1)) as memory:
+        memory.n_classes = 2
+        memory.unpack(CheckpointEntry({"t/0": values}))
+        assert memory.trouble is not None
+        assert len(memory.log(Partition("t", 0)).find(memory.hashed(texts_of(["a", "c"])))) == 0
+    assert [(each["event"], each["file"]) for each in said] == [("learned_damaged", "t/0/0")]
+    assert f"label {value} of 2 classes, in the chunk at byte 0" in said[0]["detail"]
+    assert "put the file back" in said[0]["detail"]
 
 
 @pytest.mark.parametrize("what", ["end of an id", "end of a text"])
