@@ -257,17 +257,18 @@ def unmark_unpurged(path: Path) -> None:
         _beside(path, ".unpurged").unlink()
 
 
-def drop_aside(path: Path) -> None:
-    """Delete the file that was moved aside: it may hold a message that is deleted now."""
+def drop_aside(path: Path) -> bool:
+    """Delete the file that was moved aside, for what it may hold; return whether it is gone."""
     aside = _beside(path, ".aside")
     try:
         aside.unlink()
     except FileNotFoundError:
-        return
+        return True
     except OSError as error:
         log.error("recent_store_aside_not_deleted", path=str(aside), detail=str(error))  # noqa: TRY400 -- all is said
-    else:
-        log.warning("recent_store_aside_deleted", path=str(aside))
+        return False
+    log.warning("recent_store_aside_deleted", path=str(aside))
+    return True
 
 
 def move_aside(path: Path, reason: str) -> None:

@@ -25,6 +25,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from weakref import WeakSet
 
 import msgspec
 import numpy as np
@@ -134,13 +135,15 @@ class RawBatch(msgspec.Struct, frozen=True):
 class Forget(msgspec.Struct, frozen=True):
     """Messages that the stream has deleted, by deletions `at` offsets of a partition.
 
-    `of_accounts`: each of the ids is an account's, and names all that begin as it does.
+    `of_accounts`: each of the ids is an account's, and names all that begin as it does. Events
+    among `also` are set with its own: those of earlier changes that it stands for.
     """
 
     ids: Sequence[str]
     at: tuple[Partition, Sequence[int]]
     of_accounts: bool = False
     done: threading.Event = field(default_factory=threading.Event)
+    also: WeakSet[threading.Event] = field(default_factory=WeakSet)
 
 
 class Correct(msgspec.Struct, frozen=True):
@@ -151,6 +154,7 @@ class Correct(msgspec.Struct, frozen=True):
     part: str | None
     at: tuple[Partition, int] | None = None
     done: threading.Event = field(default_factory=threading.Event)
+    also: WeakSet[threading.Event] = field(default_factory=WeakSet)
 
 
 class Remove(msgspec.Struct, frozen=True):
@@ -162,6 +166,7 @@ class Remove(msgspec.Struct, frozen=True):
     id: str
     at: tuple[Partition, int] | None = None
     done: threading.Event = field(default_factory=threading.Event)
+    also: WeakSet[threading.Event] = field(default_factory=WeakSet)
 
 
 class Labelled(msgspec.Struct, frozen=True):

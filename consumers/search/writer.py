@@ -2,6 +2,9 @@
 
 Whatever happens to the file, the daemon goes on: what cannot be written is counted and said in the
 log, once a minute at most. A full disk is tried again and again; a damaged file is moved aside.
+What is to go waits meanwhile, no more than the file has rows of it: the deletion of a message that
+is not there is done. Before the file was opened nobody knows what is there, and if more than
+`DELETIONS_MAX` wait then, the file goes with all its rows as soon as that is possible.
 After an error that nobody foresaw the file is closed and opened again, a second later: the thread
 lives on, and its `trouble` is shown until a turn succeeds.
 """
@@ -14,15 +17,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+from weakref import WeakSet
 
+import numpy as np
 import structlog
+from msgspec.structs import replace
 
-from consumers.search.chunks import Retention
+from consumers.search.chunks import Chunk, Retention
 from consumers.search.database import drop_aside, is_damage, move_aside
 from consumers.search.history import MessageCounter, Uncounted
-from consumers.search.rows import Change, NewRows
+from consumers.search.rows import Change, NewRows, crcs_of
 from consumers.search.sampler import (
+    Correct,
     Forget,
     Labelled,
     Offer,
@@ -35,6 +42,8 @@ from consumers.search.transactions import Applied, Transactions
 
 _IDLE_S = 1.0  # how often it looks for what has become too old
 _SAY_AGAIN_S = 60.0
+DELETIONS_MAX = 200_000  # of the stream, that wait for a file of unknown rows
+_Waiting: TypeAlias = Forget | Correct | Remove
 log = structlog.get_logger(__name__)
 
 
@@ -72,6 +81,8 @@ class Writer:
         self._n_labels_lost = 0
         self._n_left_out = 0  # messages that were not taken, or not written; not yet in the file
         self._taken: Sequence[QueuedItem] = ()  # out of the sampler, and not yet written
+        # Deletions that did not wait: the file goes for them, and then they are done.
+        self._owed: WeakSet[threading.Event] | None = None
         self._counter = counter
         self._counts = Uncounted()  # out of the counter, and not yet written
         self.file: Transactions | None = None
@@ -131,8 +142,8 @@ class Writer:
             self._lose_taken()
             self._close()
             return
-        if self._damage is not None:
-            self._begin_anew(self._damage)
+        if self._damage is not None or self._owed is not None:
+            self._begin_anew(self._damage or "more deletions came than could wait for it")
         if self.file is None:
             self._open()
         if self.file is None:
@@ -156,6 +167,7 @@ class Writer:
             self.trouble = None
         # What SQLite does not take (no message should bring such a value here) comes as the others.
         except (sqlite3.Error, ValueError, OverflowError) as error:
+            self._taken = _to_do(self._taken, self.file.published)
             self._lose_taken()
             self._say(error)
             if isinstance(error, sqlite3.DatabaseError) and is_damage(error):
@@ -164,7 +176,9 @@ class Writer:
     def _tell(self, items: Sequence[QueuedItem], done: Applied) -> None:
         self.n_stored += len(done.values)
         for item in items:
-            if not isinstance(item, Offer):
+            if isinstance(item, Forget | Correct | Remove):
+                _set_done(item)
+            elif not isinstance(item, Offer):
                 item.done.set()
         if done.values and self.file is not None:
             rows = NewRows(done.values, self.file.mapper)
@@ -187,11 +201,22 @@ class Writer:
         # A stream brings as many labels as messages; the page alone goes without them.
         labels = [item for item in items if isinstance(item, Labelled)]
         self._n_labels_lost += sum(len(item.offsets) for item in labels)
-        kept = [item for item in items if not isinstance(item, Offer | Labelled | WriteMark)]
-        self._sampler.put_back(kept)
+        kept = [item for item in items if isinstance(item, Forget | Correct | Remove)]
+        self._sampler.put_back(self._without_forgets(_newest(kept)))
         for item in items:
             if isinstance(item, Labelled | WriteMark):
                 item.done.set()
+
+    def _without_forgets(self, waiting: list[_Waiting]) -> list[_Waiting]:
+        """Leave out deletions of the stream if too many wait: the file is to go for them."""
+        n = sum(len(item.ids) for item in waiting if isinstance(item, Forget))
+        if self._owed is None and (self.file is not None or n <= DELETIONS_MAX):
+            return waiting
+        self._owed = WeakSet() if self._owed is None else self._owed
+        for item in waiting:
+            if isinstance(item, Forget):
+                self._owed.update([item.done, *item.also])
+        return [item for item in waiting if not isinstance(item, Forget)]
 
     def _say(
         self, error: BaseException, event: str = "recent_store_failed", **details: Any
@@ -233,6 +258,11 @@ class Writer:
             move_aside(self._path, reason)
         except OSError as error:
             self._say(error)
+            return
+        if self._owed is not None and drop_aside(self._path):
+            for event in self._owed:
+                event.set()
+            self._owed = None
 
     def _note_next_key(self) -> None:
         """See to it that no key is given twice, in this file or in the next."""
@@ -250,3 +280,67 @@ class Writer:
             _LEFT_OPEN.append(file)
         else:
             file.close()
+
+
+def _set_done(item: _Waiting) -> None:
+    for event in (item.done, *item.also):
+        event.set()
+
+
+def _to_do(items: Sequence[QueuedItem], chunks: Sequence[Chunk]) -> list[QueuedItem]:
+    """Leave out of deletions of the stream the ids of which no row is held.
+
+    The messages that came before them are lost by now, and those behind them stay.
+    """
+    kept: list[QueuedItem] = []
+    for item in items:
+        if not isinstance(item, Forget) or item.of_accounts:
+            kept.append(item)
+            continue
+        crcs = crcs_of(item.ids)
+        is_held = np.zeros(len(crcs), np.bool_)
+        for chunk in chunks:
+            keys = np.array(chunk.with_crcs(crcs), np.int64)
+            is_held |= np.isin(crcs, chunk.columns["id_crc"][keys - chunk.first_key])
+        if is_held.any():
+            kept.append(_some(item, np.flatnonzero(is_held).tolist()))
+        else:
+            _set_done(item)
+    return kept
+
+
+def _newest(items: Sequence[_Waiting]) -> list[_Waiting]:
+    """Leave out what a later change says as well, whose event then stands for both."""
+    kept: list[_Waiting] = []  # the newest first
+    said: dict[object, tuple[int, int]] = {}  # → offset; place among those kept
+    for item in reversed(items):
+        if isinstance(item, Forget):
+            partition, offsets = item.at
+            keys: list[object] = [(name, partition, item.of_accounts) for name in item.ids]
+        else:
+            keys, offsets = [(type(item), item.id, item.at)], [0]
+        new, covered = list[int](), list[int]()
+        for k, key in enumerate(keys):
+            offset, place = said.get(key, (-1, -1))
+            if offset >= offsets[k]:
+                covered.append(place)
+            else:
+                new.append(k)
+        for k in new:
+            said[keys[k]] = max(offsets[k], said.get(keys[k], (-1, -1))[0]), len(kept)
+        if covered:
+            kept[min(covered)].also.update([item.done, *item.also])
+        if isinstance(item, Forget) and new and covered:
+            kept.append(replace(_some(item, new), done=threading.Event(), also=WeakSet()))
+        elif new:
+            kept.append(item)
+    return kept[::-1]
+
+
+def _some(item: Forget, rows: list[int]) -> Forget:
+    """Return the deletion of some of its ids."""
+    if len(rows) == len(item.ids):
+        return item
+    partition, offsets = item.at
+    some = partition, [offsets[k] for k in rows]
+    return replace(item, ids=tuple(item.ids[k] for k in rows), at=some)

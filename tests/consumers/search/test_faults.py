@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -12,8 +14,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from consumers.messages import KnownClasses
-from consumers.search import QueryError, RecentStore, StoreBusyError, parse
+from consumers.search import QueryError, RecentStore, StoreBusyError, parse, writer
 from consumers.search.database import mark_unpurged, move_aside
+from consumers.search.sampler import Forget
 from tests.consumers.search.stores import (
     CLASSES,
     LOG,
@@ -231,6 +234,72 @@ def test_late_labels_do_not_gather_on_a_full_disk(
     found = full.get("m0")
     assert found is not None
     assert found.taught == "positive"
+
+
+def n_waiting(store: RecentStore) -> int:
+    """Return how many ids of deletions of the stream wait, once the writer has failed again."""
+    store._sampler.wait_done(10.0)
+    items = list(store._sampler._items)
+    return sum(len(item.ids) for item in items if isinstance(item, Forget))
+
+
+def test_deletions_do_not_gather_on_a_full_disk(
+    full: RecentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of messages that are not held are done; the others wait once, however often said."""
+    monkeypatch.setattr("consumers.search.database.delete", refuse)
+    held, others = [], []
+    for n in range(20):
+        at = LOG, [10 * n + 2, 10 * n + 3, 10 * n + 4]
+        others.append(full.forget_ids([f"a{n}", f"b{n}", f"c{n}"], at))
+        held.append(full.forget_ids([f"d{n}", "m0"], (LOG, [10 * n + 5, 10 * n + 6])))
+        held.append(full.forget_ids(["m0", "m1"], (LOG, [10 * n + 7, 10 * n + 8])))
+        assert n_waiting(full) <= 2
+        full.correct("m1", "positive", None, wait=False)
+        full.remove("m1", wait=False)
+    full._sampler.wait_done(10.0)
+    assert len(full._sampler._items) <= 4
+    assert all(event.is_set() for event in others)
+    assert not any(event.is_set() for event in held)
+    monkeypatch.undo()
+    free(full)
+    settle(full)
+    assert all(event.is_set() for event in held)
+    assert ids(full, "good") == []
+    (n_rows,) = db_of(full).execute("SELECT count(*) FROM rows1").fetchone()
+    assert n_rows == 0
+
+
+def test_a_file_goes_for_deletions_that_could_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows the rows of one that cannot be opened: too many deletions take it whole."""
+    monkeypatch.setattr(writer, "DELETIONS_MAX", 10)
+    path = tmp_path / "recent.db"
+    with running(path) as store:
+        tell(store, ["good day", "good night"])
+    with monkeypatch.context() as patched:
+        patched.setattr("consumers.search.database.open_file", refuse)
+        patched.setattr("consumers.search.writer.move_aside", refuse_move)
+        store = made(path)
+        store.start()
+        wait_for_trouble(store)
+        events = [store.forget_ids([f"x{n}", "m0"], (LOG, [n + 2, n + 2])) for n in range(9)]
+        assert n_waiting(store) == 10
+        more = range(9, 100)
+        events += [store.forget_ids([f"x{n}", "m0"], (LOG, [n + 2, n + 2])) for n in more]
+        assert n_waiting(store) == 0
+        assert not any(event.is_set() for event in events)
+    tell(store, ["good evening"], first=300)
+    assert all(event.is_set() for event in events)
+    assert ids(store, "good") == ["m300"]
+    store.stop()
+    assert not aside(path).exists()
+
+
+def refuse_move(*_: object) -> None:
+    """Fail as a disk does that may only be read."""
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
 def refuse(*_: object, **__: object) -> None:
