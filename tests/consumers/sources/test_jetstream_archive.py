@@ -186,6 +186,39 @@ def test_a_kill_in_the_archive_costs_nothing() -> None:
     assert again.source.gaps == 0
 
 
+@pytest.mark.parametrize("cut", ["planSnapshot", "getBlock", "subscribeEvents"])
+@pytest.mark.parametrize("has_blocks", [True, False])
+def test_an_archive_without_what_is_asked_for_is_no_trouble_after_a_cut(
+    cut: str, *, has_blocks: bool
+) -> None:
+    """Of few accounts nothing may come for long: that the archive is read shows that it goes on."""
+    theirs = [row(1, collection="app.bsky.feed.like"), row(2, collection="app.bsky.feed.like")]
+    host = Host([theirs], b"", "blocks")
+    plan = host.planSnapshot
+
+    def planned(peer: Peer) -> bytes:
+        found = json.loads(plan(peer))
+        return json.dumps(found if has_blocks else {**found, "segments": []}).encode()
+
+    host.planSnapshot = planned  # type: ignore[method-assign]
+    left = [cut, cut] if has_blocks or cut != "getBlock" else []
+
+    def script(peer: Peer) -> None:
+        is_first = cut == "subscribeEvents" and peer.asked.get("cursor") == "1"
+        if left and peer.path.rpartition(".")[2] == left[-1] and not is_first:
+            left.pop()
+        else:
+            host(peer)
+
+    with LiveServer(script) as server:
+        run = begun([server], 2, history=True)
+        if left:
+            run.until(lambda: run.source.trouble() is not None)
+        run.until(lambda: not left and run.source.trouble() is None)
+        run.source.close()
+    assert run.values == []
+
+
 def test_every_value_of_a_record_is_read() -> None:
     """Links and bytes are as JSON has them; of what cannot be read the bytes are the message."""
     cid = b"\0\1\x71\x12\x20" + bytes(32)
