@@ -57,7 +57,7 @@ from consumers.kafka.patch import (
     tell_raised,
 )
 from consumers.messages import Headers, Partition
-from consumers.sinks.records import Record
+from consumers.sinks.records import Record, is_output, shortened
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -132,9 +132,10 @@ class TopicProducer:
             why = internal_error(error)
             log.error("kafka_client_failed", topic=self.topic, why=why, version=kafka.__version__)
 
-    def replace(self) -> None:
-        """Close the producer and connect another one."""
+    def replace(self, **made_with: Any) -> None:
+        """Close the producer and connect another one, with other settings if they are given."""
         with self._lock:
+            self._made_with |= made_with
             producer = self._connect_anew()
         self._close(producer, CLOSE_TIMEOUT_S)
 
@@ -222,7 +223,9 @@ class KafkaSink:
     and `PENDING_BYTES_MAX` bytes are kept, plus the batch that crosses the limit.
 
     A record that is too large for the client or the topic would be refused for ever, and all behind
-    it would wait. If it has a short form, that is sent in its place, and the log says so.
+    it would wait. If it has a short form, that is sent in its place, and the log says so. Once the
+    topic has refused a batch, each record is sent alone, as its bound may be below that of a batch:
+    one of ours that is refused then is shortened again and again, and left out where it cannot be.
 
     An idempotent one (`is_idempotent`) never gives a record up while it waits for a broker, so
     nothing is repeated or out of order, but after an internal error of the library, or where a
@@ -248,6 +251,7 @@ class KafkaSink:
         self._is_idempotent = is_idempotent
         self._leaves_out = is_idempotent or leaves_out
         self._is_one_by_one = False  # so that what is refused as too large is so itself
+        self._is_each_alone = False  # the same, of one that is not idempotent
         self._producer = TopicProducer(
             servers,
             topic,
@@ -376,9 +380,9 @@ class KafkaSink:
                 self._send_again_s = self._clock() + _SEND_PAUSE_S
                 return
             except KafkaError as error:
-                if self._shorten(pending, error):
+                if self._shorten(pending, error, is_alone=not self._leaves_out):
                     continue
-                if self._leave_out(pending, error):
+                if self._leave_out(pending, error) or self._give_up(pending, error):
                     self._pending.remove(pending)
                     self._unsent.popleft()
                     continue
@@ -401,26 +405,42 @@ class KafkaSink:
                 is_alone = self._is_one_by_one or not self._is_idempotent
                 if is_alone and self._leave_out(pending, pending.future.exception):
                     continue
-                self._shorten(pending, pending.future.exception)
+                is_short = self._shorten(pending, self._fault, is_alone=self._is_each_alone)
+                if self._is_each_alone and not is_short and self._give_up(pending, self._fault):
+                    continue
                 pending.future = None
             kept.append(pending)
             if pending.future is None:
                 self._unsent.append(pending)
         self._pending = kept
         self._is_one_by_one &= bool(kept)
-        if self._is_idempotent and has_failed:
+        if is_too_large and not (self._leaves_out or self._is_each_alone):
+            # The library takes a batch apart by its own size alone, and would fail all of it again.
+            self._is_each_alone = True
+            self._send_all_again(batch_size=0)
+        elif self._is_idempotent and has_failed:
             # This producer is of no use any more, and fails all that it has with the same error: so
             # the next one sends one by one until the record is found that is to blame.
             self._is_one_by_one = is_too_large and not self._is_one_by_one
-            self._producer.replace()
-            for pending in kept:
-                pending.future = None
-            self._unsent = deque(kept)
+            self._send_all_again()
+
+    def _send_all_again(self, **made_with: Any) -> None:
+        """Have another producer send all that is pending."""
+        self._producer.replace(**made_with)
+        for pending in self._pending:
+            pending.future = None
+        self._unsent = deque(self._pending)
 
     def _leave_out(self, pending: _Pending, error: Exception) -> bool:
         """Give up a record that can never be sent, as it is too large, if the sink may do so."""
-        if not (self._leaves_out and isinstance(error, _TOO_LARGE)):
-            return False
+        return self._leaves_out and isinstance(error, _TOO_LARGE) and self._refuse(pending)
+
+    def _give_up(self, pending: _Pending, error: Exception) -> bool:
+        """Give up a record of ours that is refused as too large in its shortest form."""
+        is_ours = not self._leaves_out and is_output((pending.value or b"") + b"\n")
+        return is_ours and isinstance(error, _TOO_LARGE) and self._refuse(pending)
+
+    def _refuse(self, pending: _Pending) -> bool:
         self.n_refused += 1
         self._pending_bytes -= pending.n_bytes
         log.warning(
@@ -432,10 +452,17 @@ class KafkaSink:
         )
         return True
 
-    def _shorten(self, pending: _Pending, error: Exception) -> bool:
-        """Replace a record by its short form if the whole is refused as too large."""
+    def _shorten(self, pending: _Pending, error: Exception, *, is_alone: bool) -> bool:
+        """Replace a record by a short form if the whole is refused as too large.
+
+        One that has none gets one if it was refused itself, and not with others.
+        """
+        if not isinstance(error, _TOO_LARGE):
+            return False
         short = pending.short
-        if short is None or not isinstance(error, _TOO_LARGE):
+        if short is None and is_alone:
+            short = shortened(Record(pending.key or b"", pending.value or b""))
+        if short is None:
             return False
         log.warning(
             "record_shortened",

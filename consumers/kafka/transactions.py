@@ -40,7 +40,7 @@ from consumers.kafka.client import (
 )
 from consumers.kafka.patch import close_abandoned_sockets
 from consumers.messages import Partition
-from consumers.sinks.records import Record
+from consumers.sinks.records import Record, shortened
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -401,9 +401,10 @@ class KafkaTransactions:
         except KafkaException as error:
             if error.args[0].code() != _TOO_LARGE:
                 raise
-            if record.short is None:
+            short = record.short or shortened(record)
+            if short is None:
                 raise SinkError(_too_large(topic, record)) from error
-            self._shorten(records, i, record.short)
+            self._shorten(records, i, short)
             self._produce(producer, records, i, topic)
 
     def _note_refused(
@@ -416,8 +417,8 @@ class KafkaTransactions:
         self._refused = _too_large(topic, record)
         if not self._is_each_alone:
             self._refused = f"topic {topic!r}: a batch of records is too large: each is sent alone"
-        elif record.short is not None:
-            self._shorten(records, i, record.short)
+        elif (short := record.short or shortened(record)) is not None:
+            self._shorten(records, i, short)
             self._is_shortened = True
 
     def _shorten(self, records: list[tuple[str, Record]], i: int, short: Record) -> None:

@@ -12,7 +12,7 @@ import itertools
 import math
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
@@ -335,6 +335,44 @@ def reject_record(reject: Reject, short_from_bytes: int = SHORT_FROM_BYTES) -> R
         value=msgspec.UNSET,
     )
     return Record(key, value, Record(key, _encode(small)), place)
+
+
+def shortened(record: Record) -> Record | None:
+    """Return a record of ours in the next shorter form; None: it has none, or is none of ours.
+
+    For topics that refuse even what is smaller than `SHORT_FROM_BYTES`.
+    """
+    if not _is_record(record.value):
+        return None
+    said = msgspec.json.decode(record.value, type=dict[str, Any])
+    for form in _shorter_reject(said) if "reason" in said else _shorter_predictions(said):
+        value = _encode(form)
+        if len(value) < len(record.value):
+            return Record(record.key[:_SHORT_KEY_CHARS], value, None, record.place)
+    return None
+
+
+def _shorter_predictions(said: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a prediction without its text, then with one class alone, then with a short id."""
+    said = {key: each for key, each in said.items() if key not in {"text", "fields"}}
+    yield said | {"id": said["id"][:_SHORT_KEY_CHARS]}
+    for name in ("probabilities", "log_posterior"):
+        said[name] = {said["label"]: said[name][said["label"]]}
+    said.pop("prediction_set", None)
+    yield said | {"id": said["id"][:_SHORT_KEY_CHARS]}
+    yield said | {"id": said["id"][: _SHORT_KEY_CHARS // 8]}
+
+
+def _shorter_reject(said: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a reject without its text, with half of its bytes, then without any."""
+    said = {key: each for key, each in said.items() if key != "value"}
+    yield said
+    value = said["value_base64"] or ""
+    said["detail"] = said["detail"][:_SHORT_KEY_CHARS]
+    for name in said.keys() & {"id", "key_base64"}:
+        said[name] = said[name] and said[name][:_SHORT_KEY_CHARS]
+    n_chars = len(value) // 8 * 4  # whole groups of base64
+    yield said | {"value_base64": value[:n_chars] if n_chars > _SHORT_KEY_CHARS else None}
 
 
 class _Written(msgspec.Struct, frozen=True):

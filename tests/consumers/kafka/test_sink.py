@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Any
 
+import msgspec
 import pytest
 from kafka.errors import MessageSizeTooLargeError
 from kafka.future import Future
@@ -17,7 +18,8 @@ from consumers.config.settings import KafkaSettings
 from consumers.errors import SinkError
 from consumers.kafka import producers
 from consumers.kafka.producers import KafkaLog, KafkaSink
-from consumers.sinks.records import Record
+from consumers.messages import Envelope, Operation, Partition, Reason, Reject
+from consumers.sinks.records import Record, is_output, prediction_record, reject_record
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import PATIENCE_S, Reader
 
@@ -167,6 +169,47 @@ def test_a_broker_that_refuses_a_size_is_not_taken_for_one_that_is_away(
     sink.close()
     assert "too large; raise max.message.bytes of the topic" in told
     assert "no answer" not in told
+
+
+@pytest.mark.parametrize("setting", ["topic", "client"])
+def test_what_a_small_topic_refuses_is_shortened_until_it_fits(
+    broker: Broker, new_topic: NewTopic, setting: str
+) -> None:
+    """No record waits for ever where the bound is below 64 KiB, and a small one stays as it is."""
+    topic = new_topic(max_message_bytes="1500" if setting == "topic" else "2000000")
+    settings = KafkaSettings(message_max_bytes=1_024 if setting == "client" else 12_582_912)
+    log, text = Partition("t", 0), "word " * 4_000
+    envelopes = [
+        Envelope(f"m{i}", 5, None, None, text if i % 2 else "short", None, Operation.CREATE, {})
+        for i in range(6)
+    ]
+    wanted = [prediction_record(each, ["a", "b"], [-0.1, -2.35], 7) for each in envelopes]
+    classes = [f"class {i}" for i in range(500)]
+    many = msgspec.structs.replace(envelopes[1], id="many")
+    wanted.append(prediction_record(many, classes, [-6.2] * 500, 7))
+    wanted += [
+        reject_record(Reject(Reason.WRONG_TYPE, "why", log, i, 5, b"k", value))
+        for i, value in enumerate((b"{}", text.encode()))
+    ]
+    assert all(record.short is None for record in wanted)
+    with capture_logs() as said, closing(KafkaSink([broker.address], topic, settings)) as sink:
+        sink.add(wanted)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while sink.n_pending_bytes:
+            assert time.monotonic() < deadline_s
+            with suppress(SinkError):
+                sink.flush(1.0)
+    events = {each["event"] for each in said}
+    assert "record_shortened" in events
+    assert "record_refused" not in events
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: {key for key, _ in pairs(reader)} == {each.key for each in wanted})
+        found = dict(pairs(reader))
+    for record in wanted:
+        value = found[record.key]
+        assert value is not None
+        assert is_output(value + b"\n")
+        assert value == record.value or (len(value) < 1_500 and len(record.value) > 15_000)
 
 
 def test_a_producer_that_loses_track_of_a_record_is_replaced(
