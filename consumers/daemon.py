@@ -258,10 +258,12 @@ class Daemon:
         return found
 
     def watch(self) -> None:
-        """Raise the error that ended the reporter's or the server's thread, or a `MovedError`."""
+        """Raise what ended the reporter's or the server's thread, or what no waiting mends."""
         self._checkpoint.check_place()
         if self._transactions is not None:
             self._transactions.watch()
+        if self._group is not None:
+            self._group.watch()
         self.reporter.watch()
         self._watch_http()
 
@@ -311,7 +313,11 @@ class Daemon:
         """Return what is known of the logs of corrections and of labels."""
         corrections = self._components.corrections
         known = {} if corrections is None else dict(corrections.applier.beginnings())
-        return known if self._labels is None else known | dict(self._labels.reader.logs(positions))
+        if self._labels is not None:
+            known |= self._labels.reader.logs(positions)
+        if self._group is not None:
+            self._group.know_labels(known)
+        return known
 
     def _begin_memory(self, positions: Mapping[Partition, int]) -> None:
         if self._learned is None:

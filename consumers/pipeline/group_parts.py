@@ -22,10 +22,11 @@ import msgspec
 import structlog
 from msgspec import field
 
-from consumers.errors import GroupError
+from consumers.errors import GroupError, GroupMismatchError
 from consumers.messages import CLASSES_MAX, Partition, part_name
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import LoadedPart, PartFile, PartFiles
+from consumers.sources.base import LogFacts
 from streamnb import Learner
 from streamnb.errors import InputError
 from streamnb.labels import Label
@@ -98,6 +99,7 @@ class GroupParts(msgspec.Struct):
     _troubles: dict[str, str] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
     _is_topic_known: bool = False
+    _mismatch: GroupMismatchError | None = None
     _may_look: threading.Event = field(default_factory=threading.Event)  # or is to end
     _thread: threading.Thread | None = None
 
@@ -156,6 +158,25 @@ class GroupParts(msgspec.Struct):
         self.files.topic_id = topic_id
         self._is_topic_known = True
         self._may_look.set()
+
+    def know_labels(self, logs: Mapping[Partition, LogFacts]) -> None:
+        """Let parts be held to the id of the labels' topic, if the broker gives topics ids.
+
+        Their positions in a topic that had its name before are a `GroupMismatchError`, so that no
+        checkpoint is written; `watch` raises it too.
+        """
+        own = [facts.topic_id for log, facts in logs.items() if log.topic == self.labels]
+        for labels_id in {each for each in own if each is not None}:
+            try:
+                self.files.know_labels(labels_id)
+            except GroupMismatchError as error:
+                self._mismatch = error
+                raise
+
+    def watch(self) -> None:
+        """Raise what `know_labels` found wrong: no later checkpoint would be written either."""
+        if self._mismatch is not None:
+            raise self._mismatch
 
     def keep_only(self, own: Collection[Partition]) -> None:
         """Know again what others bring of the partitions that were taken over and are not ours."""

@@ -160,6 +160,7 @@ class _Said(Struct):
     """What a part file's notes say beside its stream."""
 
     topic_id: str | None = None
+    labels_id: str | None = None  # of the topic in which the labels' position is one
     records: _Records | None = None
     times: Annotated[list[float | None], Meta(min_length=2, max_length=4)] | None = None
 
@@ -184,11 +185,14 @@ class PartFiles:
     """The part files of one stream.
 
     `identity` names the stream; files of another, or of another model than `like`, are refused, and
-    so are those of a topic of the same name with another `topic_id`, once that is known. The
-    `writer` tells the files of this process from those of others.
+    so are those of a topic of the same name with another `topic_id`, once that is known, and those
+    with positions in a topic of labels with another `labels_id`. The `writer` tells the files of
+    this process from those of others.
     """
 
     topic_id: str | None = None
+    labels_id: str | None = None
+    _labels_met: str | None = None  # the first that a file had
 
     def __init__(
         self,
@@ -259,6 +263,7 @@ class PartFiles:
                 self._set_aside(path, error)
                 continue
             self._check_topic(path, said.topic_id)
+            self._check_labels(path, said.labels_id)
             notes = {name: own for name, own in stored.header["notes"].items() if name not in _OWN}
             wrong = mismatch(self._like, self._identity, stored.model, notes)
             if wrong or stored.positions != {part_name(partition): each.position}:
@@ -315,6 +320,8 @@ class PartFiles:
         with _errors(folder):
             make_private_folder(folder)
         notes = self._identity | {"topic_id": self.topic_id}
+        if self.labels_id is not None:
+            notes["labels_id"] = self.labels_id
         if times is not None:
             notes[_TIMES] = list(times)
         sealed: dict[int, str] = {}
@@ -380,6 +387,21 @@ class PartFiles:
                 f"again: it has the id {self.topic_id} now. To learn the new one from its start, "
                 "name another group.folder and another checkpoint.folder; to keep what was "
                 "learned, give the daemons another topic."
+            )
+
+    def know_labels(self, labels_id: str) -> None:
+        """Set the id of the labels' topic; files of another one are a `GroupMismatchError`."""
+        self.labels_id = labels_id
+        self._check_labels(self._folder, self._labels_met)
+
+    def _check_labels(self, path: Path, labels_id: str | None) -> None:
+        """Refuse a file's position in another topic of labels; None: its writer knew no id."""
+        self._labels_met = self._labels_met or labels_id
+        if labels_id is not None and labels_id != (ours := self.labels_id or self._labels_met):
+            raise GroupMismatchError(
+                f"{path} has positions in a topic of labels with the id {labels_id}, which was "
+                f"deleted and created again: it has the id {ours} now. Give the labels another "
+                "topic, or name another group.folder and checkpoint.folder to learn all again."
             )
 
     def _remove_old(self, folder: Path, named: set[str]) -> None:

@@ -344,6 +344,32 @@ def test_parts_of_a_topic_made_anew_enter_no_model(
         assert not saved.exists() or read(saved).model.n_examples == 0
 
 
+@pytest.mark.integration
+def test_positions_in_a_label_topic_made_anew_are_refused(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """A member that goes on from the others' parts would pass over the new topic's beginning."""
+    topic, labels = new_topic(1), new_topic(1)
+    fill(broker.address, topic, [message(each, i) for i, each in enumerate(examples(100))])
+    fill(broker.address, labels, [b"no correction"] * 3)
+    with ExitStack() as stack:
+        source = f"kafka://{broker.address}/{topic}"
+        group = DaemonGroup(tmp_path, source, stack, f"kafka:{labels}", group_id=f"of-{topic}")
+        first = group.start("first")
+        group.until_it_knows("first", 100)
+        assert first.stop() == 0
+        (furthest,) = (tmp_path / "shared").rglob(f"*-{3:020d}-*.nb")
+        assert read(furthest).header["notes"]["labels_id"]
+        broker.delete_topic(labels)
+        broker.create_topic(labels)
+        fill(broker.address, labels, [b"no correction"] * 9)
+        second = group.start("second")
+        assert second.wait() == 78
+        assert "topic of labels" in str(second.lines)
+        saved = group.state("second") / "model.nb"
+        assert not saved.exists() or f"{labels}/0" not in read(saved).positions
+
+
 @pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.integration
