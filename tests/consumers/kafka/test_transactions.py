@@ -14,8 +14,8 @@ from consumers.config.settings import KafkaSettings
 from consumers.errors import SinkError, TransactionError
 from consumers.kafka import transactions as module
 from consumers.kafka.transactions import KafkaTransactions, TransactionalSink
-from consumers.messages import Partition
-from consumers.sinks.records import PatientSink, Record
+from consumers.messages import Partition, Reason, Reject
+from consumers.sinks.records import PatientSink, Record, is_output, reject_record
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import PATIENCE_S, Reader, until_told
 
@@ -325,6 +325,23 @@ def test_a_topic_that_takes_small_records_alone_gets_each_by_itself(
     daemon.transactions.done(daemon.place, 51)
     why = "the record b'id-50' of 500 bytes is too large; raise kafka.message_max_bytes"
     until_told(daemon.sink, why)
+
+
+def test_a_reject_without_a_short_form_is_shortened_until_the_topic_takes_it(
+    broker: Broker, new_topic: NewTopic, start: Callable[..., Daemon]
+) -> None:
+    """One below 64 KiB has no short form yet; the transaction does not wait for ever."""
+    source, output = new_topic(), new_topic(**{"max.message.bytes": "2000"})
+    daemon = start(broker.address, source, output, retry_pause_max_s=0.1)
+    reject = Reject(Reason.WRONG_TYPE, "why", daemon.place, 0, 5, b"k", b"word " * 2_000)
+    daemon.sink.add([reject_record(reject)])
+    daemon.transactions.done(daemon.place, 1)
+    daemon.commit()
+    assert daemon.sink.n_pending_bytes == 0
+    with Reader(broker.address, output) as reader:
+        reader.until(lambda: reader.n_values == 1)
+        (value,) = reader.values[0]
+    assert is_output((value or b"") + b"\n")
 
 
 @pytest.mark.deep
