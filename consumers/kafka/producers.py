@@ -195,6 +195,7 @@ _SINK_BLOCK_MS: Final = 250  # how long one send may wait for the topic to be kn
 _SEND_PAUSE_S: Final = 1.0  # after such a wait in vain, until `add` tries again
 _DELIVERY_TIMEOUT_MS: Final = 15_000
 _LINGER_MS: Final = 5
+_BATCH_BYTES: Final = 128 << 10
 assert _LINGER_MS + _REQUEST_TIMEOUT_MS <= _DELIVERY_TIMEOUT_MS  # the library asks for it
 
 
@@ -262,7 +263,7 @@ class KafkaSink:
             enable_idempotence=is_idempotent,
             max_in_flight_requests_per_connection=1,
             linger_ms=_LINGER_MS,
-            batch_size=128 << 10,
+            batch_size=_BATCH_BYTES,
             max_block_ms=_SINK_BLOCK_MS,
             # The library splits a batch that is too large until its time is up, and then fails all
             # of it. What is left out must have been refused alone.
@@ -394,7 +395,7 @@ class KafkaSink:
         """Drop the acknowledged records; queue the failed ones again, in their order."""
         kept: deque[_Pending] = deque()
         self._unsent.clear()
-        has_failed = is_too_large = False
+        has_failed = is_too_large = is_of_batch = False
         for pending in self._pending:
             if pending.future is not None and pending.future.succeeded():
                 self._pending_bytes -= pending.n_bytes
@@ -402,11 +403,14 @@ class KafkaSink:
             if pending.future is not None and pending.future.failed():
                 has_failed, self._fault = True, pending.future.exception
                 is_too_large |= isinstance(self._fault, _TOO_LARGE)
-                is_alone = self._is_one_by_one or not self._is_idempotent
-                if is_alone and self._leave_out(pending, pending.future.exception):
+                may_leave_out = self._is_one_by_one or not self._is_idempotent
+                if may_leave_out and self._leave_out(pending, self._fault):
                     continue
-                is_short = self._shorten(pending, self._fault, is_alone=self._is_each_alone)
-                if self._is_each_alone and not is_short and self._give_up(pending, self._fault):
+                # One that fills a batch is alone in it.
+                is_alone = self._is_each_alone or pending.n_bytes >= _BATCH_BYTES
+                is_of_batch |= isinstance(self._fault, _TOO_LARGE) and not is_alone
+                is_short = self._shorten(pending, self._fault, is_alone=is_alone)
+                if is_alone and not is_short and self._give_up(pending, self._fault):
                     continue
                 pending.future = None
             kept.append(pending)
@@ -414,7 +418,7 @@ class KafkaSink:
                 self._unsent.append(pending)
         self._pending = kept
         self._is_one_by_one &= bool(kept)
-        if is_too_large and not (self._leaves_out or self._is_each_alone):
+        if is_of_batch and not self._leaves_out:
             # The library takes a batch apart by its own size alone, and would fail all of it again.
             self._is_each_alone = True
             self._send_all_again(batch_size=0)

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from consumers.config.settings import KafkaSettings
 from consumers.errors import SinkError
 from consumers.kafka import producers
-from consumers.kafka.producers import KafkaLog, KafkaSink
+from consumers.kafka.producers import KafkaLog, KafkaSink, TopicProducer
 from consumers.messages import Envelope, Operation, Partition, Reason, Reject
 from consumers.sinks.records import Record, is_output, prediction_record, reject_record
 from tests.broker.broker import Broker
@@ -169,6 +169,35 @@ def test_a_broker_that_refuses_a_size_is_not_taken_for_one_that_is_away(
     sink.close()
     assert "too large; raise max.message.bytes of the topic" in told
     assert "no answer" not in told
+
+
+def test_a_record_that_is_too_large_leaves_the_others_in_batches(
+    broker: Broker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fills a batch was refused itself: it alone is shortened, and no other producer made."""
+    made_again: list[object] = []
+    monkeypatch.setattr(TopicProducer, "replace", lambda *_, **given: made_again.append(given))
+    topic, classes = new_topic(max_message_bytes="200000"), [f"class {i}" for i in range(9_000)]
+    log = Partition("t", 0)
+    envelopes = [
+        Envelope(f"m{i}", 5, None, None, "short", None, Operation.CREATE, {}) for i in range(3)
+    ]
+    wanted = [prediction_record(each, ["a", "b"], [-0.1, -2.35], 7) for each in envelopes]
+    large = msgspec.structs.replace(envelopes[0], id="large", text="word " * 70_000)
+    many = msgspec.structs.replace(envelopes[0], id="many")  # it has no text to leave out
+    wanted.insert(1, prediction_record(large, ["a", "b"], [-0.1, -2.35], 7))
+    wanted.insert(2, prediction_record(many, classes, [-9.1] * len(classes), 7))
+    wanted.insert(3, reject_record(Reject(Reason.WRONG_TYPE, "w", log, 1, 5, b"k", b"x" * 300_000)))
+    with closing(KafkaSink([broker.address], topic, KafkaSettings())) as sink:
+        sink.add(wanted)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while sink.n_pending_bytes:
+            assert time.monotonic() < deadline_s
+            with suppress(SinkError):
+                sink.flush(1.0)
+    assert made_again == []
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: {key for key, _ in pairs(reader)} == {each.key for each in wanted})
 
 
 @pytest.mark.parametrize("setting", ["topic", "client"])
