@@ -225,8 +225,9 @@ class KafkaSink:
 
     A record that is too large for the client or the topic would be refused for ever, and all behind
     it would wait. If it has a short form, that is sent in its place, and the log says so. Once the
-    topic has refused a batch, each record is sent alone, as its bound may be below that of a batch:
-    one of ours that is refused then is shortened again and again, and left out where it cannot be.
+    topic has refused a batch of such as have none, each record is sent alone, as its bound is below
+    that of a batch: one of ours that is refused then is shortened again and again, and left out and
+    counted (`n_refused`) where it cannot be.
 
     An idempotent one (`is_idempotent`) never gives a record up while it waits for a broker, so
     nothing is repeated or out of order, but after an internal error of the library, or where a
@@ -406,12 +407,13 @@ class KafkaSink:
                 may_leave_out = self._is_one_by_one or not self._is_idempotent
                 if may_leave_out and self._leave_out(pending, self._fault):
                     continue
-                # One that fills a batch is alone in it.
-                is_alone = self._is_each_alone or pending.n_bytes >= _BATCH_BYTES
-                is_of_batch |= isinstance(self._fault, _TOO_LARGE) and not is_alone
+                # One that fills a batch is alone in it. What others wrote is not ours to shorten.
+                fills = self._is_each_alone or pending.n_bytes >= _BATCH_BYTES
+                is_alone = fills and not self._leaves_out
                 is_short = self._shorten(pending, self._fault, is_alone=is_alone)
                 if is_alone and not is_short and self._give_up(pending, self._fault):
                     continue
+                is_of_batch |= isinstance(self._fault, _TOO_LARGE) and not (is_short or is_alone)
                 pending.future = None
             kept.append(pending)
             if pending.future is None:
@@ -419,8 +421,15 @@ class KafkaSink:
         self._pending = kept
         self._is_one_by_one &= bool(kept)
         if is_of_batch and not self._leaves_out:
-            # The library takes a batch apart by its own size alone, and would fail all of it again.
+            # The library takes a batch apart until its time is up, and then fails all of it: which
+            # record is too large nobody knows. It is below the least that has a short form, so the
+            # topic's bound is, and batches are for topics with larger ones.
             self._is_each_alone = True
+            log.warning(
+                "records_sent_alone",
+                topic=self._producer.topic,
+                way_out=f"raise max.message.bytes of the topic to {_BATCH_BYTES} or more",
+            )
             self._send_all_again(batch_size=0)
         elif self._is_idempotent and has_failed:
             # This producer is of no use any more, and fails all that it has with the same error: so

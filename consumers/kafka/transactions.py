@@ -420,6 +420,10 @@ class KafkaTransactions:
         elif (short := record.short or shortened(record)) is not None:
             self._shorten(records, i, short)
             self._is_shortened = True
+            for k, (where, each) in enumerate(records):  # the topic refuses all that are as large
+                as_large = where == topic and len(each.value) >= len(record.value)
+                if as_large and (short := each.short or shortened(each)) is not None:
+                    self._shorten(records, k, short)
 
     def _shorten(self, records: list[tuple[str, Record]], i: int, short: Record) -> None:
         topic, record = records[i]

@@ -337,6 +337,12 @@ def reject_record(reject: Reject, short_from_bytes: int = SHORT_FROM_BYTES) -> R
     return Record(key, value, Record(key, _encode(small)), place)
 
 
+_CUT = "; cut, for more was not taken here"
+_CUT_DETAIL = re.compile(
+    "; (of [0-9]+ bytes these are the first [0-9]+|cut), for more was not taken here$"
+)
+
+
 def shortened(record: Record) -> Record | None:
     """Return a record of ours in the next shorter form; None: it has none, or is none of ours.
 
@@ -368,11 +374,13 @@ def _shorter_reject(said: dict[str, Any]) -> Iterator[dict[str, Any]]:
     said = {key: each for key, each in said.items() if key != "value"}
     yield said
     value = said["value_base64"] or ""
-    said["detail"] = said["detail"][:_SHORT_KEY_CHARS]
+    detail = _CUT_DETAIL.sub("", said["detail"])[:_SHORT_KEY_CHARS]
+    said["detail"] = f"{detail}{_CUT}" if value or _CUT in said["detail"] else detail
     for name in said.keys() & {"id", "key_base64"}:
         said[name] = said[name] and said[name][:_SHORT_KEY_CHARS]
     n_chars = len(value) // 8 * 4  # whole groups of base64
-    yield said | {"value_base64": value[:n_chars] if n_chars > _SHORT_KEY_CHARS else None}
+    kept = value[:n_chars] if n_chars > _SHORT_KEY_CHARS else None
+    yield said | {"value_base64": kept if value else said["value_base64"]}
 
 
 class _Written(msgspec.Struct, frozen=True):

@@ -177,7 +177,7 @@ def test_a_record_that_is_too_large_leaves_the_others_in_batches(
     """What fills a batch was refused itself: it alone is shortened, and no other producer made."""
     made_again: list[object] = []
     monkeypatch.setattr(TopicProducer, "replace", lambda *_, **given: made_again.append(given))
-    topic, classes = new_topic(max_message_bytes="200000"), [f"class {i}" for i in range(9_000)]
+    topic, classes = new_topic(max_message_bytes="90000"), [f"class {i}" for i in range(9_000)]
     log = Partition("t", 0)
     envelopes = [
         Envelope(f"m{i}", 5, None, None, "short", None, Operation.CREATE, {}) for i in range(3)
@@ -186,6 +186,8 @@ def test_a_record_that_is_too_large_leaves_the_others_in_batches(
     large = msgspec.structs.replace(envelopes[0], id="large", text="word " * 70_000)
     many = msgspec.structs.replace(envelopes[0], id="many")  # it has no text to leave out
     wanted.insert(1, prediction_record(large, ["a", "b"], [-0.1, -2.35], 7))
+    medium = msgspec.structs.replace(envelopes[0], id="medium", text="word " * 20_000)
+    wanted.append(prediction_record(medium, ["a", "b"], [-0.1, -2.35], 7))
     wanted.insert(2, prediction_record(many, classes, [-9.1] * len(classes), 7))
     wanted.insert(3, reject_record(Reject(Reason.WRONG_TYPE, "w", log, 1, 5, b"k", b"x" * 300_000)))
     with closing(KafkaSink([broker.address], topic, KafkaSettings())) as sink:
@@ -239,6 +241,33 @@ def test_what_a_small_topic_refuses_is_shortened_until_it_fits(
         assert value is not None
         assert is_output(value + b"\n")
         assert value == record.value or (len(value) < 1_500 and len(record.value) > 15_000)
+
+
+def test_what_others_wrote_is_left_out_whole_and_not_shortened(
+    broker: Broker, new_topic: NewTopic
+) -> None:
+    """A bridge takes a reject of another daemon as it is, or not at all."""
+    topic, log = new_topic(max_message_bytes="250000"), Partition("t", 0)
+    sizes = {"fits": 140_000, "does not": 260_000, "too": 140_000, "small": 10}
+    wanted = {
+        name.encode(): reject_record(
+            Reject(Reason.WRONG_TYPE, "w", log, i, 5, None, b"\xff" * (n * 3 // 4))
+        ).value
+        for i, (name, n) in enumerate(sizes.items())
+    }
+    with closing(KafkaSink([broker.address], topic, KafkaSettings(), is_idempotent=True)) as sink:
+        for key, value in wanted.items():
+            sink.write(key, value)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while sink.n_pending_bytes:
+            assert time.monotonic() < deadline_s
+            with suppress(SinkError):
+                sink.flush(1.0)
+        assert sink.n_refused == 1
+    del wanted[b"does not"]
+    with Reader(broker.address, topic) as reader:
+        reader.until(lambda: reader.source.at_end() and reader.n_values >= len(wanted))
+        assert dict(pairs(reader)) == wanted
 
 
 def test_a_producer_that_loses_track_of_a_record_is_replaced(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -17,11 +18,13 @@ from consumers.sinks.records import (
     prediction_without_text,
     reject_record,
     reject_without_bytes,
+    shortened,
 )
 from tests.consumers.decoded_messages import raw
 
 LOG = Partition("t", 0)
 SECRET = "xylophonist"
+CUT = "; cut, for more was not taken here"
 
 
 def test_a_short_form_fits_where_little_is_taken() -> None:
@@ -42,6 +45,22 @@ def test_a_short_form_fits_where_little_is_taken() -> None:
         assert len(record.short.key) + len(record.short.value) < most - 100
         assert "value" not in json.loads(record.short.value)
     assert prediction_record(envelope, ("a", "b"), [-0.5, -1.0], 1).short is None
+
+
+@pytest.mark.parametrize("n", [0, 700, 100_000])
+def test_a_reject_says_that_its_bytes_are_cut(n: int) -> None:
+    """Each shorter form but that without the text alone, once; one that has none cuts none."""
+    reject = Reject(Reason.NOT_JSON, "odd", LOG, 1, 2, b"k" * 30, b"\xff" * n, "i" * 300)
+    record = reject_record(reject)
+    shorter, forms = shortened(record.short or record), []
+    while shorter is not None:
+        forms.append(json.loads(shorter.value))
+        shorter = shortened(shorter)
+    assert forms
+    for form in forms:
+        kept = base64.b64decode(form["value_base64"] or "")
+        assert form["detail"] == ("odd" if len(kept) == n else f"odd{CUT}")
+    assert forms[-1]["value_base64"] == ("" if n == 0 else None)
 
 
 def decoded(paths: str | list[str], lines: list[bytes]) -> Messages:
