@@ -320,8 +320,8 @@ class PartFiles:
         with _errors(folder):
             make_private_folder(folder)
         notes = self._identity | {"topic_id": self.topic_id}
-        if self.labels_id is not None:
-            notes["labels_id"] = self.labels_id
+        if labels_id := self.labels_id or self._labels_met:  # its position is of the one met
+            notes["labels_id"] = labels_id
         if times is not None:
             notes[_TIMES] = list(times)
         sealed: dict[int, str] = {}
@@ -399,9 +399,9 @@ class PartFiles:
         self._labels_met = self._labels_met or labels_id
         if labels_id is not None and labels_id != (ours := self.labels_id or self._labels_met):
             raise GroupMismatchError(
-                f"{path} has positions in a topic of labels with the id {labels_id}, which was "
-                f"deleted and created again: it has the id {ours} now. Give the labels another "
-                "topic, or name another group.folder and checkpoint.folder to learn all again."
+                f"{path} has positions in a topic of labels with the id {labels_id}, which is "
+                f"another topic now, or was deleted and created again: the id is {ours}. Name the "
+                "former topic, or another group.folder and checkpoint.folder to learn all again."
             )
 
     def _remove_old(self, folder: Path, named: set[str]) -> None:
