@@ -3,8 +3,8 @@
 Whatever happens to the file, the daemon goes on: what cannot be written is counted and said in the
 log, once a minute at most. A full disk is tried again and again; a damaged file is moved aside.
 What is to go waits meanwhile, no more than the file has rows of it: the deletion of a message that
-is not there is done. Before the file was opened nobody knows what is there, and if more than
-`DELETIONS_MAX` wait then, the file goes with all its rows as soon as that is possible.
+is not there is done. Before the file was opened nobody knows what is there, nor what rows are of an
+account: if more than `DELETIONS_MAX` such wait, the file goes with all its rows as soon as it can.
 After an error that nobody foresaw the file is closed and opened again, a second later: the thread
 lives on, and its `trouble` is shown until a turn succeeds.
 """
@@ -42,7 +42,8 @@ from consumers.search.transactions import Applied, Transactions
 
 _IDLE_S = 1.0  # how often it looks for what has become too old
 _SAY_AGAIN_S = 60.0
-DELETIONS_MAX = 200_000  # of the stream, that wait for a file of unknown rows
+DELETIONS_MAX = 200_000  # of the stream, that wait and of whose rows nobody knows
+OPENINGS_MIN = 10  # in vain, before the file goes for such
 _Waiting: TypeAlias = Forget | Correct | Remove
 log = structlog.get_logger(__name__)
 
@@ -83,6 +84,7 @@ class Writer:
         self._taken: Sequence[QueuedItem] = ()  # out of the sampler, and not yet written
         # Deletions that did not wait: the file goes for them, and then they are done.
         self._owed: WeakSet[threading.Event] | None = None
+        self._n_not_opened = 0  # times in a row that the file could not be opened
         self._counter = counter
         self._counts = Uncounted()  # out of the counter, and not yet written
         self.file: Transactions | None = None
@@ -208,14 +210,20 @@ class Writer:
                 item.done.set()
 
     def _without_forgets(self, waiting: list[_Waiting]) -> list[_Waiting]:
-        """Leave out deletions of the stream if too many wait: the file is to go for them."""
-        n = sum(len(item.ids) for item in waiting if isinstance(item, Forget))
-        if self._owed is None and (self.file is not None or n <= DELETIONS_MAX):
+        """Leave out deletions of the stream if too many wait: the file is to go for them.
+
+        Which rows they are of nobody knows while it is not open, nor of accounts at any time. A
+        file that cannot be opened at first may be a moment later.
+        """
+        forgets = [item for item in waiting if isinstance(item, Forget)]
+        unknown = [item for item in forgets if self.file is None or item.of_accounts]
+        n = sum(len(item.ids) for item in unknown)
+        is_new = self.file is None and self._n_not_opened < OPENINGS_MIN
+        if self._owed is None and (is_new or n <= DELETIONS_MAX):
             return waiting
         self._owed = WeakSet() if self._owed is None else self._owed
-        for item in waiting:
-            if isinstance(item, Forget):
-                self._owed.update([item.done, *item.also])
+        for item in forgets:
+            self._owed.update([item.done, *item.also])
         return [item for item in waiting if not isinstance(item, Forget)]
 
     def _say(
@@ -242,7 +250,9 @@ class Writer:
             )
             if self._counter is not None:
                 self._counter.begin(self.file.counted())
+            self._n_not_opened = 0
         except (sqlite3.Error, OSError) as error:
+            self._n_not_opened += 1
             self._say(error)
 
     def damaged(self, what: str) -> None:
@@ -290,27 +300,41 @@ def _set_done(item: _Waiting) -> None:
 def _to_do(items: Sequence[QueuedItem], chunks: Sequence[Chunk]) -> list[QueuedItem]:
     """Leave out of deletions of the stream the ids of which no row is held.
 
-    The messages that came before them are lost by now, and those behind them stay.
+    The messages that came before them are lost by now, and those behind them stay. A deletion is
+    done once nothing that is kept stands for a part of it.
     """
+    asked = [item for item in items if isinstance(item, Forget) and not item.of_accounts]
+    crcs = crcs_of([name for item in asked for name in item.ids])
+    is_held = np.zeros(len(crcs), np.bool_)
+    for chunk in chunks:
+        keys = np.array(chunk.with_crcs(crcs), np.int64)
+        is_held |= np.isin(crcs, chunk.columns["id_crc"][keys - chunk.first_key])
     kept: list[QueuedItem] = []
+    dropped: list[Forget] = []
+    end = 0
     for item in items:
         if not isinstance(item, Forget) or item.of_accounts:
             kept.append(item)
             continue
-        crcs = crcs_of(item.ids)
-        is_held = np.zeros(len(crcs), np.bool_)
-        for chunk in chunks:
-            keys = np.array(chunk.with_crcs(crcs), np.int64)
-            is_held |= np.isin(crcs, chunk.columns["id_crc"][keys - chunk.first_key])
-        if is_held.any():
-            kept.append(_some(item, np.flatnonzero(is_held).tolist()))
+        begin, end = end, end + len(item.ids)
+        rows = np.flatnonzero(is_held[begin:end]).tolist()
+        if rows:
+            kept.append(_some(item, rows))
         else:
-            _set_done(item)
+            dropped.append(item)
+    waiting = [item for item in kept if isinstance(item, Forget | Correct | Remove)]
+    awaited = {event for item in waiting for event in (item.done, *item.also)}
+    for item in dropped:
+        for event in {item.done, *item.also} - awaited:
+            event.set()
     return kept
 
 
 def _newest(items: Sequence[_Waiting]) -> list[_Waiting]:
-    """Leave out what a later change says as well, whose event then stands for both."""
+    """Leave out what later changes say as well, which then stand for it: they have its event.
+
+    All that waits is taken at once, so an event is set when all are done that have it.
+    """
     kept: list[_Waiting] = []  # the newest first
     said: dict[object, tuple[int, int]] = {}  # → offset; place among those kept
     for item in reversed(items):
@@ -328,12 +352,10 @@ def _newest(items: Sequence[_Waiting]) -> list[_Waiting]:
                 new.append(k)
         for k in new:
             said[keys[k]] = max(offsets[k], said.get(keys[k], (-1, -1))[0]), len(kept)
-        if covered:
-            kept[min(covered)].also.update([item.done, *item.also])
-        if isinstance(item, Forget) and new and covered:
-            kept.append(replace(_some(item, new), done=threading.Event(), also=WeakSet()))
-        elif new:
-            kept.append(item)
+        for place in set(covered):
+            kept[place].also.update([item.done, *item.also])
+        if new:
+            kept.append(_some(item, new) if isinstance(item, Forget) else item)
     return kept[::-1]
 
 

@@ -275,6 +275,7 @@ def test_a_file_goes_for_deletions_that_could_not_wait_for_it(
 ) -> None:
     """Nobody knows the rows of one that cannot be opened: too many deletions take it whole."""
     monkeypatch.setattr(writer, "DELETIONS_MAX", 10)
+    monkeypatch.setattr(writer, "OPENINGS_MIN", 2)
     path = tmp_path / "recent.db"
     with running(path) as store:
         tell(store, ["good day", "good night"])
@@ -295,6 +296,60 @@ def test_a_file_goes_for_deletions_that_could_not_wait_for_it(
     assert ids(store, "good") == ["m300"]
     store.stop()
     assert not aside(path).exists()
+
+
+def test_a_file_that_opens_a_moment_later_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many deletions that wait for it take their rows alone."""
+    monkeypatch.setattr(writer, "DELETIONS_MAX", 1)
+    path = tmp_path / "recent.db"
+    with running(path) as store:
+        tell(store, ["good day", "good night"])
+    with monkeypatch.context() as patched:
+        patched.setattr("consumers.search.database.open_file", refuse)
+        store = made(path)
+        store.start()
+        wait_for_trouble(store)
+        event = store.forget_ids(["x", "y", "m0"], (LOG, [5, 6, 7]))
+        assert n_waiting(store) == 3
+    settle(store)
+    assert event.is_set()
+    assert ids(store, "good") == ["m1"]
+    store.stop()
+
+
+def test_a_deletion_is_done_when_all_of_it_is(full: RecentStore) -> None:
+    """A later one of a message that is not held says nothing of those that are."""
+    both, one = Forget(["gone", "m0"], (LOG, [5, 6])), Forget(["gone"], (LOG, [8]))
+    file = full._writer.file
+    assert file is not None
+    waiting = writer._newest([both, one])
+    assert [item.ids for item in waiting if isinstance(item, Forget)] == [("m0",), ["gone"]]
+    (kept,) = writer._to_do(waiting, file.published)
+    assert isinstance(kept, Forget)
+    assert kept.ids == ("m0",)
+    assert (both.done.is_set(), one.done.is_set()) == (False, True)
+    writer._set_done(kept)
+    assert both.done.is_set()
+
+
+def test_deletions_of_accounts_are_bounded_too(
+    full: RecentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows which rows are of one, so for too many of them the file goes."""
+    monkeypatch.setattr(writer, "DELETIONS_MAX", 10)
+    with monkeypatch.context() as patched:
+        patched.setattr("consumers.search.transactions.Transactions.apply", refuse)
+        patched.setattr("consumers.search.writer.move_aside", refuse_move)
+        events = [
+            full.forget_ids([f"did:{n}"], (LOG, [n + 2]), of_accounts=True) for n in range(30)
+        ]
+        assert n_waiting(full) == 0
+        assert not any(event.is_set() for event in events)
+    tell(full, ["good evening"], first=300)
+    assert all(event.is_set() for event in events)
+    assert ids(full, "good") == ["m300"]
 
 
 def refuse_move(*_: object) -> None:
