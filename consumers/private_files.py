@@ -171,7 +171,8 @@ def overwrite_lines(
             lines, held = [*lines, held], b""
         blanks, texts = [], []
         for line in lines:
-            new = replaced(line, begin)
+            # A line that is `{` and blanks was blanked for `{}`, and the sync failed.
+            new = b"{}" if line.rstrip(b" ") == b"{" else replaced(line, begin)
             if new is not None:
                 new = (new if len(new) <= len(line) else b"{}").ljust(len(line))
                 n_same = next(i for i in range(len(line) + 1) if line[: i + 1] != new[: i + 1])
