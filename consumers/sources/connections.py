@@ -143,6 +143,7 @@ class Connection:
     """An open connection; it takes `timeout_s` at most to connect, for TLS, and for the head."""
 
     is_history = False
+    n_read = 0
 
     def __init__(self, endpoint: Endpoint, timeout_s: float, ca_file: Path | None = None) -> None:
         self._framing: _Protocol = (
@@ -236,6 +237,10 @@ class Readable(Protocol):
     @property
     def n_bytes(self) -> int:
         """How much has come."""
+
+    @property
+    def n_read(self) -> int:
+        """How many blocks of an archive were read, its end included."""
 
     @property
     def retry_s(self) -> float:

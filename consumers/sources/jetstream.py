@@ -394,6 +394,7 @@ class ArchiveConnection:
         self, archive: Archive, after: int, since_us: int, go_live: Callable[[int], Readable]
     ) -> None:
         self.retry_s = 0.0
+        self.n_read = 0
         self._archive = archive
         self._go_live = go_live
         self._live: Readable | None = None
@@ -424,6 +425,7 @@ class ArchiveConnection:
             found = self._found.get(timeout=timeout_s)
         except queue.Empty:
             return []
+        self.n_read += not isinstance(found, Exception)
         if isinstance(found, list):
             self._room.release()
             return found

@@ -160,10 +160,11 @@ class LiveSource(Source):
             return []
         messages: list[LiveMessage] = []
         try:
-            was_history = self._connection.is_history
+            connection, n_read = self._connection, self._connection.n_read
             received = self._waiting or self._connection.receive(timeout_s)
             messages = self._read(received)
-            has_signs = self._watch(was_history=was_history)
+            # Of few accounts an archive may have nothing: that it is read shows that it goes on.
+            has_signs = self._watch() or connection.n_read > n_read
             # A server may send what is known, and end: only what is new begins pauses again.
             if (received or has_signs) and self._connection is not None:
                 self._troubles.quiet(_CONNECTION)
@@ -424,16 +425,14 @@ class LiveSource(Source):
         self._numbered = ("", self._position)  # the host may number again
         log.warning("cursor_left_behind", source=self.name, detail=self._feed.redacted(why))
 
-    def _watch(self, *, was_history: bool) -> bool:
+    def _watch(self) -> bool:
         """Lose a connection that is silent, or silent on one of its collections.
 
-        Return whether bytes came, if they are signs of life by themselves, as those of an archive
-        are: it may have nothing of what is asked for.
+        Return whether bytes came, if they are signs of life by themselves.
         """
         if self._connection is None:
             return False
-        has_signs = was_history or not self._feed.must_speak
-        has_signs &= self._connection.n_bytes != self._n_bytes
+        has_signs = self._connection.n_bytes != self._n_bytes and not self._feed.must_speak
         now, limit_s = self._now(), self._settings.idle_timeout_s
         if self._connection.n_bytes != self._n_bytes:
             self._n_bytes = self._connection.n_bytes

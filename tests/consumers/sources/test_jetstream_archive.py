@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,14 @@ from pydantic import ValidationError
 from consumers.config.settings import Settings
 from consumers.sources.records import BlockRow, block_rows, frame_of
 from tests.consumers.decode.test_shaping import decoded, said
-from tests.consumers.sources.live_server import LiveServer, Peer, commit2, frame, time_us
+from tests.consumers.sources.live_server import (
+    PATIENCE_S,
+    LiveServer,
+    Peer,
+    commit2,
+    frame,
+    time_us,
+)
 from tests.consumers.sources.test_live import begun
 
 POST = "app.bsky.feed.post"
@@ -215,6 +223,35 @@ def test_an_archive_without_what_is_asked_for_is_no_trouble_after_a_cut(
         if left:
             run.until(lambda: run.source.trouble() is not None)
         run.until(lambda: not left and run.source.trouble() is None)
+        run.source.close()
+    assert run.values == []
+
+
+def test_an_archive_whose_blocks_do_not_come_stays_a_trouble() -> None:
+    """A plan, which comes each time, is no sign that it goes on."""
+    host = Host([[row(1), row(2)]], b"", "blocks")
+    n_plans, is_asked = 0, threading.Event()
+
+    def script(peer: Peer) -> None:
+        nonlocal n_plans
+        if peer.path.endswith("getBlock"):
+            is_asked.wait(PATIENCE_S)  # until the plan's bytes were seen
+            return
+        n_plans += peer.path.endswith("planSnapshot")
+        host(peer)
+
+    with LiveServer(script) as server:
+        run = begun([server], 2, history=True)
+        is_asked.set()
+        run.until(lambda: run.source.trouble() is not None)
+        is_asked.clear()
+        seen = n_plans
+        while n_plans == seen:
+            run.poll()
+        for _ in range(3):
+            run.poll()
+            assert run.source.trouble() is not None
+        is_asked.set()
         run.source.close()
     assert run.values == []
 

@@ -71,6 +71,7 @@ class Line:
 
     retry_s = 0.0
     is_history = False
+    n_read = 0
 
     def __init__(self, network: Network, host: int, endpoint: Endpoint) -> None:
         cursor = parse_qs(urlsplit(endpoint.url).query).get("cursor")
