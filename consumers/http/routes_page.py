@@ -518,10 +518,10 @@ def _share_table(
         cells = []
         for label, _, colour, _ in looks:
             share = shares[label]
-            bar = (
-                "" if share is None else f"{share:.1%}{bar_of(Share(share, share, share), colour)}"
-            )
-            cells.append(f"<td class=number>{bar or '–'}</td>")
+            bar = "–"
+            if share is not None and not math.isnan(share):  # else no example of it has the field
+                bar = f"{share:.1%}{bar_of(Share(share, share, share), colour)}"
+            cells.append(f"<td class=number>{bar}</td>")
         lines.append(f"<tr><th scope=row><bdi>{escape(value)}</bdi></th>{''.join(cells)}</tr>")
     table = (
         f"<table><thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"

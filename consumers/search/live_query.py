@@ -362,6 +362,7 @@ class Subscription:
                 if event.name == "change":
                     self._changes.append(event)
                 else:
+                    self._latest.pop((event.name, event.index), None)  # the newest stands last
                     self._latest[event.name, event.index] = event
         self._ring()
 

@@ -135,3 +135,22 @@ def test_the_card_is_accessible(framed: Framed, open_page: Callable[..., Opened]
         expect(page.locator("tbody tr")).to_have_count(2)
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_card_stays_while_the_daemon_cannot_answer(
+    framed: Framed, open_page: Callable[..., Opened]
+) -> None:
+    """An answer without a card, as that of a proxy in between, leaves the last one."""
+    page, watch = open_page("about:blank")
+    watch.expect("502")
+    page.clock.install()
+    page.goto(f"{framed.book.address}/embed?q=coffee")
+    expect(page.locator("h1")).to_have_text("Sentiment analysis for coffee")
+    page.route("**/embed?*", lambda route: route.fulfill(status=502, body="<p>Bad gateway"))
+    with page.expect_response("**/embed?*"):
+        page.clock.fast_forward(31_000)
+    page.unroute("**/embed?*")
+    with page.expect_response("**/embed?*"):
+        page.clock.fast_forward(31_000)
+    expect(page.locator("h1")).to_have_text("Sentiment analysis for coffee")
+    expect(page.locator("body")).not_to_contain_text("null")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -47,6 +48,37 @@ def test_a_token_is_asked_for(guarded: Book, open_page: Callable[..., Opened]) -
         if state == "failed":
             expect(row.get_by_test_id("teach-state")).to_contain_text("The token was refused")
     expect(page.locator("[data-testid=message][data-corrected=positive]")).to_have_count(2)
+
+
+def test_the_last_of_two_quick_labels_holds(
+    guarded: Book, open_page: Callable[..., Opened]
+) -> None:
+    """The second is sent when the first has its answer; one that is taught already is said so."""
+    (name,) = guarded.write("an aye-aye is here", label="neutral")
+    guarded.until_found("aye", 1)
+    page, _ = open_page(f"{guarded.address}/?q=aye")
+    row = page.locator(f"[data-testid=message][data-id={name}]")
+    select = row.get_by_test_id("teach-select")
+    select.select_option("neutral")
+    page.get_by_test_id("token-input").fill(TOKEN)
+    page.get_by_test_id("token-send").click()
+    expect(row.get_by_test_id("teach-state")).to_have_text("already its label")
+    sent: list[Route] = []
+
+    def answer(route: Route) -> None:
+        """Let the first wait until another label was chosen."""
+        sent.append(route)
+        if len(sent) > 1:
+            route.continue_()
+
+    page.route("**/v1/labels", answer)
+    with page.expect_request("**/v1/labels"):
+        select.select_option("negative")
+    select.select_option("positive")
+    sent[0].continue_()
+    expect(row).to_have_attribute("data-corrected", "positive")
+    labels = [json.loads(each.request.post_data or "")["label"] for each in sent]
+    assert labels == ["negative", "positive"]
 
 
 def test_corrections_that_are_taken_later(guarded: Book, open_page: Callable[..., Opened]) -> None:

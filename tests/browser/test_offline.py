@@ -16,9 +16,13 @@ from consumers.search.live_updater import LiveUpdater
 from tests.broker.broker import free_ports
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book
+from tests.browser.test_search import shown
 from tests.consumers.http.loopback_server import app_state, served, settings
 from tests.consumers.search.stores import running, tell, wall_of
 from tests.endtoend.daemon_process import Daemon, write_config
+
+_HIDDEN = "Object.defineProperty(document, 'hidden', { value: false, writable: true })"
+_CHANGED = "document.dispatchEvent(new Event('visibilitychange'))"
 
 
 @pytest.fixture
@@ -76,6 +80,47 @@ def test_the_daemon_goes_and_returns(path: Path, open_page: Callable[..., Opened
         expect(page.get_by_test_id("count-row")).to_contain_text(["calm", "cross"])
         page.goto("about:blank")
         assert daemon.stop() == 0
+
+
+def test_a_page_that_loads_unseen_asks_for_no_events(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """Connections to a host are few: a tab that was opened in the background waits to be seen."""
+    page, _ = open_page("about:blank")
+    page.add_init_script(
+        "Object.defineProperty(document, 'hidden', { value: true, writable: true })"
+    )
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{book.address}/?q=coffee")
+    expect(page.get_by_test_id("search-heading")).to_contain_text("coffee")
+    page.evaluate("dispatchEvent(new Event('storage'))")  # as another tab saves a search
+    assert not any("/v1/events" in url for url in asked)
+    page.evaluate(f"document.hidden = false; {_CHANGED}")
+    expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "live")
+
+
+def test_what_was_deleted_while_nobody_was_connected_leaves_the_list(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """No event told of it: the next list does, as it lacks the message."""
+    ids = book.write(*[f"an axolotl, number {i}" for i in range(4)])
+    book.until_found("axolotl", 4)
+    page, _ = open_page("about:blank")
+    page.add_init_script(
+        "Object.defineProperty(document, 'hidden', { value: false, writable: true })"
+    )
+    page.clock.install()
+    page.goto(f"{book.address}/?q=axolotl")
+    expect(page.get_by_test_id("message")).to_have_count(4)
+    page.evaluate(f"document.hidden = true; {_CHANGED}")
+    with page.expect_event("requestfailed", lambda request: "/v1/events" in request.url):
+        page.clock.fast_forward(61_000)
+    page.evaluate("id => fetch(`/v1/messages/${id}`, { method: 'DELETE' })", ids[1])
+    book.daemon.until(lambda: book.json("/v1/summary?q=axolotl")["n"] == 3, "three of them")
+    page.evaluate(f"document.hidden = false; {_CHANGED}")
+    expect(page.get_by_test_id("message")).to_have_count(3)
+    assert ids[1] not in shown(page, 3)
 
 
 def test_stored_messages_that_are_still_being_opened(

@@ -308,6 +308,21 @@ def test_an_address_shows_what_it_was_copied_from(
     assert shown(second, 2) == ids[::-1]
 
 
+def test_a_letter_behind_an_underscore_is_not_the_beginning_of_a_word(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """To the index it stands alone, and a single letter would find nearly everything."""
+    page, _ = open_page(f"{book.address}/?q=coffee")
+    expect(page.get_by_test_id("search-figures")).to_have_attribute("aria-busy", "false")
+    box = page.get_by_test_id("search-box")
+    box.press("End")
+    box.press_sequentially("_b")
+    expect(page).to_have_url(re.compile(r"q=coffee(_|$)"))
+    box.press_sequentially("ean")
+    expect(page).to_have_url(re.compile(r"q=coffee_bean"))
+    expect(page.get_by_test_id("search-problem")).to_be_hidden()
+
+
 def test_an_empty_box_shows_everything(book: Book, open_page: Callable[..., Opened]) -> None:
     """Without a query the page shows the newest of all, and counts all there are."""
     page, _ = open_page(book.address)

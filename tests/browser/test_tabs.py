@@ -174,6 +174,16 @@ def test_the_view_as_commands(book: Book, open_page: Callable[..., Opened]) -> N
             assert json.loads(answer.stdout)
 
 
+def test_the_command_of_all_times_asks_for_all(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """Without a beginning the API would answer for a day."""
+    page, _ = open_page(f"{book.address}/?range=all")
+    expect(page.get_by_test_id("message").first).to_be_visible()
+    page.get_by_test_id("curl").click()
+    expect(page.get_by_test_id("curl-commands")).to_contain_text("/v1/summary?from=0&to=")
+
+
 def test_a_message_tried_as_a_command(book: Book, open_page: Callable[..., Opened]) -> None:
     """A message in JSON is copied as it was asked; half of one is nothing to ask."""
     page, _ = open_page(f"{book.address}/?view=try&text=coffee")

@@ -128,12 +128,10 @@ export function makeStream(onEvent, onState) {
 
   function open() {
     close();
-    if (!path) return;
+    if (!path || document.hidden) return;
     source = new EventSource(path);
-    on(source, "open", () => {
-      onState("live");
-      heard();
-    });
+    heard();
+    on(source, "open", () => onState("live"));
     on(source, "error", async ({ target }) => {
       const isRefused = target.readyState === EventSource.CLOSED;
       lost();

@@ -3,7 +3,7 @@ setInterval(async () => {
   try {
     const said = await (await fetch(location)).text();
     const main = document.querySelector("main:not(:focus-within)");
-    main?.replaceWith(new DOMParser().parseFromString(said, "text/html").querySelector("main"));
+    main?.replaceWith(new DOMParser().parseFromString(said, "text/html").querySelector("main") ?? main);
   } catch {
     // Nobody answers: what was said last stays.
   }

@@ -97,7 +97,6 @@ function countNote({ n, newest_only: isCut, n_unsure: unsure }) {
 function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
   if (share >= 0.995) return null;
   const kept = (part) => percent(part, +(part < 0.095));
-  // These are of different times, and each says of which.
   const rates = stored / offered < 0.995 ? `; in the last minute ${kept(stored / offered)}, ${count(stored)} of ${count(offered)} ${names.messages} per second` : "";
   return `A sample: ${kept(share)} of the stream is stored${rates}.`;
 }
@@ -117,7 +116,7 @@ export function makeFigures(onRoute, hasHistory) {
     text($("percent-note"), percentNote(last));
     $("raw-label").hidden = !enough || !corrected;
     $("percent").hidden = !enough;
-    if (!enough) return ring.remove(); // what would say nothing is not there at all
+    if (!enough) return ring.remove();
     if (!ring.isConnected) $("ring-around").prepend(ring);
     const shares = sharesOf(last);
     ring.update(labels, shares, inWords(shares));

@@ -113,7 +113,7 @@ async function load(node) {
   const said = await fetch(`/page/${node.dataset.part}`);
   const html = await said.text();
   const { open } = part(node, "fold") ?? {};
-  if (said.ok) node.innerHTML = html;
+  if (said.ok && !node.matches(":focus-within:has(li)")) node.innerHTML = html;
   if (open) part(node, "fold").open = true;
 }
 

@@ -13,7 +13,7 @@ const PAGE = 50;
 
 /** Return what is searched while somebody types: the last word begins one, but for a single letter. */
 function asYouType(typed) {
-  const last = /(?:^|\s)[-#@]*([\p{L}\p{N}_]+)$/u.exec(typed);
+  const last = /(?:^|[\s_])[-#@]*([\p{L}\p{N}]+)$/u.exec(typed);
   if (!last || typed.split('"').length % 2 === 0) return typed.trim();
   return [...last[1]].length === 1 ? typed.slice(0, last.index).trim() : `${typed.trim()}*`;
 }
@@ -42,7 +42,7 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
   }
 
   const draw = coalesced(() => {
-    if (!summary) return; // it was another query's
+    if (!summary) return;
     figures.draw(summary);
     isBusy(false);
   });
@@ -136,7 +136,7 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
       showSaveButton(next);
       figures.show(next, route.range);
       comparison.show(route);
-      lang.hidden = !next.lang && lang.length < 2; // a stream may have no languages
+      lang.hidden = !next.lang && lang.length < 2;
       range = route.range;
       const isSame = query.q === next.q && query.lang === next.lang;
       if (!isSame) query = next;
@@ -179,6 +179,7 @@ function makeTeaching(row, message) {
   const buttons = [...row.querySelectorAll(".thumb")];
   let current = message;
   let isSending = false;
+  let wanted = null; // chosen meanwhile
 
   function show() {
     const labels = classNames();
@@ -195,13 +196,16 @@ function makeTeaching(row, message) {
   }
 
   async function teach(label) {
+    if (isSending) wanted = label;
     if (isSending || !label || label === current.corrected) return;
     isSending = true;
     const isSafe = await send(state, "/v1/labels", { method: "POST", body: { id: current.id, label } });
     // The change may come before the answer to what asked for it.
-    if (isSafe && current.corrected !== label) tell(state, "accepted", `sent: ${nameOf(label)}; being learned…`);
+    if (isSafe && current.corrected !== label) tell(state, "accepted", isSafe.position ? `sent: ${nameOf(label)}; being learned…` : "already its label");
     isSending = false;
     show();
+    [label, wanted] = [wanted, null];
+    teach(label);
   }
 
   on(select, "change", () => teach(select.value));
@@ -286,7 +290,7 @@ function makeRow(message, onToggle, onGone) {
     try {
       const answer = await ask(messagePath(message.id));
       place.replaceChildren(...detail(answer, onGone));
-      if (!answer.explanation || !place.isConnected) return; // closed meanwhile
+      if (!answer.explanation || !place.isConnected) return;
       colour = colouring(answer.explanation);
       writeText();
       announce(part(place, "because").textContent);
@@ -304,7 +308,7 @@ function makeRow(message, onToggle, onGone) {
     if (next === current) return;
     const isOther = String(next.marked) !== String(current?.marked);
     current = next;
-    if (isOther) writeText(); // the query may be another one
+    if (isOther) writeText();
     const { label, unsure, corrected } = next;
     Object.assign(node.dataset, { label, unsure });
     attr(node, "data-corrected", corrected);
@@ -401,7 +405,7 @@ function makeList(onGone) {
   new IntersectionObserver(isAbove).observe($("stream-start"));
   on($("show-new"), "click", () => {
     take(waiting);
-    $("follow").focus(); // this button is gone
+    $("follow").focus();
     if ($("stream").getBoundingClientRect().top < 0) $("stream").scrollIntoView();
   });
   $("follow").disabled = false;
@@ -427,7 +431,8 @@ function makeList(onGone) {
       // Keys only grow: where they do not, messages have left, or the daemon has begun a new store.
       if (!(messages[0]?.key >= newestKey)) return take(messages, []);
       const byKey = new Map(messages.map((message) => [message.key, message]));
-      shown = shown.map((message) => byKey.get(message.key) ?? message);
+      const floor = messages[ROWS_MAX - 1]?.key ?? 0; // what is above and not there has left
+      shown = shown.flatMap((message) => byKey.get(message.key) ?? (message.key < floor ? message : []));
       // After a deletion the list fills up from below.
       const oldestKey = shown.at(-1)?.key ?? -1;
       shown = [...shown, ...messages.filter(({ key }) => key < oldestKey)].slice(0, ROWS_MAX);

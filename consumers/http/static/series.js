@@ -45,7 +45,7 @@ function spanOf(range, nowMs) {
 
 export function timesOf(range, nowMs) {
   const { from, to } = range ? spanOf(range, nowMs) : {};
-  return { from: from && String(Math.floor(from)), to: to && String(Math.ceil(to)) };
+  return { from: range && String(Math.floor(from)), to: range && String(Math.ceil(to)) };
 }
 
 async function countsOf(query, { from, to }) {
@@ -100,7 +100,7 @@ function columnsOf(points, stepMs, labels) {
 }
 
 const REST_MS = 300;
-const KNOWN_MAX = 100;
+const KNOWN_MS = 30_000;
 
 /** Return how a share moved, and the words that moved it, each by how many points. */
 export function inMoved({ label, before, after, standard_errors: errors, words }) {
@@ -109,7 +109,7 @@ export function inMoved({ label, before, after, standard_errors: errors, words }
   return `${capital(nameOf(label))} rose from ${percent(before)} to ${percent(after)}. ${told.length ? `Moved by ${told.join(", ")} points.` : "No word stands out."}`;
 }
 
-/** Return what asks what moved a share, once a path has stood for a while, and never twice. */
+/** Return what asks what moved a share, once a path has stood for a while. */
 function makeAsking(onAnswer) {
   const known = new Map();
   let path = null;
@@ -120,8 +120,8 @@ function makeAsking(onAnswer) {
     under = new AbortController();
     try {
       const { moved, compared } = await ask(asking, { until: under.signal });
-      if (known.size >= KNOWN_MAX) known.clear();
       known.set(asking, moved && compared.every((side) => side.n_read) ? prefix + inMoved(moved) : "The messages of this time are no longer stored.");
+      setTimeout(() => known.delete(asking), KNOWN_MS); // an unfinished step goes on
       if (asking === path) onAnswer(known.get(asking));
     } catch (error) {
       if (asking === path) onAnswer(error.message);
@@ -182,14 +182,14 @@ export function makeSeries(onRoute, hasHistory) {
     const point = at === null ? points.at(-1) : pointAt(at);
     const n = point ? total(point) : 0;
     const sampled = shown.isSampled ? "sampled " : "";
-    const step = sampled || isLow() ? "" : ` in ${span(stepMs / 1000)}`; // the axis tells it, too
+    const step = sampled || isLow() ? "" : ` in ${span(stepMs / 1000)}`;
     const head = `${when(beginMs)}: ${count(n)} ${sampled}${n === 1 ? names.message : names.messages}${step}`;
     text($("series-when"), head);
     keyed($("series-values"), labels, String, makeReading).forEach((row, i) => text(row.figure, point ? sharesOf(point, labels[i]) : "–"));
     const values = labels.map((label) => `${nameOf(label)} ${point ? sharesOf(point, label) : "–"}`);
     attr(node, "aria-valuenow", Math.round((beginMs - points[0].time_ms) / stepMs));
     say($("series-moved"), moved);
-    $("series-key").hidden = Boolean(moved); // in whose place the words stand
+    $("series-key").hidden = Boolean(moved);
     attr(node, "aria-valuetext", `${head}. ${values.join(", ")}. ${moved}`.trim());
   }
 
@@ -269,7 +269,7 @@ export function makeSeries(onRoute, hasHistory) {
   const plot = coalesced(() => {
     const series = range ? chosen?.series : summary?.series;
     const points = series?.points.filter(total) ?? [];
-    if (!points.length) return; // another query has come meanwhile
+    if (!points.length) return;
     const labels = inOrder(summary.classes);
     const stepMs = 1000 * series.step_s;
     const endMs = points.at(-1).time_ms + stepMs;
@@ -412,7 +412,7 @@ export function makeComparison(onRoute) {
 
   function read(index) {
     const at = index ?? columns[0].length - 1;
-    if (at < 0) return;
+    if (at < 0) return text($("compare-when"), "");
     const told = sides.flatMap((_, i) => {
       const [share, high, low] = columns.slice(3 * i + 1).map((column) => column[at]);
       return share === null ? [] : `${nameAt(i)} ${withError({ share, low, high })}`;

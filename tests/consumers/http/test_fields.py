@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from statistics import fmean, pstdev
@@ -14,7 +15,7 @@ import pytest
 from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.http.routes_page import drawn_fields
-from consumers.http.schemas import FieldsAnswer, NumberField
+from consumers.http.schemas import FieldsAnswer, FlagField, NumberField
 from tests.consumers.http.loopback_server import app_state, served, settings
 
 MODEL = {
@@ -133,6 +134,15 @@ def test_a_curve_of_odd_numbers(loans: Settings, mean: float, deviation: float |
     drawn = drawn_fields(loans, FieldsAnswer(1, ["yes"], [], [], [field]))
     assert not re.search(r"\b(nan|inf)\b", drawn)
     assert ("path d=" in drawn) == (deviation is not None and mean < 1e300)
+
+
+def test_a_class_without_a_flag_has_no_share(loans: Settings, http: httpx.Client) -> None:
+    """The part of the page does not pass through JSON, in which a share of none is null."""
+    part = http.get("/page/fields").text
+    assert "<td class=number>–</td>" in part
+    flag = FlagField("signs", "seen", {"yes": 3.0, "no": 0.0}, {"yes": 0.5, "no": math.nan})
+    for drawn in (part, drawn_fields(loans, FieldsAnswer(1, ["yes", "no"], [], [flag], []))):
+        assert "nan" not in drawn
 
 
 def test_a_model_of_words_has_no_figures_of_fields() -> None:

@@ -258,6 +258,14 @@ def test_a_slow_page_finds_the_newest_state_alone() -> None:
     assert woken == [True, True]
 
 
+def test_what_holds_now_is_told_last() -> None:
+    """A problem that is over by the newest figures stands before them."""
+    mail = Subscription(lambda: None)
+    for name in ("summary", "problem", "summary"):
+        mail.put([Event(name, 0, b'{"n":1}')])
+    assert [name for name, _ in events(mail.take())] == ["problem", "summary"]
+
+
 def test_a_failing_tick_does_not_end_the_thread(stream: Stream) -> None:
     """Whatever breaks in a tick is logged, and the pages are told again from the next one on."""
     told = []
