@@ -327,13 +327,12 @@ class Reporter:
 
     def update(self, *, force: bool = False) -> None:
         """Report, if it is due."""
-        now_s = self._clock()
-        if now_s < self._due_at_s and not force:
+        if self._clock() < self._due_at_s and not force:
             return
         # At the start the run's own thread reports beside this one; it would draw an older status
         # over a newer, and count what was dropped twice.
         with self._reporting:
-            self._report(now_s)
+            self._report(self._clock())
 
     def _report(self, now_s: float) -> None:
         self._due_at_s = now_s + UPDATE_INTERVAL_S

@@ -149,9 +149,10 @@ _NONE = unlabelled(1)
 def check_words(group: str, likelihood: Any, field: Any) -> None:
     """Refuse what is no likelihood of words, or no name of a field."""
     # Any family that says whether repetitions count: a class does not, only its objects do.
-    # A group says so too, and is none: it has a likelihood.
+    # A group says so too, and is none: it has a likelihood that does.
     says_so = isinstance(getattr(likelihood, "counts_occurrences", None), bool)
-    if not says_so or hasattr(likelihood, "likelihood"):
+    of_group = getattr(likelihood, "likelihood", None)
+    if not says_so or hasattr(of_group, "counts_occurrences"):
         raise InputError(
             f"{group}.likelihood must be a Multinomial(), Bernoulli() or Complement()."
             f" Got {likelihood!r} instead."

@@ -287,9 +287,6 @@ def _without_fields(case: Case, i: int) -> Iterator[Case]:
         yield replace(case, examples=[*rows[:i], replace(rows[i], x=rest), *rows[i + 1 :]])
 
 
-# ---- time and failure ----------------------------------------------------------------------------
-
-
 # ---- made-up examples ----------------------------------------------------------------------------
 
 Rng = np.random.Generator
