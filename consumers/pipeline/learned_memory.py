@@ -34,9 +34,8 @@ from numpy.typing import NDArray
 
 from consumers.config.model import FieldKind
 from consumers.errors import CheckpointError
-from consumers.kernels.learned_records import ANY_CLASS
+from consumers.kernels import learned_records as kernels
 from consumers.messages import (
-    WEIGHT,
     CheckpointEntry,
     Column,
     Partition,
@@ -85,8 +84,8 @@ class LogMemory:
         self, folder: Path | None, fields: Mapping[str, FieldKind], records_max: int,
         hashed: Hashed, *, accounts: bool = False,
     ) -> None:  # fmt: skip
-        self.folder, self.n_fields = folder, len(fields)
-        self._has_weights = WEIGHT in fields
+        self.folder, self.fields, self.n_fields = folder, dict(fields), len(fields)
+        self.names = list(fields)  # in the order of the files; records are read in that of `fields`
         self.hashed = hashed
         self.records_max = records_max
         self.tag = ""  # in the names of its files, as kept checkpoints may name those of before
@@ -133,6 +132,7 @@ class LogMemory:
         """
         if self.first_offset is None and (offsets >= 0).any():
             self.first_offset = int(offsets[offsets >= 0][0])
+        columns = [fields[name] for name in dict.fromkeys((*self.names, *fields))]
         sealed, begin = [], 0
         while begin < len(offsets):
             number = self.n // SEGMENT_RECORDS
@@ -145,7 +145,7 @@ class LogMemory:
                 self._note_early(number, kinds[rows], hashes[rows])
             own = [
                 each.piece(begin, end) if isinstance(each, TextColumn) else each[rows]
-                for each in fields.values()
+                for each in columns
             ]
             data = pack(offsets[rows], labels[rows], kinds[rows], ids.piece(begin, end), own)
             segment.append(data, end - begin)
@@ -165,8 +165,7 @@ class LogMemory:
     def forget(self) -> list[Segment]:
         """Drop the segments beyond the bound, and return them."""
         floor = self.floor(self.n)
-        ends = {number: (number + 1) * SEGMENT_RECORDS for number in self.segments}
-        gone = [each for number, each in self.segments.items() if ends[number] <= floor]
+        gone = [each for number, each in self.segments.items() if number < floor // SEGMENT_RECORDS]
         for each in gone:
             del self.segments[each.number]
         if gone or self.lost:
@@ -249,6 +248,8 @@ class LogMemory:
             except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
                 self.lose(number, error)
                 return self.read(numbers)
+        own = spans[:, kernels.FIELDS : kernels.FIELDS + 2 * self.n_fields]
+        own[:] = own[:, [2 * i + k for i in map(self.names.index, self.fields) for k in (0, 1)]]
         mapped = [each for each in self.segments.values() if each.mapped is not None]
         for each in mapped if len(mapped) > MAPPED_MAX else ():  # each is an open file
             each.mapped = None
@@ -263,7 +264,7 @@ class LogMemory:
         n = min(SEGMENT_RECORDS, self.n - number * SEGMENT_RECORDS)
         while segment.n < n:
             chunk = parse(memoryview(data), segment.n_bytes, check=True, n_classes=n_classes)
-            if not chunk.fits(self.n_fields, has_weights=self._has_weights):
+            if not chunk.fits(self.names, self.fields):
                 raise DamagedError("it was written with message.weight, or is to be read with it")
             kinds = chunk.kinds()
             if np.isin(kinds, (EARLY_DELETE, EARLY_UPDATE)).any():
@@ -306,7 +307,7 @@ class LearnedMemory:
         self.fields = dict(fields)
         self.records_max = records_max
         self.keep = keep
-        self.n_classes = ANY_CLASS  # those of the restored model, before `unpack`
+        self.n_classes = kernels.ANY_CLASS  # those of the restored model, before `unpack`
         self.logs: dict[Partition, LogMemory] = {}
         self._key = hash_key_words(secrets.randbits(128))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="learned")
@@ -442,16 +443,14 @@ class LearnedMemory:
 
     def hash(self, name: bytes) -> np.uint64:
         """Return the hash of one id."""
-        ends = np.array([len(name)], np.int64)
-        own = Texts(np.frombuffer(bytearray(name), np.uint8), np.zeros(1, np.int64), ends)
-        return np.uint64(self.hashed(own)[0])
+        data, ends = np.frombuffer(bytearray(name), np.uint8), np.array([len(name)], np.int64)
+        return np.uint64(self.hashed(Texts(data, np.zeros(1, np.int64), ends))[0])
 
     def _submit(
         self, targets: Sequence[tuple[Segment, int]], folder: Path | None = None
     ) -> Future[None]:
-        future = self._thread.submit(store, targets, folder)
-        self._waiting.append(future)
-        return future
+        self._waiting.append(self._thread.submit(store, targets, folder))
+        return self._waiting[-1]
 
     # ---- the checkpoint ------------------------------------------------------------------------
 
@@ -474,6 +473,7 @@ class LearnedMemory:
                     "files": list(memory.segments),
                     "tag": memory.tag,
                     "is_elsewhere": memory.is_elsewhere,
+                    "fields": memory.names,
                 }
                 | ({} if self.per is None else {"per": self.per}),
                 [(segment, segment.n_bytes) for segment in memory.segments.values()],
@@ -509,9 +509,7 @@ class LearnedMemory:
         for name, values in entry.values.items():
             memory = self.log(partition_of(name))
             memory.tag = values.get("tag", "")
-            memory.is_elsewhere = values.get("is_elsewhere", False)
-
-            was = values.get("per")
+            memory.is_elsewhere, was = values.get("is_elsewhere", False), values.get("per")
 
             def read(number: int, memory: LogMemory = memory, was: str | None = was) -> bytes:
                 if was != self.per:
@@ -529,6 +527,7 @@ class LearnedMemory:
         memory.n = int(values["records"])
         memory.is_whole = bool(values["is_whole"])
         memory.first_offset = values["first_offset"]
+        memory.names = list(values.get("fields") or self.fields)  # an older version did not say
         for number in map(int, values["files"]):
             try:
                 segment = memory.load(number, read(number), n_classes, is_stored=is_stored)
@@ -537,6 +536,7 @@ class LearnedMemory:
             else:
                 if segment.is_sealed and not is_stored:
                     self.wrote(memory, [segment])
+        memory.names = memory.names if memory.segments else list(self.fields)
         if memory.n // SEGMENT_RECORDS not in memory.segments:  # its open one may be damaged
             memory.n = next_segment(memory.n)
 

@@ -119,11 +119,11 @@ class RecordChunk(msgspec.Struct):
                 own[:, 1] = begin + np.where(last < 0, -1 - last, last)
         return spans
 
-    def fits(self, n_fields: int, *, has_weights: bool) -> bool:
-        """Return whether it has so many fields, the last with weights; only texts stand behind."""
-        numbers = [ends is None for _, ends in self.fields]
-        is_whole = len(numbers) >= n_fields and not any(numbers[n_fields:])
-        return is_whole and (not has_weights or numbers[n_fields - 1])
+    def fits(self, names: Sequence[str], kinds: Mapping[str, FieldKind]) -> bool:
+        """Return whether its columns are the fields, in an order; only texts stand behind."""
+        numbers, n = [ends is None for _, ends in self.fields], len(names)
+        is_whole = sorted(names) == sorted(kinds) and not any(numbers[n:])
+        return is_whole and numbers[:n] == [holds_floats(kinds[name]) for name in names]
 
     @property
     def content_check_at(self) -> int:

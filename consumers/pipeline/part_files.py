@@ -145,6 +145,7 @@ class _Values(Struct):
     is_whole: bool
     first_offset: Annotated[int, Meta(ge=-1, lt=1 << 62)] | None
     files: list[Annotated[int, Meta(ge=0, lt=1 << 53)]]
+    fields: list[str] | None = None  # in the order of their columns; earlier versions name none
 
 
 class _Records(Struct):

@@ -16,7 +16,7 @@ from consumers.config.model import READING, FieldKind
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
 from consumers.corrections.model import Correction
-from consumers.features import build_model, columns_of, learned_kinds, times_and_weights
+from consumers.features import build_model, columns_of, kinds_of, learned_kinds, times_and_weights
 from consumers.messages import Partition, RawColumns, part_name
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.learned_memory import LearnedMemory
@@ -42,6 +42,7 @@ class Said(NamedTuple):
     text: str = ""
     label: str | None = None
     weight: float | None = None
+    lang: str | None = None
 
     def value(self) -> bytes | None:
         """Return its value on the wire."""
@@ -49,7 +50,7 @@ class Said(NamedTuple):
             return None
         account, slash, own = (self.id or "").partition("/")
         message: dict[str, object] = {"operation": self.operation, "id": self.id, "text": self.text}
-        message |= {"label": self.label, "weight": self.weight}
+        message |= {"label": self.label, "weight": self.weight, "lang": self.lang}
         if slash:  # an id of two parts; without the second it is all of the account
             message |= {"user": account, "id": own or None}
         return json.dumps({k: v for k, v in message.items() if v is not None}).encode()
@@ -146,6 +147,7 @@ class Run:
         self.memory.begin(positions)
         self.position = positions.get(LOG, 0)
         self.learner = Learner(model, SnapshotBoard(), EveryExamples(1 << 40), lambda: 0.0)
+        self.fields = list(kinds_of(settings.model))
         self.reviser = Reviser(self.memory)
         self.decoder = decoder(settings)
         self.n_superseded = 0
@@ -175,7 +177,7 @@ class Run:
                     is_taken = taking.codes[rows[:n]] != LEARNED
                     begin = int(is_taken.argmax()) if is_taken.any() else n
                     n = min(n, begin + taking.n_apart(rows[begin:]))
-                columns = columns_of(own, rows[:n], list(FIELDS))
+                columns = columns_of(own, rows[:n], self.fields)
                 weights = times.of(rows[:n], own)
                 found = learn_rows(self.learner, own, rows[:n], columns, weights, taking)
                 self.reviser.count_taken(found)

@@ -544,3 +544,35 @@ def test_positions_in_a_label_topic_made_anew_are_refused(
     last.know_labels("two")
     with pytest.raises(GroupMismatchError, match=wrong):
         last.load(parts.LOG)
+
+
+def in_order(*names: str) -> Settings:
+    """Return settings whose groups stand in an order."""
+    groups: dict[str, dict[str, str]] = {"text": {}, "lang": {"kind": "categories"}}
+    features = {name: groups[name] for name in names}
+    return Settings.model_validate({"model": {"features": features, "hash_key": "ab" * 16}})
+
+
+@pytest.mark.parametrize("names", [("one", "two", "three"), ("one", "one", "one")])
+def test_groups_may_stand_in_another_order(tmp_path: Path, names: Sequence[str]) -> None:
+    """For another member, or after a restart: what is taken back is what each field taught."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive", lang=f"l{i}") for i in range(9)]
+    deleted = [[], ["m0", "m2"], ["m1", "m5", "m6"]]
+    orders = [("text", "lang"), ("lang", "text"), ("text", "lang")]
+    read: list[Said] = []
+    for k, (name, order) in enumerate(zip(names, orders, strict=True)):
+        read += [*(Said("delete", each) for each in deleted[k]), *log[3 * k : 3 * k + 3]]
+        if k == 1:
+            read += [Said("delete", "m4")]
+        member = Member(tmp_path, name, in_order(*order))
+        member.take_over()
+        member.read(read, len(read))
+        member.save()
+        assert not member.reviser.counts["refused"]
+        gone = {each.id for each in read if each.operation == "delete"}
+        alone = Run(None, settings=in_order(*order))
+        kept = [each for each in read if each.id not in gone]
+        alone.read(kept, len(kept))
+        assert member.learner.model.digest() == alone.learner.model.digest()
+        for each in (member, alone):
+            each.memory.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from consumers.pipeline.learned_records import (
     Segment,
     add_checksums,
     collected,
+    listed,
     no_spans,
     pack,
     parse,
@@ -326,6 +327,97 @@ def test_numbers_that_were_written_are_taken(what: str) -> None:
         assert memory.trouble is None
         found = memory.log(log).find(memory.hashed(texts_of(["a", "c", "e"])))
     assert found.labels.tolist() == [-1, 1, 0]
+
+
+ORDERED: dict[str, FieldKind] = {"text": "words", "age": "numbers", "lang": "categories"}
+TURNED = {name: ORDERED[name] for name in ("age", "lang", "text")}
+OTHERS: dict[str, FieldKind] = {"text": "words", "age": "numbers", "user": "categories"}
+
+
+def append(memory: LearnedMemory, first: int) -> None:
+    """Remember two records, each with a value of its own in each field and one behind them."""
+    log, rows = memory.log(Partition("t", 0)), np.arange(first, first + 2)
+    fields: dict[str, Column] = {
+        name: rows.astype(np.float64)
+        if kind == "numbers"
+        else TextColumn(texts_of([f"{name} of {row}" for row in rows]))
+        for name, kind in memory.fields.items()
+    }
+    ids = TextColumn(texts_of([f"m{row}" for row in rows]))
+    more = TextColumn(texts_of([f"more of {row}" for row in rows]))
+    created = np.full(2, CREATED, np.uint8)
+    log.append(rows, np.zeros(2, np.int32), created, ids, {**fields, "": more})
+
+
+def values_of(memory: LearnedMemory) -> list[list[object]]:
+    """Return of each record its number of text, age and lang, and what stands behind them."""
+    log = memory.log(Partition("t", 0))
+    found = log.read(np.arange(log.n))
+    columns = found.columns(memory.fields)
+    more = [each.more for each in found.records(len(memory.fields))]
+    values: list[Sequence[object]] = []
+    for name in ORDERED:
+        column = columns[name]
+        values.append(listed(column.texts) if isinstance(column, TextColumn) else list(column))
+    return [list(each) for each in zip(*values, more, strict=True)]
+
+
+EXPECTED = [
+    [f"text of {i}".encode(), float(i), f"lang of {i}".encode(), f"more of {i}".encode()]
+    for i in range(6)
+]
+
+
+@pytest.mark.parametrize("is_handed_on", [False, True])
+def test_columns_are_found_by_the_names_of_their_fields(tmp_path: Path, is_handed_on: bool) -> None:
+    """Groups may stand in another order, as often as one likes: no value changes its field."""
+    log = Partition("t", 0)
+    entry = CheckpointEntry({})
+    shared: SharedRecords | None = None
+    for k, fields in enumerate((ORDERED, TURNED, ORDERED)):
+        folder = tmp_path / str(k) if is_handed_on else tmp_path
+        with closing(LearnedMemory(folder, fields, 100, 1)) as memory:
+            if is_handed_on and k:
+                memory.take_over(log, shared, ("positive",), ("positive",))
+            elif not is_handed_on:
+                memory.unpack(entry)
+            append(memory, 2 * k)
+            assert values_of(memory) == EXPECTED[: 2 * k + 2]
+            entry = memory.pack()
+            memory.sync()
+            shared = memory.shared(log)
+            assert memory.trouble is None
+
+
+def test_files_of_a_version_without_names_go_on_in_the_order_of_the_fields(tmp_path: Path) -> None:
+    """Nothing says otherwise; from then on the checkpoint does."""
+    with closing(LearnedMemory(tmp_path, ORDERED, 100, 1)) as memory:
+        append(memory, 0)
+        ((name, values),) = memory.pack().values.items()
+        memory.sync()
+    unnamed = {key: value for key, value in values.items() if key != "fields"}
+    with closing(LearnedMemory(tmp_path, ORDERED, 100, 1)) as memory:
+        memory.unpack(CheckpointEntry({name: unnamed}))
+        assert values_of(memory) == EXPECTED[:2]
+        assert memory.pack().values[name] == values
+
+
+@pytest.mark.parametrize(("fields", "is_named"), [(OTHERS, True), (TURNED, False)])
+def test_columns_of_other_fields_are_lost(
+    tmp_path: Path, fields: dict[str, FieldKind], is_named: bool
+) -> None:
+    """Those by another name, and, where no name is known, texts in the place of numbers."""
+    with closing(LearnedMemory(tmp_path, ORDERED, 100, 1)) as memory:
+        append(memory, 0)
+        ((name, values),) = memory.pack().values.items()
+        memory.sync()
+    said = {key: value for key, value in values.items() if is_named or key != "fields"}
+    with capture_logs() as logs, closing(LearnedMemory(tmp_path, fields, 100, 1)) as memory:
+        memory.unpack(CheckpointEntry({name: said}))
+        assert memory.trouble is not None
+        assert memory.log(Partition("t", 0)).n_kept == 0
+        assert memory.pack().values[name]["fields"] == list(fields)
+    assert [each["event"] for each in logs] == ["learned_damaged"]
 
 
 @given(
