@@ -467,6 +467,11 @@ def _wrong_late_labels(settings: Settings) -> Iterator[_Found]:
     paths = source.path, settings.predictions.address.path, settings.rejects.address.path
     if is_source or late.source in others or any(is_one_file(address.path, each) for each in paths):
         yield here, "must be a log of its own, which nothing else reads or writes here"
+    elif address.path and source.path and address.path.name == source.path.name:
+        text = (
+            "must not have the name of the source's file, even in another folder: positions go by"
+        )
+        yield here, f"{text} the names of files"
     if not settings.learned.messages_max:
         yield ("learned", "messages_max"), "must not be 0: messages wait for their labels there"
     if settings.group.folder is not None and settings.corrections.to != "none":

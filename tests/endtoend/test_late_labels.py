@@ -161,6 +161,7 @@ def test_a_default_holds_until_a_label_comes(tmp_path: Path) -> None:
     [
         ({"late_labels": {"source": "kafka:labels"}}, "is a topic, and the source"),
         ({"late_labels": {"source": "file:in.jsonl", "id": "id"}}, "a log of its own"),
+        ({"late_labels": {"source": "file:labels/in.jsonl", "id": "id"}}, "the name of the source"),
         ({"late_labels": {"source": "file:l.jsonl"}}, "id must name a field"),
         (
             {"late_labels": {"source": "file:l.jsonl", "id": "id"}, "learned": {"messages_max": 0}},
