@@ -576,13 +576,13 @@ class LateLabels:
 
     def _find_waiting(self, partition: Partition, memory: LogMemory) -> None:
         known = self._logs[partition]
-        found = waiting_records(memory)
+        found, is_labelled = waiting_records(memory)
         records = found.records(len(self._fields))
         ids = texts_of([each.id for each in records])
         hashes = self._memory.hashed(ids.texts)
         kinds = np.array([each.kind for each in records], np.uint8)
         times_ms = np.array([time_of(each) for each in records], np.float64)
-        waits = (kinds != EARLY_LABEL) & ~(times_ms < known.newest_ms - self._horizon_ms)
+        waits = (kinds != EARLY_LABEL) & ~is_labelled  # beyond the horizon too: it may be shorter
         if math.isfinite(self._horizon_ms):
             known.messages.add(times_ms[waits], found.numbers[waits], hashes[waits])
         is_over = times_ms < known.newest_ms - 2 * self._window_ms

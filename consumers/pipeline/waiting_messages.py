@@ -40,8 +40,10 @@ from consumers.pipeline.challengers import ChallengedLearner
 from consumers.pipeline.learned_memory import LogMemory
 from consumers.pipeline.learned_records import (
     AWAITED,
+    DEFAULTED,
     EARLY_LABEL,
     LABEL_HEAD,
+    LATE_LABELLED,
     OF_STREAM,
     DamagedError,
     FoundRecords,
@@ -310,18 +312,26 @@ def leaving(memory: LogMemory) -> int:
     return memory.floor(memory.n + learned_memory.SEGMENT_RECORDS)
 
 
-def waiting_records(memory: LogMemory) -> FoundRecords:
-    """Return what waits or waited in the memory of a log: messages and labels."""
-    numbers = [np.empty(0, np.int64)]
+def waiting_records(memory: LogMemory) -> tuple[FoundRecords, NDArray[np.bool_]]:
+    """Return what waits or waited in the memory of a log, messages and labels.
+
+    And which of them are messages that have been learned, by a late label or as the default.
+    """
+    numbers, learned = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for segment in list(memory.segments.values()):
         begin = segment.number * learned_memory.SEGMENT_RECORDS
         try:
             for k, first in enumerate(segment.firsts):
-                at = np.flatnonzero(np.isin(segment.chunk(k).kinds(), (*AWAITED, EARLY_LABEL)))
+                chunk = segment.chunk(k)
+                kinds = chunk.kinds()
+                at = np.flatnonzero(np.isin(kinds, (*AWAITED, EARLY_LABEL)))
                 numbers.append(at + first + begin)
+                learned.append(chunk.offsets[np.isin(kinds, (LATE_LABELLED, DEFAULTED))])
         except (OSError, ValueError, DamagedError) as error:
             memory.lose(segment.number, error)
-    return memory.read(np.concatenate(numbers))
+    found = memory.read(np.concatenate(numbers))
+    offsets = found.spans[:, kernels.OFFSET]  # a label that waits has that of no message
+    return found, np.isin(offsets, np.concatenate(learned))
 
 
 def records_at(memory: LogMemory, offset: int) -> list[LearnedRecord]:

@@ -345,6 +345,24 @@ def test_a_batch_beyond_the_memory_is_not_all_learned_as_the_default(tmp_path: P
     run.memory.close()
 
 
+def test_a_shorter_horizon_holds_for_what_waits_already(tmp_path: Path) -> None:
+    """After a restart with it, too; what was learned before is not learned again."""
+    log = [Said("create", f"m{i}", 100 * i, f"sun{i}") for i in range(10)]
+    log[6] = Said("delete", "m2", 500)
+    labels = [Label("m1", 100, "positive"), Label("m3", 300, "positive")]
+    longer = DEFAULTS.model_copy(update={"horizon_s": 300.0})
+    run = LateRun(tmp_path, longer)
+    run.read(log, 7)
+    run.read_labels(labels, 1)
+    run.save()
+    assert run.late.counts_now()["defaulted"] == 2
+    run.memory.close()
+    run = LateRun(tmp_path, DEFAULTS)
+    run.read(log, 1)
+    assert run.late.counts_now()["defaulted"] == 2
+    _check_to_the_end(run, log, labels, DEFAULTS)
+
+
 def test_a_label_waits_until_its_message_comes(tmp_path: Path) -> None:
     """It is counted as waiting so long, after a restart too, and is not given up later."""
     run = LateRun(tmp_path, SETTINGS)
