@@ -65,7 +65,7 @@ class _Piece(NamedTuple):
     """Messages of a batch between two of its cuts: those learned, those that a snapshot judges."""
 
     learned: LearnedRows
-    to_predict: NDArray[np.int64]
+    to_predict: _Rows
     snapshot: Snapshot
 
 
@@ -215,12 +215,11 @@ class Pipeline(msgspec.Struct):
                 self._set_part(partition, part, is_as_far=is_as_far)
         self.learner.publish_if_due()
         self.watch()
-        if self.predictor.failure is not None:
+        if (lost := self.predictor.failure) is not None:
             raise SinkError(
-                "a judgement or a reject could not be handed on: "
-                f"{self.predictor.failure}. Start again: the stream goes on from the last"
-                " checkpoint, and it comes again."
-            ) from self.predictor.failure
+                f"a judgement or a reject could not be handed on: {lost}. Start again: the stream goes"
+                " on from the last checkpoint, and it comes again."
+            ) from lost
         with errors_logged():
             if self.checkpoint_writer.is_busy:
                 self._collect_checkpoint(0.0)
@@ -376,20 +375,18 @@ class Pipeline(msgspec.Struct):
         """Take a partition over, with what its last owner learned, or leave it to its next one."""
         if not handover.is_ours:
             self._own.discard(handover.partition)
-            if self.corrections is not None:
-                self.corrections.give_up(handover.partition)
-            if self.labels is not None:
-                self.labels.give_up(handover.partition)
+            for each in (self.corrections, self.labels):
+                if each is not None:
+                    each.give_up(handover.partition)
             return
         self._own.add(handover.partition)
         if handover.part is not None:
             self._set_part(handover.partition, handover.part)
         elif self.reviser is not None and self.reviser.memory.is_elsewhere(handover.partition):
             self.reviser.memory.take_over(handover.partition, None)
-        if self.corrections is not None:
-            self.corrections.take_over(handover.partition, self.positions)
-        if self.labels is not None:
-            self.labels.take_over(handover.partition, self.positions)
+        for each in (self.corrections, self.labels):
+            if each is not None:
+                each.take_over(handover.partition, self.positions)
 
     def _set_part(self, partition: Partition, part: LoadedPart, *, is_as_far: bool = False) -> None:
         """Know what another member of the group has learned of a partition.
@@ -419,18 +416,12 @@ class Pipeline(msgspec.Struct):
         self.statistics.classes.grow(keep_classes(self.learner.model))
 
     def _predict(
-        self,
-        messages: Messages,
-        rows: NDArray[np.int64],
-        snapshot: Snapshot,
-        held: _Held | None = None,
+        self, messages: Messages, rows: _Rows, snapshot: Snapshot, held: _Held | None = None
     ) -> None:
         if len(rows):
             columns = columns_of(messages, rows, self.statistics.fields)
-            n_before = self.statistics.n_messages
-            then = partial(
-                self._write_predictions, messages, rows, n_before, time.perf_counter(), held
-            )
+            n_before, now_s = self.statistics.n_messages, time.perf_counter()
+            then = partial(self._write_predictions, messages, rows, n_before, now_s, held)
             if self.labels is None:
                 self._submit(partial(self.predictor.submit, columns, then=then, snapshot=snapshot))
                 return
@@ -492,14 +483,9 @@ class Pipeline(msgspec.Struct):
     # ---- on the predictor's thread -------------------------------------------------------------
 
     def _write_predictions(
-        self,
-        messages: Messages,
-        rows: NDArray[np.int64],
-        n_before: int,
-        submitted_at_s: float,
-        held: _Held | None,
-        answer: Answer,
-    ) -> None:
+        self, messages: Messages, rows: _Rows, n_before: int, submitted_at_s: float,
+        held: _Held | None, answer: Answer,
+    ) -> None:  # fmt: skip
         self.statistics.judged(messages, rows, answer, n_before)
         if self.recent is not None:
             self.recent.offer(messages, rows, answer.log_posteriors)
@@ -507,7 +493,7 @@ class Pipeline(msgspec.Struct):
         self._add_predictions(messages, rows, held, answer)
 
     def _add_predictions(
-        self, messages: Messages, rows: NDArray[np.int64], held: _Held | None, answer: Answer
+        self, messages: Messages, rows: _Rows, held: _Held | None, answer: Answer
     ) -> None:
         if isinstance(self.predictions, NoSink):
             return
