@@ -39,7 +39,7 @@ from consumers.pipeline.own_models import (
     pack_states,
     unpack_states,
 )
-from consumers.pipeline.reader import Reader
+from consumers.pipeline.reader import Limits, Reader
 from consumers.process import return_freed_memory
 from consumers.sinks.records import Flushable
 from consumers.sources.base import LogFacts
@@ -209,11 +209,19 @@ class CheckpointWriter:
 
 
 @contextlib.contextmanager
-def errors_logged() -> Iterator[None]:
-    """Log a checkpoint that was not written instead of raising: the one before it stands."""
+def errors_logged(limits: Limits | None = None) -> Iterator[None]:
+    """Log a checkpoint that was not written instead of raising: the one before it stands.
+
+    A run with `limits` learns nothing before it. So it is raised if the run would end by itself, or
+    if no waiting mends it, as the log is another one by now.
+    """
     try:
         yield
     except CheckpointError as error:
+        if limits is not None:
+            is_finite = limits.until_end or limits.messages_max is not None
+            if is_finite or isinstance(error.__cause__, SourceError):
+                raise
         log.error("checkpoint_failed", detail=str(error))  # noqa: TRY400 -- the detail says it all
 
 
@@ -365,23 +373,32 @@ class KnownLogs:
         self.facts: Mapping[Partition, LogFacts] = {}
         self._reader = reader
         self._positions = positions
-        self._begun: Mapping[Partition, LogFacts] | None = None
+        self._is_new = False
+        self._begun: Mapping[Partition, LogFacts] = {}
+        self._packed: Mapping[Partition, LogFacts] = {}  # what had begun at the last checkpoint
+        self._saved: Mapping[Partition, LogFacts] = {}  # the facts of the last that was saved
 
     def has_new(self) -> bool:
-        """Return whether reading has begun in partitions that no checkpoint knows; once of each."""
+        """Return whether reading has begun in partitions that no saved checkpoint knows."""
         begun = self._reader.beginnings
-        if begun is self._begun:
-            return False
-        self._begun = begun
-        return not begun.items() <= self.facts.items()
+        if begun is not self._begun:
+            self._begun = begun
+            self._is_new |= not begun.items() <= self._saved.items()
+        return self._is_new
+
+    def saved(self) -> None:
+        """Know that the checkpoint stands which has what was packed last."""
+        self._saved = self.facts
+        self._is_new &= self._packed is not self._begun
 
     @property
     def begun(self) -> Mapping[Partition, LogFacts]:
         """Where reading has begun in this run."""
-        return self._begun or {}
+        return self._begun
 
     def pack(self) -> CheckpointEntry:
         """Return what is known where the stream stands now."""
+        self._packed = self._begun
         self.facts = {**self.facts, **self._others(), **self._reader.logs(self._positions)}
         return CheckpointEntry(
             {part_name(each): msgspec.to_builtins(facts) for each, facts in self.facts.items()}
@@ -390,4 +407,4 @@ class KnownLogs:
     def unpack(self, entry: CheckpointEntry) -> None:
         """Go on with what a checkpoint knew."""
         facts = msgspec.convert(entry.values, dict[str, LogFacts])
-        self.facts = {partition_of(name): known for name, known in facts.items()}
+        self._saved = self.facts = {partition_of(name): own for name, own in facts.items()}

@@ -103,7 +103,7 @@ class Pipeline(msgspec.Struct):
     positions: dict[Partition, int] = field(default_factory=dict)
     writes_labelled: bool = False  # predictions of what is learned, too
     short_from_bytes: int = SHORT_FROM_BYTES  # records of this size have a short form
-    has_outputs: bool = False  # files whose length stands in the checkpoint
+    has_outputs: bool = False  # files whose length no checkpoint has yet
     _is_mid_batch: bool = False  # then no checkpoint may be written: it would hold half a batch
     _saved_positions: Mapping[Partition, int] | None = None
     _is_snapshot_unsaved: bool = False  # one was published after the last positions were saved
@@ -143,11 +143,11 @@ class Pipeline(msgspec.Struct):
             taken, self._held = self._held, None
             if taken is None:
                 taken = self.reader.take(0.0 if self._is_behind() else TURN_S)
-            self._save_beginnings()
-            n_messages = self._process_or_hold(taken) if isinstance(taken, Messages) else 0
-            if isinstance(taken, Handover):
-                self._hand_over(taken)
-            has_backlog = self._apply_corrections() | self._take_labels(is_idle=taken is None)
+            is_begun = self._save_beginnings(limits)
+            n_messages = self._process_or_hold(taken, may_learn=is_begun)
+            has_backlog = not is_begun or (
+                self._apply_corrections() | self._take_labels(is_idle=taken is None)
+            )
             self._do_due(n_messages)
             end = self.reader.end_reason
             if end is not None and not has_backlog and self._held is None:
@@ -169,15 +169,23 @@ class Pipeline(msgspec.Struct):
             self.learner.publish()
             self._is_snapshot_unsaved = True
 
-    def _process_or_hold(self, messages: Messages) -> int:
-        """Process a batch, or keep it while the group cannot say which classes join; return n."""
-        try:
-            self._process(messages)
-        except GroupError:  # the group's status says why
-            self._held = messages
-            self.stop.wait(TURN_S)
+    def _process_or_hold(self, taken: Messages | Handover | None, *, may_learn: bool) -> int:
+        """Process what was taken; return how many messages. Keep a batch that may not be learned.
+
+        That may change: so it is too while the group cannot say which classes join.
+        """
+        if isinstance(taken, Handover):
+            self._hand_over(taken)
             return 0
-        return len(messages.raw)
+        try:
+            if taken is not None and may_learn:
+                self._process(taken)
+        except GroupError:  # the group's status says why
+            may_learn = False
+        if not may_learn:
+            self._held = taken
+            self.stop.wait(TURN_S)
+        return len(taken.raw) if taken is not None and may_learn else 0
 
     def _process(self, messages: Messages) -> None:
         """Learn and predict a batch, pass on its rejects and deletions, advance its position."""
@@ -217,8 +225,8 @@ class Pipeline(msgspec.Struct):
         self.watch()
         if (lost := self.predictor.failure) is not None:
             raise SinkError(
-                f"a judgement or a reject could not be handed on: {lost}. Start again: the stream goes"
-                " on from the last checkpoint, and it comes again."
+                f"a judgement or a reject could not be handed on: {lost}. Start again: the stream"
+                " goes on from the last checkpoint, and it comes again."
             ) from lost
         with errors_logged():
             if self.checkpoint_writer.is_busy:
@@ -520,24 +528,33 @@ class Pipeline(msgspec.Struct):
 
     # ---- checkpoints ---------------------------------------------------------------------------
 
-    def _save_beginnings(self) -> None:
-        """Write a checkpoint if reading has begun in partitions that none knows, and wait for it.
+    def _save_beginnings(self, limits: Limits) -> bool:
+        """Return whether a checkpoint knows where reading began; if not, write one and wait for it.
 
-        Nothing of them has been learned yet. If a kill came first, nobody would know where reading
-        began, and what was written meanwhile would be skipped. Nor would anybody know how long the
-        files of the outputs were.
+        Nothing of these partitions is learned before. If a kill came first, nobody would know where
+        reading began, and what was written meanwhile would be skipped. Nor would anybody know how
+        long the files of the outputs were. If it fails, messages wait until the next one is due.
         """
-        path, has_outputs, self.has_outputs = self.checkpoint.path, self.has_outputs, False
-        is_first = has_outputs and path is not None and not path.exists()
-        has_new = self.logs is not None and self.logs.has_new()
-        if path is None or not (has_new or is_first):
-            return
-        with errors_logged():
-            self._await_checkpoint()
-            if self.group is not None and self.logs is not None:
-                self.group.begin({each: known.begin for each, known in self.logs.begun.items()})
-            self._begin_checkpoint()
-            self._await_checkpoint()
+        if self._are_beginnings_saved():
+            return True
+        if self._checkpoint_trouble is None or self.checkpoint.is_due():
+            self._saved_positions = None
+            with errors_logged(limits):
+                self._await_checkpoint()
+                if self._are_beginnings_saved():
+                    return True
+                if self.group is not None and self.logs is not None:
+                    self.group.begin({each: known.begin for each, known in self.logs.begun.items()})
+                self._begin_checkpoint()
+                self._await_checkpoint()
+        return self._are_beginnings_saved()
+
+    def _are_beginnings_saved(self) -> bool:
+        path = self.checkpoint.path
+        if path is None:
+            return True
+        self.has_outputs = self.has_outputs and not path.exists()
+        return not self.has_outputs and (self.logs is None or not self.logs.has_new())
 
     def _is_saved(self) -> bool:
         """Return whether the checkpoint is current, and the group has our parts."""
@@ -574,6 +591,8 @@ class Pipeline(msgspec.Struct):
                 self.reader.report_positions(saved.positions)
             if self.reviser is not None:
                 self.reviser.memory.saved()
+            if self.logs is not None:
+                self.logs.saved()
 
     def _note_failed_checkpoint(self, error: CheckpointError) -> None:
         self._checkpoint_trouble = str(error)

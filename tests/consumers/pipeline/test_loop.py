@@ -26,7 +26,7 @@ from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health
 from consumers.pipeline import loop
 from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint
-from consumers.pipeline.checkpoint_writer import CheckpointWriter
+from consumers.pipeline.checkpoint_writer import CheckpointWriter, KnownLogs
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.loop import Pipeline
@@ -35,6 +35,7 @@ from consumers.pipeline.reader import BatchQueue, LabelReader, Limits, Reader
 from consumers.pipeline.revision import Reviser
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import NoSink, Record, Sink, is_output
+from consumers.sources.base import LogFacts
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 from streamnb.storage import read
 from tests.consumers.decoded_messages import decoder, raw
@@ -85,6 +86,7 @@ class Run:
         watch: Callable[[], None] = lambda: None,
         memory: LearnedMemory | None = None,
         half_life_s: float | None = None,
+        begins: int | None = None,
     ) -> None:
         settings = Settings()
         if half_life_s is not None:
@@ -109,8 +111,16 @@ class Run:
             writer = CheckpointWriter(
                 checkpoint, self.predictor, sinks, self.stop, before=memory.sync, consumed=[memory]
             )
+        reader, logs = Reader(self.source, decoder(), health, self.stop, queue), None
+        if begins is not None:
+            self.source.beginnings = {LOG: LogFacts(begins)}
+            logs = KnownLogs(reader, positions)
+            writer = CheckpointWriter(
+                checkpoint, self.predictor, sinks, self.stop, before=reader.confirm, consumed=[logs]
+            )
         self.pipeline = Pipeline(
-            reader=Reader(self.source, decoder(), health, self.stop, queue),
+            reader=reader,
+            logs=logs,
             learner=Learner(model, board, EveryExamples(1000), self.clock),
             predictor=self.predictor,
             predictions=sinks[0],
@@ -357,6 +367,65 @@ def test_a_checkpoint_that_fails_is_told_and_the_run_goes_on(tmp_path: Path) -> 
     assert [line["event"] for line in said] == ["checkpoint_failed"]
     assert run.source.calls[-1] == "close"
     run.predictor.stop()
+
+
+@pytest.mark.parametrize("has_outputs", [False, True])
+def test_nothing_is_learned_before_a_checkpoint_knows_where_reading_began(
+    tmp_path: Path, has_outputs: bool
+) -> None:
+    """A kill before would have the next start begin elsewhere; the batch waits for the disk."""
+    fault = tmp_path / f".{FILE_NAME}.new"
+    fault.mkdir()
+    run = Run(tmp_path, [raw(LOG, [LABELLED] * 3, 5)], begins=None if has_outputs else 5)
+    run.pipeline.has_outputs = has_outputs
+    n_held = 0
+
+    def watch() -> None:
+        nonlocal n_held
+        if run.pipeline.learner.model.n_examples:
+            run.stop.set()
+            return
+        n_held += run.pipeline._held is not None
+        run.clock.now_s += 6.0  # a checkpoint is due each second turn
+        if n_held == 3 and fault.exists():
+            fault.rmdir()
+
+    run.pipeline.watch = watch
+    with capture_logs() as said:
+        assert run.pipeline.run(Limits()) == "told to stop"
+    assert n_held >= 3
+    assert {line["event"] for line in said} == {"checkpoint_failed"}
+    stored = read(run.file)
+    assert (stored.model.n_examples, stored.positions) == (0, {})
+    if not has_outputs:
+        assert stored.header["notes"]["entries"]["logs"]["t/0"]["begin"] == 5
+    assert run.value("checkpoints_total") == 1.0
+    run.end()
+    assert read(run.file).positions == {"t/0": 8}
+
+
+@pytest.mark.parametrize("why", ["it ends by itself", "another log"])
+def test_a_run_ends_that_need_not_wait_for_the_first_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """Who started it is told; and what is read of a log that was made anew is not waited for."""
+
+    def refuse() -> None:
+        raise SourceError(why)
+
+    run = Run(tmp_path, [raw(LOG, [LABELLED] * 3, 5)], begins=5)
+    if why == "another log":
+        monkeypatch.setattr(run.source, "confirm", refuse)
+    else:
+        (tmp_path / f".{FILE_NAME}.new").mkdir()
+    run.pipeline.watch = lambda: run.stop.set() if run.pipeline.positions else None
+    with pytest.raises(CheckpointError, match="no checkpoint was written"):
+        run.pipeline.run(Limits(until_end=why != "another log"))
+    with pytest.raises(CheckpointError):
+        run.end()
+    run.predictor.stop()
+    assert not run.file.exists()
+    assert run.pipeline.learner.model.n_examples == 0
 
 
 def test_what_was_read_before_an_error_is_learned(tmp_path: Path) -> None:
