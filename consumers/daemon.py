@@ -306,7 +306,7 @@ class Daemon:
     def _after_checkpoint(self, state: ModelState, positions: Mapping[Partition, int]) -> None:
         """Hand on to the group what was saved, and erase what the kept files know as deleted."""
         if self._group is not None:
-            self._group.write(state, positions)
+            self._group.write(state, positions, self._erasure.pending())
         self._erasure.begin()
 
     def _other_logs(self, positions: Mapping[Partition, int]) -> Mapping[Partition, LogFacts]:

@@ -30,11 +30,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 import numpy as np
 import structlog
+from msgspec import Meta
 
 from consumers.corrections.journal import Journal
 from consumers.errors import SinkError
@@ -104,7 +105,7 @@ class Deletion(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     topic: str
     partition: int
-    offset: int
+    offset: Annotated[int, Meta(ge=-1, lt=1 << 62)]
     from_stream: bool
     said: tuple[str, int, int] | None = None
 
@@ -167,10 +168,9 @@ class Erasure:
         is_moved: Callable[[], bool] = lambda: False,
         *, learned: TextMemory | None = None, accounts: bool = False,
     ) -> None:  # fmt: skip
-        self._folder = folder
+        self._folder, self._journal, self._recent = folder, journal, recent
         self._path = None if folder is None else folder / FILE_NAME
         self._applied, self._is_moved = applied, is_moved
-        self._journal = journal
         self._outputs = [each for each in outputs if folder is not None and _lies_in(each, folder)]
         others = others or OtherPlaces()
         out = [str(each.path) for each in outputs if each not in self._outputs]
@@ -181,14 +181,11 @@ class Erasure:
             os.path.realpath(each) for each in (*others.foreign, *(o.path for o in self._outputs))
         }
         self._refused: set[Path] = set()  # folders with files that may not be opened
-        self._recent = recent
         self._learned, self._accounts = learned, accounts
         self._n_checkpoints: Counter[Deletion] = Counter()  # since each deletion was noted
-        self._clock = clock
-        self._lock = threading.Lock()
+        self._clock, self._lock = clock, threading.Lock()
         self._pending: dict[Deletion, threading.Event] = {}
-        self._is_saved = True
-        self._not_before_s = clock()
+        self._is_saved, self._not_before_s = True, clock()
         self._closing = self._is_due = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="erase")
         self._pass: Future[None] | None = None
@@ -218,11 +215,9 @@ class Erasure:
         by_log: dict[tuple[Partition, bool], tuple[list[str], list[int]]] = {}
         for name, partition, offset in places:
             place = partition, self._accounts and names_account(name)
-            own = by_log.get(place)
-            if own is None:
-                own = by_log[place] = [], []
-            own[0].append(name)
-            own[1].append(offset)
+            ids, offsets = by_log.setdefault(place, ([], []))
+            ids.append(name)
+            offsets.append(offset)
         if by_log and self._elsewhere:
             log.warning("texts_out_of_reach", places=self._elsewhere, detail=_OUT_OF_REACH)
             self._elsewhere = []  # once a run
@@ -241,6 +236,17 @@ class Erasure:
             with self._lock:
                 self._is_saved = False
                 self._pending |= dict.fromkeys(added, done)
+
+    def go_on(self, deletions: Iterable[Deletion]) -> None:
+        """Add what an earlier run, or the last reader of a partition, had still to erase."""
+        for each in deletions:
+            place = each.id, Partition(each.topic, each.partition), each.offset
+            self.add([place], from_stream=each.from_stream, said=each.said)
+
+    def pending(self) -> Sequence[Deletion]:
+        """Return the deletions that are not erased yet; any thread may ask."""
+        with self._lock:
+            return list(self._pending)
 
     def flush(self, timeout_s: float) -> None:  # noqa: ARG002 -- a disk knows no time-out
         """Sync the pending deletions, before a checkpoint passes over them."""
@@ -310,9 +316,7 @@ class Erasure:
                 f"{self._path}: is damaged ({error}). Delete it: what it names stays in the files, "
                 "but for what the journal says was deleted"
             ) from error
-        for each in found:
-            place = each.id, Partition(each.topic, each.partition), each.offset
-            self.add([place], from_stream=each.from_stream, said=each.said)
+        self.go_on(found)
         if self._journal is not None:
             self.add(self._journal.deletions(), from_stream=False)
 

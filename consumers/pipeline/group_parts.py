@@ -21,9 +21,11 @@ from typing import Protocol
 import msgspec
 import structlog
 from msgspec import field
+from msgspec.structs import replace
 
 from consumers.errors import GroupError, GroupMismatchError
 from consumers.messages import CLASSES_MAX, Partition, part_name
+from consumers.pipeline.erasure import Deletion
 from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import LoadedPart, PartFile, PartFiles
 from consumers.sources.base import LogFacts
@@ -282,13 +284,22 @@ class GroupParts(msgspec.Struct):
 
     # ---- the checkpoint thread ------------------------------------------------------------------
 
-    def write(self, state: ModelState, positions: Mapping[Partition, int]) -> None:
+    def write(
+        self,
+        state: ModelState,
+        positions: Mapping[Partition, int],
+        deletions: Sequence[Deletion] = (),
+    ) -> None:
         """Write the parts that have got beyond their files; a failure is logged, and told.
 
-        The checkpoint holds them all the same, and the next one tries again.
+        The checkpoint holds them all the same, and the next one tries again. Who takes a part over
+        takes its `deletions` over, those that were not erased before the records are read here.
         """
         if not self._write_beginnings():
             return
+        pending = defaultdict[Partition, list[Deletion]](list)
+        for each in deletions:
+            pending[Partition(each.topic, each.partition)].append(each)
         for partition in self._ours(positions):
             place = position, labels = self._place(partition, positions)
             with self._lock:
@@ -298,6 +309,8 @@ class GroupParts(msgspec.Struct):
                 continue
             try:
                 records = None if self.memory is None else self.memory.shared(partition)
+                if records is not None:
+                    records = replace(records, deletions=pending[partition])
                 times = None if self.times is None else self.times.of_part(partition)
                 n = self.files.write(state, partition, position, records, labels, times)
             except (GroupError, OSError) as error:

@@ -170,17 +170,14 @@ class Pipeline(msgspec.Struct):
             self._is_snapshot_unsaved = True
 
     def _process_or_hold(self, taken: Messages | Handover | None, *, may_learn: bool) -> int:
-        """Process what was taken; return how many messages. Keep a batch that may not be learned.
-
-        That may change: so it is too while the group cannot say which classes join.
-        """
+        """Process what was taken, or keep a batch that may not be learned yet; return its size."""
         if isinstance(taken, Handover):
             self._hand_over(taken)
             return 0
         try:
             if taken is not None and may_learn:
                 self._process(taken)
-        except GroupError:  # the group's status says why
+        except GroupError:  # it cannot say which classes join; its status says why
             may_learn = False
         if not may_learn:
             self._held = taken
@@ -416,6 +413,8 @@ class Pipeline(msgspec.Struct):
             if partition in self._own:
                 theirs, ours = part.model.classes, self.learner.model.classes
                 memory.take_over(partition, part.records, theirs, ours, self.health.beat)
+                if self.erasure is not None and part.records is not None:
+                    self._after_predictions(partial(self.erasure.go_on, part.records.deletions))
             else:
                 memory.restart(partition)
         if self.labels is not None:

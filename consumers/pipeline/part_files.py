@@ -34,7 +34,8 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 import structlog
-from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec import DecodeError, Meta, Struct, ValidationError, convert, field
+from msgspec.json import decode, encode
 from msgspec.structs import asdict
 
 from consumers.config.model import MODEL, READING, ModelSettings
@@ -42,13 +43,8 @@ from consumers.config.settings import Settings
 from consumers.errors import GroupError, GroupMismatchError
 from consumers.features import build_model, read_alike
 from consumers.messages import CLASSES_MAX, Partition, part_name
-from consumers.pipeline.checkpoint import (
-    FILE_NAME,
-    comparable,
-    mismatch,
-    serving_in,
-    take_settings,
-)
+from consumers.pipeline.checkpoint import FILE_NAME, comparable, mismatch, serving_in, take_settings
+from consumers.pipeline.erasure import Deletion
 from consumers.private_files import FILE_MODE, make_private_folder, open_private, sync_folder
 from streamnb import NaiveBayes, StreamnbError, save
 from streamnb.errors import StoreError, StoreVersionError
@@ -66,6 +62,7 @@ _TIMES = "times"
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _LABEL = "label"
 _RECORDS = "records"  # a part file's note of what is remembered, and its array of the open segment
+_DELETIONS = "deletions"  # its array of those that its records are still to lose, as JSON
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -90,13 +87,14 @@ class SharedRecords(Struct, frozen=True):
     """What is remembered of a part's messages: `values` are those of a checkpoint's entry.
 
     `sealed` has the files of sealed segments by number, `tail` the bytes of the open one. The
-    files may change only under the `lock`.
+    files may change only under the `lock`. `deletions` are not erased there yet.
     """
 
     values: Mapping[str, Any]
     sealed: Mapping[int, Path]
     tail: bytes
     lock: AbstractContextManager[Any] = field(default_factory=nullcontext)
+    deletions: Sequence[Deletion] = ()
 
     def read(self, number: int) -> bytes:
         """Return the bytes of a segment of the group's folder; one out of reach is an error."""
@@ -127,9 +125,7 @@ class LoadedPart(Struct, frozen=True):
     written_s: float
     records: SharedRecords | None = None
     labels: int = 0
-    times: Sequence[float | None] | None = (
-        None  # of the messages, if these decay or wait for labels
-    )
+    times: Sequence[float | None] | None = None  # of messages that decay or wait for labels
     writer: str = ""
 
     @property
@@ -164,6 +160,9 @@ class _Said(Struct):
     labels_id: str | None = None  # of the topic in which the labels' position is one
     records: _Records | None = None
     times: Annotated[list[float | None], Meta(min_length=2, max_length=4)] | None = None
+    deletions: list[Deletion] = field(
+        default_factory=list
+    )  # of an array: a header has not the room
 
 
 _OWN = frozenset(_Said.__struct_fields__)
@@ -173,7 +172,9 @@ def _said_in(stored: Stored, path: Path) -> _Said:
     """Return what a part file says of its part; what is wrong is a `StoreError`."""
     try:
         said = convert(stored.header["notes"], _Said)
-    except ValidationError as error:
+        if _DELETIONS in stored.extras:
+            said.deletions = decode(stored.extras[_DELETIONS].tobytes(), type=list[Deletion])
+    except DecodeError as error:
         raise StoreError(f"{path}: its notes are wrong ({error}).") from error
     if not all(each is None or math.isfinite(each) for each in said.times or ()):
         raise StoreError(f"{path}: its notes are wrong (times: {said.times}).")
@@ -278,7 +279,8 @@ class PartFiles:
             if said.records is not None:
                 sealed = {int(k): folder / name for k, name in said.records.sealed.items()}
                 tail = stored.extras[_RECORDS].tobytes()
-                records = SharedRecords(asdict(said.records.values), sealed, tail)
+                values = asdict(said.records.values)
+                records = SharedRecords(values, sealed, tail, deletions=said.deletions)
             return LoadedPart(
                 stored.model, each.position, written_s, records, each.labels, said.times,
                 each.writer,
@@ -336,6 +338,8 @@ class PartFiles:
             self._segments[partition] = shared
             notes[_RECORDS] = {"values": dict(records.values), "sealed": sealed}
             extras = {_RECORDS: np.frombuffer(records.tail, np.uint8)}
+            if records.deletions:
+                extras[_DELETIONS] = np.frombuffer(encode(records.deletions), np.uint8)
         try:
             n_bytes = save(
                 NaiveBayes.of(state).part(name),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -368,6 +368,46 @@ def test_positions_in_a_label_topic_made_anew_are_refused(
         assert "topic of labels" in str(second.lines)
         saved = group.state("second") / "model.nb"
         assert not saved.exists() or f"{labels}/0" not in read(saved).positions
+
+
+@pytest.mark.integration
+def test_who_takes_a_partition_over_erases_what_was_deleted_before(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """The last reader had still to: it is in neither folder once further parts have come."""
+    topic, secret, n = new_topic(1), "xylophonist", 100
+    gone = json.dumps({"operation": "delete", "id": "secret"}).encode()
+    rows = [message(each, i) for i, each in enumerate(examples(n))]
+    first_rows = [json.dumps({"id": "secret", "text": secret, "label": "positive"}).encode(), gone]
+    fill(broker.address, topic, [*first_rows, *rows])
+    with ExitStack() as stack:
+        source = f"kafka://{broker.address}/{topic}"
+        group = DaemonGroup(tmp_path, source, stack, group_id=f"of-{topic}")
+        first = group.start("first", checkpoint_s=3600.0)
+        group.until_it_knows("first", n)
+        assert first.stop() == 0
+        shared = tmp_path / "shared"
+        assert all(holds(each, secret) for each in (group.state("first"), shared))
+        second = group.start("second", checkpoint_s=0.1)
+        group.until_it_knows("second", n)
+
+        def is_erased() -> bool:
+            fill(broker.address, topic, rows[:1])  # else no further checkpoint comes
+            learned = group.state("second") / "learned"
+            return learned.exists() and not holds(learned, secret) and not holds(shared, secret)
+
+        second.until(is_erased, "it erased that")
+        assert second.stop() == 0
+    assert not holds(group.state("second"), secret)
+
+
+def holds(folder: Path, word: str) -> bool:
+    """Return whether a file in a folder has a word; one that has just left has none."""
+    for path in filter(Path.is_file, folder.rglob("*")):
+        with suppress(FileNotFoundError):
+            if word.encode() in path.read_bytes():
+                return True
+    return False
 
 
 @pytest.mark.deep

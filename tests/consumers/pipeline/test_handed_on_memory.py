@@ -17,6 +17,7 @@ from consumers.config.settings import Settings
 from consumers.errors import GroupError, GroupMismatchError
 from consumers.features import build_model
 from consumers.messages import Partition, part_name
+from consumers.pipeline.erasure import Deletion
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import LoadedPart, PartFiles
 from tests.consumers.pipeline import test_part_files as parts
@@ -50,6 +51,7 @@ class Member(Run):
         self.group = GroupParts(files, LOG.topic, 3600.0, memory=self.memory)
         self.has_read = LOG in self.checkpoint.restore(like)[1]
         self.own: set[Partition] = set()
+        self.deletions: Sequence[Deletion] = []  # still to be erased
 
     def take_over(self) -> None:
         """Go on where the group stands, as reader and loop do."""
@@ -59,6 +61,7 @@ class Member(Run):
             self._hold(part)
             theirs, ours = part.model.classes, self.learner.model.classes
             self.memory.take_over(LOG, part.records, theirs, ours)
+            self.deletions = [] if part.records is None else part.records.deletions
         self.has_read = True
 
     def save(self) -> None:
@@ -66,7 +69,7 @@ class Member(Run):
         if part_name(LOG) not in self.learner.model.parts:
             return
         super().save()
-        self.group.write(self.learner.model.state, {LOG: self.position})
+        self.group.write(self.learner.model.state, {LOG: self.position}, self.deletions)
         assert self.group.status().trouble is None
 
     def give_up(self) -> None:
@@ -405,6 +408,35 @@ def test_an_erased_text_leaves_the_folder_as_further_parts_come(
     )
     assert b"word1" not in shared
     assert b"word2" in shared
+
+
+def test_what_is_still_to_be_erased_is_handed_on(members: Two) -> None:
+    """With the records that hold it, and by the next member too; not what is of another log."""
+    first, second = members
+    own = Deletion("m1", *LOG, 4, from_stream=True), Deletion("m2", *LOG, 0, False, ("c", 0, 7))
+    first.read([*created(4), Said("delete", "m1")], 5)
+    first.deletions = [*own, Deletion("m1", LOG.topic, LOG.partition + 1, 4, from_stream=True)]
+    first.save()
+    second.take_over()
+    assert second.deletions == list(own)
+    second.read([*created(5), *created(6)], 6)
+    second.save()
+    first.give_up()
+    first.take_over()
+    assert first.deletions == list(own)
+
+
+def test_a_part_whose_deletions_are_wrong_is_set_aside(members: Two) -> None:
+    """Its writer is not to be trusted; what stands before it is."""
+    first, second = members
+    for n, offset in (3, 2), (5, 1 << 62):
+        first.read(created(5), n)
+        first.deletions = [Deletion("m1", *LOG, offset, from_stream=True)]
+        first.save()
+    with capture_logs() as logs:
+        second.take_over()
+    assert [each["event"] for each in logs] == ["part_file_damaged"]
+    assert (second.position, len(second.deletions)) == (3, 1)
 
 
 @pytest.mark.parametrize("damage", ["gone", "torn", "flipped"])
