@@ -88,6 +88,11 @@ _NOT_APPLIED = (
     "the journal holds corrections that are not applied in every kept checkpoint; their texts "
     "stay. Set corrections.to: journal once, and they are applied and erased"
 )
+# By kind, what a record is once its contents are erased: an update still ends what it replaced.
+_ERASED_KINDS = np.full(256, ERASED, np.uint8)
+_ERASED_KINDS[[kernels.UPDATED, kernels.RELABELLED, kernels.LATE_UPDATE]] = kernels.DELETED
+_ERASED_KINDS[EARLY_UPDATE] = EARLY_DELETE
+_ERASED_KINDS[[*AWAITED, EARLY_LABEL]] = *AWAITED, EARLY_LABEL  # still awaited
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 NamedPlace = tuple[str, Partition, int]  # id, log, offset
@@ -581,11 +586,9 @@ def _clear_contents(data: bytearray, chunk: RecordChunk, rows: Longs) -> list[tu
 
 
 def _change_kinds(data: bytearray, chunk: RecordChunk, rows: Longs) -> list[tuple[int, int]]:
-    """Note that records are erased, but those still awaited; return the bytes to write."""
-    kinds, places = chunk.kinds()[rows], chunk.kinds_at + rows
-    left = np.where(kinds == EARLY_UPDATE, np.uint8(EARLY_DELETE), np.uint8(ERASED))
-    is_left = np.isin(kinds, AWAITED) | (kinds == EARLY_LABEL)
-    np.frombuffer(data, np.uint8)[places] = np.where(is_left, kinds, left)
+    """Note that records are erased; return the bytes to write."""
+    places = chunk.kinds_at + rows
+    np.frombuffer(data, np.uint8)[places] = _ERASED_KINDS[chunk.kinds()[rows]]
     return _joined(places, places + 1)
 
 

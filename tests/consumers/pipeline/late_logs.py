@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from consumers.config.message import LateLabelsSettings
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
+from consumers.corrections.model import Correction
 from consumers.decode.decoder import LabelDecoder
 from consumers.features import ExampleTimes, build_model, columns_of
 from consumers.messages import Partition, part_name
@@ -105,6 +106,12 @@ class LateRun:
             assert not messages.rejects
             self.late.take(messages, self.learner)
             self.labels_at += len(lines)
+
+    def correct(self, said: Correction) -> None:
+        """Apply a correction as the applier does."""
+        message = self.reviser.corrected_message(said)
+        assert message is not None
+        self.reviser.correct(said, message, part_name(LOG), self.learner)
 
     def save(self) -> None:
         """Write a checkpoint in the order of its steps."""

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from consumers.config.message import LateLabelsSettings
 from consumers.config.settings import Settings
+from consumers.corrections.model import Correction
 from consumers.features import build_model
 from consumers.messages import Messages, Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
@@ -238,6 +240,37 @@ def test_a_label_of_an_erased_message_waits_for_no_other(tmp_path: Path, is_kill
     run.read_labels([Label("a", 100, "positive")], 1)
     assert run.late.counts_now()["message_gone"] == 1
     assert run.late.counts_now()["waiting"] == 0
+    run.memory.close()
+
+
+@pytest.mark.parametrize("replaced_by", ["its own label", "a late label", "a person's label"])
+def test_an_erased_update_still_replaces_what_waited(tmp_path: Path, replaced_by: str) -> None:
+    """A person deletes the update: no label comes to the message before it, nor the default."""
+    own = "positive" if replaced_by == "its own label" else None
+    log = [
+        Said("create", "a", 100, "sun"),
+        Said("update", "a", 101, "snow", own),
+        *(Said("create", name, 300, "rain") for name in "bc"),
+    ]
+    labels = [Label("a", 100, "positive")] * 2
+    given = Correction("label", "a", 5, {"text": "sun"}, "positive", None, None, LOG, 0)
+    run = LateRun(tmp_path, DEFAULTS)
+    run.read(log, 1)
+    if replaced_by == "a late label":
+        run.read_labels(labels, 1)
+    elif replaced_by == "a person's label":
+        run.correct(given)
+    run.read(log, 1)
+    assert run.learner.model.n_examples == 1
+    run.correct(replace(given, kind="delete", label=None, offset=1))
+    run.save()
+    run.memory.erase({LOG: {"a": 1}})
+    run.memory.close()
+    run = LateRun(tmp_path, DEFAULTS)
+    run.read(log, 2)
+    run.read_labels([*labels[: run.labels_at], labels[-1]], 1)
+    assert run.learner.model.n_examples == 0
+    assert run.late.counts_now()["message_gone"] == 1
     run.memory.close()
 
 
