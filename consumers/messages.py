@@ -487,8 +487,23 @@ def marked_ids(partition: Partition, ids: list[str | None]) -> list[str | None]:
     # Hardly any batch holds such an id, and one search of all of them is cheap.
     if f"{partition.topic}-" not in "\0".join(filter(None, ids)):
         return ids
-    is_place = re.compile(rf"{ID_MARK}*{re.escape(partition.topic)}-[0-9]+-[0-9]+").fullmatch
+    is_place = _marked_place(partition.topic).fullmatch
     return [f"{ID_MARK}{name}" if name and is_place(name) else name for name in ids]
+
+
+def id_named(partition: Partition, offset: int, name: str) -> str | None:
+    """Return the id that a message's name stands for; None for the place of one without an id.
+
+    It undoes what `marked_ids` does.
+    """
+    if name == place_name(partition, offset):
+        return None
+    is_marked = name.startswith(ID_MARK) and _marked_place(partition.topic).fullmatch(name)
+    return name.removeprefix(ID_MARK) if is_marked else name
+
+
+def _marked_place(topic: str) -> re.Pattern[str]:
+    return re.compile(rf"{ID_MARK}*{re.escape(topic)}-[0-9]+-[0-9]+")
 
 
 def names_of(messages: Messages, rows: NDArray[np.int64]) -> list[str]:

@@ -38,7 +38,6 @@ from consumers.features import build_model, columns_of, learned_kinds, read_alik
 from consumers.kafka.group_source import whole_topic_source
 from consumers.messages import (
     ACCOUNT_MARK,
-    ID_MARK,
     OPERATIONS,
     Column,
     KnownClasses,
@@ -46,9 +45,9 @@ from consumers.messages import (
     Operation,
     Partition,
     entries_of,
+    id_named,
     part_name,
     partition_of,
-    place_name,
     weighed,
 )
 from consumers.pipeline.checkpoint import mismatch
@@ -198,8 +197,8 @@ class Replay:
         elif said.offset >= begins.get(place, 0):
             self._said[place, said.offset].append(said)
         else:
-            is_nameless = said.id == place_name(place, said.offset)
-            name = _nameless(said.offset) if is_nameless else said.id.removeprefix(ID_MARK).encode()
+            named = id_named(place, said.offset, said.id)
+            name = _nameless(said.offset) if named is None else named.encode()
             own_log = self._log_of(place, name)
             if said.was is None or said.offset in own_log.living:
                 self._named.add((place, name))

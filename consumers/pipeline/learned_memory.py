@@ -40,9 +40,9 @@ from consumers.messages import (
     Column,
     Partition,
     account_prefixes,
+    id_named,
     part_name,
     partition_of,
-    place_name,
 )
 from consumers.pipeline.erasure import ErasedIds, OffsetsByLog, erase_records
 from consumers.pipeline.learned_records import (
@@ -579,9 +579,9 @@ class LearnedMemory:
         if self.folder is None or not self.folder.is_dir():
             return
         for partition, own in deleted.items():
-            ids = {name.encode(): at for name, at in own.items()}
-            # Of a message without an id the name is its place.
-            places = [at for name, at in own.items() if name == place_name(partition, at)]
+            named = {name: id_named(partition, at, name) for name, at in own.items()}
+            ids = {each.encode(): own[name] for name, each in named.items() if each is not None}
+            places = [own[name] for name, each in named.items() if each is None]
             folder = self.folder / quote(part_name(partition), safe="")
             erased = ErasedIds(ids, places, self.hashed, accounts=self.accounts)
             for path in sorted(folder.iterdir()) if folder.is_dir() else ():

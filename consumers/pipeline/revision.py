@@ -34,7 +34,6 @@ from consumers.features import columns_of
 from consumers.kernels import learned_records as kernels
 from consumers.messages import (
     ACCOUNT_MARK,
-    ID_MARK,
     NO_LABEL,
     OPERATIONS,
     WEIGHT,
@@ -43,8 +42,8 @@ from consumers.messages import (
     Operation,
     account_of,
     account_prefixes,
+    id_named,
     part_name,
-    place_name,
     rows_of,
     take_texts,
     weighed,
@@ -368,11 +367,11 @@ class Reviser:
     def _of_message(self, memory: LogMemory, said: Correction) -> list[LearnedRecord]:
         """Return the records of the id of a corrected message, or of its place."""
         assert said.place is not None
-        if said.id == place_name(said.place, said.offset):
+        named = id_named(said.place, said.offset, said.id)
+        if named is None:
             return records_at(memory, said.offset)
-        names = {said.id.encode(), said.id.removeprefix(ID_MARK).encode()}
-        found = memory.find(np.unique([self.memory.hash(name) for name in names]))
-        return [each for each in found.records(len(self._fields)) if each.id in names]
+        found = memory.find(np.array([self.memory.hash(named.encode())]))
+        return [each for each in found.records(len(self._fields)) if each.id == named.encode()]
 
     def _of_account(self, memory: LogMemory, said: Correction) -> list[LearnedRecord]:
         """Return the deletions of the account of a corrected message."""
@@ -430,9 +429,8 @@ class Reviser:
         assert said.place is not None
         memory = self.memory.log(said.place)
         offset = said.offset if record is None else record.offset
-        is_nameless = said.id == place_name(said.place, said.offset)
-        name = None if is_nameless else said.id.encode() if record is None else record.id
-        ids = texts_of([name])
+        named = id_named(said.place, said.offset, said.id)
+        ids = texts_of([None if named is None else named.encode()])
         kind, label = TAKEN_BACK if said.kind == "delete" else WITHDRAWN, NO_LABEL
         if said.label is not None:
             kind, label = CORRECTED, list(learner.model.classes).index(said.label)
