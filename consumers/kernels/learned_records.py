@@ -259,6 +259,14 @@ def number_ids(known: Texts, own: Texts, hashes: U64, heads: I32, after: I32, id
     return n
 
 
+def numbered(known: Texts, own: Texts, hashes: U64) -> tuple[I64, int]:
+    """Return a number from 0 for each id of two sets of texts, and how many there are."""
+    n, ids = len(hashes), np.empty(len(hashes), np.int64)
+    heads = np.full(1 << n.bit_length(), NOBODY, np.int32)
+    n_ids = number_ids(known, own, hashes, heads, np.empty(n, np.int32), ids)
+    return ids, int(n_ids)
+
+
 @kernel
 def raise_to_last(
     texts: Texts, hashes: U64, ids: Texts, known: U64, heads: I32, after: I32, offsets: I64,

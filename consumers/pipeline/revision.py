@@ -82,6 +82,7 @@ from consumers.pipeline.waiting_messages import (
     known_from,
     living,
     records_at,
+    repeated,
     take_back,
     texts_of,
     unlearn,
@@ -171,7 +172,7 @@ class Reviser:
         has_id[accounts] = False
         if arrivals is not None:
             kinds[arrivals.waits] = WAITING
-            asked |= arrivals.waits & (memory.knows(hashes) | _repeated(hashes))
+            asked |= arrivals.waits & (memory.knows(hashes) | repeated(hashes))
         pending = memory.is_pending(hashes)
         if pending is not None:
             asked |= pending
@@ -520,7 +521,9 @@ def fold(
     is_known = (spans[:, kernels.ID + 1] >= 0) & (spans[:, kernels.KIND] != EARLY_LABEL)
     known_ids = found.some(is_known).texts(kernels.ID)
     own_ids = take_texts(messages.ids.texts, rows).texts
-    ids, n_ids = _numbered(known_ids, own_ids, np.concatenate((memory.hashed(known_ids), hashes)))
+    ids, n_ids = kernels.numbered(
+        known_ids, own_ids, np.concatenate((memory.hashed(known_ids), hashes))
+    )
     n_known, numbers = len(known_ids.ends), np.zeros(len(rows), np.int64)
     times_ms = np.full(len(ids), np.nan)
     if arrivals is not None:
@@ -561,14 +564,6 @@ def fold(
     )
 
 
-def _numbered(known: Texts, own: Texts, hashes: Hashes) -> tuple[Longs, int]:
-    """Return a number from 0 for each id of records and of messages, and how many there are."""
-    n, ids = len(hashes), np.empty(len(hashes), np.int64)
-    heads = np.full(1 << n.bit_length(), kernels.NOBODY, np.int32)
-    n_ids = kernels.number_ids(known, own, hashes, heads, np.empty(n, np.int32), ids)
-    return ids, int(n_ids)
-
-
 def _kept_labels(
     messages: Messages, rows: NDArray[np.int64], codes: NDArray[np.int64], classes: Sequence[Label]
 ) -> tuple[NDArray[np.int32], tuple[str, ...]]:
@@ -582,10 +577,3 @@ def _kept_labels(
     labels = messages.labels.copy()
     labels[rows] = codes
     return labels, names
-
-
-def _repeated(hashes: Hashes) -> NDArray[np.bool_]:
-    """Return which hashes stand there more than once."""
-    _, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-    found: NDArray[np.bool_] = counts[inverse] > 1
-    return found

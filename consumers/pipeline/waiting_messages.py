@@ -144,6 +144,13 @@ class Arrivals(msgspec.Struct):
     window_ms: float
 
 
+def repeated(hashes: Hashes) -> NDArray[np.bool_]:
+    """Return which hashes stand there more than once."""
+    _, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    found: NDArray[np.bool_] = counts[inverse] > 1
+    return found
+
+
 def pack_time(time_ms: float) -> bytes:
     """Return a time as the bytes that stand behind the model's fields."""
     return _TIME.pack(time_ms)
