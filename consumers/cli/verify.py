@@ -16,6 +16,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -102,6 +103,7 @@ class _IdLog(msgspec.Struct):
 
     living: dict[int, LivingExample] = field(default_factory=dict)  # by offset
     by_person: set[int] = field(default_factory=set)  # of these a person gave the label
+    remembers: bool = True  # whether a person deletes earlier messages of the id too
     deleted: set[int] = field(default_factory=set)  # by a person
     is_known: bool = False  # it was learned, or taken back, before
     is_awaited: bool = False  # taken back before it came
@@ -143,14 +145,21 @@ class _IdLog(msgspec.Struct):
         self.n_taken_back += len(self.living)
         self.living.clear()
 
+    def meant(self, said: Correction) -> list[int]:
+        """Return the living messages that a correction means: a deletion, earlier ones too."""
+        has_earlier = said.kind == "delete" and self.remembers
+        return [at for at in self.living if at == said.offset or (has_earlier and at < said.offset)]
+
     def correct(self, said: Correction, fields: LearnedFields, chosen: bool) -> None:
         """Go on with what a person said of the message at that offset, whose fields these are."""
         at = said.offset
         if said.kind == "delete":
             self.deleted.add(at)
-        elif at in self.deleted:
+        elif any(at == each or (at < each and self.remembers) for each in self.deleted):
             return
-        self.n_taken_back += self.living.pop(at, None) is not None
+        for each in self.meant(said):
+            del self.living[each]
+            self.n_taken_back += 1
         if said.label is not None:
             self.living[at] = LivingExample(said.label, fields, chosen)
             self.by_person.add(at)
@@ -180,7 +189,9 @@ class Replay:
         self._targets = targets
         self._has_accounts = settings.message.deletes_accounts and self._takes_back
         self._named: set[tuple[Partition, bytes]] = set()  # also accounts, by what ids begin with
-        self._logs: dict[tuple[Partition, bytes], _IdLog] = defaultdict(_IdLog)
+        self._logs: dict[tuple[Partition, bytes], _IdLog] = defaultdict(
+            partial(_IdLog, remembers=self._takes_back)
+        )
         self._by_account: dict[tuple[Partition, bytes], dict[bytes, _IdLog]] = defaultdict(dict)
         self._said: dict[tuple[Partition, int], list[Correction]] = defaultdict(list)
         self._own: dict[str, Correction] = {}  # examples that came by themselves, by id
@@ -192,15 +203,19 @@ class Replay:
         place = said.place
         if place is None:
             self._own[said.id] = said
-        elif said.offset >= self._targets.get(place, 0):
+            self.counts["corrections"] += 1
+            return
+        if said.offset >= self._targets.get(place, 0):
             return  # of another daemon's stream
-        elif said.offset >= begins.get(place, 0):
+        named = id_named(place, said.offset, said.id)
+        name = _nameless(said.offset) if named is None else named.encode()
+        if said.offset >= begins.get(place, 0):
             self._said[place, said.offset].append(said)
+            if said.kind == "delete" and self._takes_back:  # earlier messages of the id too
+                self._named.add((place, name))
         else:
-            named = id_named(place, said.offset, said.id)
-            name = _nameless(said.offset) if named is None else named.encode()
             own_log = self._log_of(place, name)
-            if said.was is None or said.offset in own_log.living:
+            if said.was is None or own_log.meant(said):
                 self._named.add((place, name))
                 own_log.correct(said, self._fields_of(said.example), self._choice is None)
         self.counts["corrections"] += 1

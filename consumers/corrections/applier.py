@@ -48,7 +48,8 @@ log = structlog.get_logger(__name__)
 class CorrectedMessage(msgspec.Struct, frozen=True):
     """The message of a correction: it `teaches`, is `gone`, was `never` learned, or `waits`.
 
-    `before`: its log is known from a later place on. `record` is the memory's own.
+    `before`: its log is known from a later place on. `record` is the memory's own; a deletion means
+    the earlier messages of the id too, so it may be one of theirs, and has it also of what waits.
     """
 
     state: Literal["teaches", "gone", "never", "before", "waits"]
@@ -265,18 +266,17 @@ class CorrectionApplier:
         place = said.place
         own = None if self._stream is None else self._stream.messages_of(entry.partition)
         part = entry.part if own is None else part_name(own)
-        fault = GONE if said.gone else None
-        if own is not None and place not in {None, own}:
-            fault = MISPLACED
-        elif said.kind == "delete" and place is not None:
+        is_misplaced = own is not None and place not in {None, own}
+        fault = MISPLACED if is_misplaced else GONE if said.gone else None
+        message = None
+        if self._memory is not None and place is not None and fault is None:
+            message = self._memory.corrected_message(said)
+        if said.kind == "delete" and place is not None and not is_misplaced:
             at = None if self._is_own else (*entry.partition, entry.offset)
-            self._deleted.append(DeletedMessage((said.id, place, said.offset), at))
+            self._deleted.append(DeletedMessage((said.id, place, _last_of(said, message)), at))
         if fault is not None:
             self._not_applied(said)
             return self._refuse(_reject(entry, said, fault))
-        message = (
-            None if self._memory is None or place is None else self._memory.corrected_message(said)
-        )
         is_others = place is not None and place not in assigned
         if (is_others and not _has_passed(said, positions)) or _is_not_ours(said, message):
             self.n_skipped += 1
@@ -361,6 +361,13 @@ def _has_passed(said: Correction, positions: Mapping[Partition, int]) -> bool:
     return positions.get(said.place, 0) > said.offset
 
 
+def _last_of(said: Correction, message: CorrectedMessage | None) -> int:
+    """Return up to which offset messages of the id are deleted; an update may have come since."""
+    if message is None or message.record is None:
+        return said.offset
+    return max(said.offset, int(message.record.offset))
+
+
 def _is_not_ours(said: Correction, message: CorrectedMessage | None) -> bool:
     """Return whether there is nothing to correct: taken back since, or of before our beginning."""
     if message is None:
@@ -371,7 +378,8 @@ def _is_not_ours(said: Correction, message: CorrectedMessage | None) -> bool:
 
 def _check_was_taught(said: Correction, message: CorrectedMessage) -> None:
     """Refuse to take back what a message never taught."""
-    if message.state in {"never", "waits"} and said.was is not None:
+    untaught = {"never"} if said.kind == "delete" else {"never", "waits"}
+    if message.state in untaught and said.was is not None:
         raise InputError(f"its message never taught {said.was!r:.200} here.")
 
 

@@ -430,7 +430,9 @@ def _add_waiting(i: Int, begin: Int, end: Int, events: Events, chains: Chains) -
     elif _is_of_other(kind):
         state = DEFAULT if kind == DEFAULTED else GONE if kind == TAKEN_BACK else LABELLED
         for k in range(begin, end):
-            if events.offsets[chains.latest_version[k]] == events.offsets[i]:
+            offset = events.offsets[chains.latest_version[k]]
+            # A person deletes the earlier messages of the id too.
+            if offset == events.offsets[i] or (kind == TAKEN_BACK and offset < events.offsets[i]):
                 _set_state(k, state, chains)
                 if kind == DEFAULTED:
                     chains.defaults[k] = i

@@ -9,6 +9,7 @@ The rules, in the order of the partition's log:
 - A label that a person gave holds: an update is learned with it. So is one without a label of its
   own with the label that came later than the message: see `late_labels`.
 - What is older than the memory is as good as never seen.
+- A person deletes a message, or its update if that was read before, and the earlier ones of its id.
 - The deletion of an account is, in its place, a delete of each living message whose id begins with
   the account's part. It says nothing of messages behind it: the account may be active again.
 """
@@ -83,10 +84,11 @@ from consumers.pipeline.waiting_messages import (
     living,
     records_at,
     repeated,
+    still_waiting,
     take_back,
+    take_back_with,
     texts_of,
     unlearn,
-    waiting_messages,
     waiting_times,
     with_records,
 )
@@ -344,19 +346,22 @@ class Reviser:
         own = [each for each in alive if each.offset == said.offset]
         versions = {each.offset for each in records if each.kind in _VERSIONS}
         own = own or [e for e in alive if e.offset > said.offset and e.offset in versions]
+        is_delete = said.kind == "delete"  # of the earlier messages of the id too
+        own = own or [e for e in alive if e.offset < said.offset and is_delete]
         if own:
             return CorrectedMessage("teaches", own[-1])
-        (waiting,) = waiting_messages([records])
-        if any(e.state == "waits" and e.now.offset == said.offset for e in waiting):
-            return CorrectedMessage("waits")
+        if waiting := still_waiting(records, said.offset, is_delete=is_delete):
+            return CorrectedMessage("waits", waiting[-1] if is_delete else None)
         # An update without a label is noted as a delete, and may be given one; so may a message
         # whose label was withdrawn.
         here = [each.kind for each in records if each.offset == said.offset]
         is_withdrawn = here[-1:] == [WITHDRAWN]
         if any(
-            each.offset > said.offset
-            if each.kind in (DELETED, EARLY_DELETE)
-            else each.offset == said.offset and not is_withdrawn
+            each.kind in (DELETED, EARLY_DELETE, TAKEN_BACK)
+            if each.offset > said.offset
+            else each.offset == said.offset
+            and each.kind not in (DELETED, EARLY_DELETE)
+            and not is_withdrawn
             for each in (*records, *self._of_account(memory, said))
         ):
             return CorrectedMessage("gone")
@@ -388,6 +393,10 @@ class Reviser:
         """Take back what a message taught and teach its new label; see `MessageMemory`."""
         record: LearnedRecord | None = message.record
         assert said.place is not None
+        if said.kind == "delete":
+            if record is not None:  # else none of them teaches anything
+                self._delete(said, record, learner)
+            return
         if record is None and said.label is None and message.state != "waits":
             return  # it taught nothing, and teaches nothing
         if record is not None:
@@ -409,36 +418,47 @@ class Reviser:
                     learner.learn(taught_part, own, codes, weights=weights, judged=False)
                 raise
             keep_classes(learner.model)
-        self._note(said, record, fields, part, learner)
+        offset = said.offset if record is None else record.offset
+        self._note(said, np.array([offset], np.int64), fields, part, learner)
 
-    def _column(self, name: str, example: Mapping[str, Any]) -> Column:
-        """Return an example's value of a field as a column of one row."""
+    def _delete(self, said: Correction, record: LearnedRecord, learner: Learner) -> None:
+        """Take back what a message and the earlier ones of its id teach; none of them waits on."""
+        assert said.place is not None
+        memory, part = self.memory.log(said.place), part_name(said.place)
+        last = max(said.offset, record.offset)
+        alive = [e for e in living(self._of_message(memory, said)) if e.offset <= last]
+        found = memory.read(np.array([each.number for each in alive], np.int64))
+        self.counts.update(take_back_with(found, record.number, part, self._fields, learner))
+        offsets = np.unique(np.array([last, *(each.offset for each in alive)], np.int64))
+        fields = {name: self._column(name, {}, len(offsets)) for name in self._fields}
+        self._note(said, offsets, fields, part, learner)
+
+    def _column(self, name: str, example: Mapping[str, Any], n: int = 1) -> Column:
+        """Return an example's value of a field as a column of equal rows."""
         value = example.get(name)
         if holds_floats(self._fields[name]):
-            return np.array([np.nan if value is None else value], np.float64)
-        return texts_of([None if value is None else str(value).encode()])
+            return np.full(n, np.nan if value is None else value, np.float64)
+        return texts_of([None if value is None else str(value).encode()] * n)
 
     def _note(
         self,
         said: Correction,
-        record: LearnedRecord | None,
+        offsets: Longs,
         fields: dict[str, Column],
         part: str,
         learner: Learner,
     ) -> None:
-        """Remember a correction, in the memory of its message's partition."""
+        """Remember a correction of an id's messages, in the memory of their partition."""
         assert said.place is not None
-        memory = self.memory.log(said.place)
-        offset = said.offset if record is None else record.offset
+        memory, n = self.memory.log(said.place), len(offsets)
         named = id_named(said.place, said.offset, said.id)
-        ids = texts_of([None if named is None else named.encode()])
+        ids = texts_of([None if named is None else named.encode()] * n)
         kind, label = TAKEN_BACK if said.kind == "delete" else WITHDRAWN, NO_LABEL
         if said.label is not None:
             kind, label = CORRECTED, list(learner.model.classes).index(said.label)
             fields = fields | {"": texts_of([part.encode()])}  # behind those of the model
         sealed = memory.append(
-            np.array([offset], np.int64), np.array([label], np.int32), np.array([kind], np.uint8),
-            ids, fields,
+            offsets, np.full(n, label, np.int32), np.full(n, kind, np.uint8), ids, fields,
         )  # fmt: skip
         self.memory.wrote(memory, sealed)
 

@@ -136,6 +136,20 @@ def waiting_messages(
     return [found[begin:end] for begin, end in pairwise(bounds)]
 
 
+def still_waiting(
+    records: Sequence[LearnedRecord], offset: int, *, is_delete: bool
+) -> list[LearnedRecord]:
+    """Return the message of an id that waits with its contents of an offset.
+
+    A delete means each message that came up to there, with the contents that it has now.
+    """
+    (found,) = waiting_messages([records])
+    found = [each for each in found if each.state == "waits"]
+    if is_delete:
+        return [each.now for each in found if each.first.offset <= offset]
+    return [each.now for each in found if each.now.offset == offset]
+
+
 class Arrivals(msgspec.Struct):
     """The times of a batch, and which of its messages wait unless an earlier one of the id does."""
 
@@ -402,6 +416,16 @@ def take_back(
                     offset, detail = one.records()[0].offset, str(error)
                     log.error("not_taken_back", offset=offset, detail=detail)  # noqa: TRY400
     return counts
+
+
+def take_back_with(
+    found: FoundRecords, own: int, part: str, fields: Mapping[str, FieldKind], learner: Learner
+) -> Counter[str]:
+    """Take back a record and others; if that one is among them and cannot be, none is."""
+    is_own = found.numbers == own
+    for taught in found.some(is_own).parts(len(fields)):
+        unlearn(found.some(is_own), taught or part, fields, learner, part)
+    return take_back(found.some(~is_own), part, fields, learner)
 
 
 def _by_part(found: FoundRecords, part: str, n_fields: int) -> dict[str, FoundRecords]:

@@ -244,6 +244,32 @@ def test_a_label_of_a_person_counts_as_if_given_at_once(tmp_path: Path, case: st
     assert sorted(stored(tmp_path).model.words()) == sorted([*words, "four"])
 
 
+@pytest.mark.parametrize("label", ["negative", None])
+@pytest.mark.parametrize("was", ["negative", None])
+def test_earlier_messages_of_a_deleted_id_are_not_counted(
+    tmp_path: Path, label: str | None, was: str | None
+) -> None:
+    """Whether the message that a person deletes taught something itself."""
+    texts = {"b": "four", "a": "one"}
+    messages: list[dict[str, Any]] = [
+        {"id": name, "text": text, "label": "positive"} for name, text in texts.items()
+    ]
+    messages += [{"id": "a", "text": "two", "label": label}, {"id": "a", "text": "three"}]
+    messages[-1]["label"] = "positive"
+    places = write_lines(tmp_path / "in.jsonl", messages)
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}")
+    part = None if was is None else "file:in.jsonl/0"
+    line = Correction(
+        "delete", "a", 1, {"text": "two"}, None, was, part, ("file:in.jsonl", 0), places[2]
+    )
+    said(tmp_path / "state" / "corrections.jsonl", [line])
+    run(settings)
+    done = verify(settings, stored(tmp_path))
+    assert done.is_equal, done.differences
+    assert done.taken_back == 1 + (label is not None)
+    assert sorted(stored(tmp_path).model.words()) == ["four", "three"]
+
+
 def tamper(folder: Path, change: Callable[[NaiveBayes], object]) -> None:
     """Change a checkpoint's counts by hand."""
     old = stored(folder)

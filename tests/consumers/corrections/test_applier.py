@@ -30,6 +30,7 @@ from streamnb.inspection.summary import n_features
 from streamnb.serialization import pack
 from tests.consumers import decoded_messages
 from tests.consumers.corrections.stepped_daemon import JOURNAL_PART, STREAM, Life, Store, by_part
+from tests.consumers.pipeline.revised_log import LOG, Run, Said
 from tests.endtoend.expected_counts import examples
 
 JOURNAL = Partition("journal:corrections.jsonl", 0)
@@ -127,6 +128,30 @@ def test_in_a_group_only_what_is_said_of_own_partitions_is_applied() -> None:
     assert apply({second}) == []
     applier.know(first, 0, positions, learner)  # part of a member that had applied none
     assert Partition("labels", 0) not in positions
+
+
+def test_a_deletion_means_an_update_that_was_learned_before_it() -> None:
+    """So it is erased up to the update, whose text would stay else."""
+    source, run = Lines(), Run(None)
+    reading = LogReader(source, ("negative", "positive"), lambda _entry: None, is_shared=True)
+    source.open(reading._positions.get)
+    metrics = Metrics(CollectorRegistry(), ("negative", "positive")).corrections
+    shared = SharedStream("t", "labels")
+    applier = CorrectionApplier(reading, ["text"], metrics, lambda: 0.0, stream=shared)
+    applier._memory = run.reviser
+    log = [Said("create", "a", "sun", "positive"), Said("update", "a", "snow", "negative")]
+    run.read(log, 2)
+    said = Correction("delete", "a", 5, {"text": "sun"}, None, "positive", "t/0", LOG, 0)
+    source.lines[0] = [encode(said)]
+    positions = {LOG: 2}
+    applier.take_over(LOG, positions)
+    reading._rewind()
+    for raw in source.poll(0.0):
+        reading._take(raw)
+    assert applier.apply(run.learner, positions, {LOG}) == []
+    assert run.learner.model.n_examples == 0
+    assert applier.take_deleted() == [(("a", LOG, 1), ("labels", 0, 0))]
+    run.memory.close()
 
 
 def test_a_correction_waits_for_its_message(life: Life) -> None:

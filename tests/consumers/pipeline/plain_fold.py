@@ -93,7 +93,9 @@ def plain_waiting(records: Sequence[LearnedRecord]) -> list[PlainWaiting]:
             if each.kind in _OF_WAITING and at < following:
                 now, default = each, None
                 states.append("waits" if each.kind == WAITING_UPDATE else "labelled")
-            elif each.kind in _REPLACING:
+            elif each.kind in _REPLACING or (
+                each.kind == TAKEN_BACK and each.offset > now.offset  # a later one of the id
+            ):
                 states.append("gone")
             elif each.kind in _OF_OTHER and each.offset == now.offset:
                 default = each if each.kind == DEFAULTED else default
