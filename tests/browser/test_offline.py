@@ -104,20 +104,20 @@ def test_what_was_deleted_while_nobody_was_connected_leaves_the_list(
     book: Book, open_page: Callable[..., Opened]
 ) -> None:
     """No event told of it: the next list does, as it lacks the message."""
-    ids = book.write(*[f"an axolotl, number {i}" for i in range(4)])
-    book.until_found("axolotl", 4)
+    ids = book.write(*[f"a pademelon, number {i}" for i in range(4)])
+    book.until_found("pademelon", 4)
     page, _ = open_page("about:blank")
     page.add_init_script(
         "Object.defineProperty(document, 'hidden', { value: false, writable: true })"
     )
     page.clock.install()
-    page.goto(f"{book.address}/?q=axolotl")
+    page.goto(f"{book.address}/?q=pademelon")
     expect(page.get_by_test_id("message")).to_have_count(4)
     page.evaluate(f"document.hidden = true; {_CHANGED}")
     with page.expect_event("requestfailed", lambda request: "/v1/events" in request.url):
         page.clock.fast_forward(61_000)
     page.evaluate("id => fetch(`/v1/messages/${id}`, { method: 'DELETE' })", ids[1])
-    book.daemon.until(lambda: book.json("/v1/summary?q=axolotl")["n"] == 3, "three of them")
+    book.daemon.until(lambda: book.json("/v1/summary?q=pademelon")["n"] == 3, "three of them")
     page.evaluate(f"document.hidden = false; {_CHANGED}")
     expect(page.get_by_test_id("message")).to_have_count(3)
     assert ids[1] not in shown(page, 3)

@@ -232,7 +232,7 @@ def test_a_member_reads_as_the_parts_that_it_finds(tmp_path: Path) -> None:
     old = build_model(ModelSettings.model_validate({"features": plain}))
     old.learn_many({"text": ["a! b"]}, ["positive"], part=part_name(log))
     own: dict[str, Any] = {"source": "kafka://h:1/tweets", "group": {"folder": tmp_path}}
-    own["corrections"] = {"to": "none"}
+    own |= {"corrections": {"to": "none"}, "checkpoint": {"folder": tmp_path / "state"}}
     settings = Settings.model_validate(own)
     assert as_stored(settings) == settings
     PartFiles(tmp_path, STREAM, old, 3).write(old.state, log, 2)
