@@ -184,6 +184,19 @@ def test_the_command_of_all_times_asks_for_all(
     expect(page.get_by_test_id("curl-commands")).to_contain_text("/v1/summary?from=0&to=")
 
 
+def test_what_was_found_before_is_no_answer(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Under the next query's heading stand no figures and messages of the last one."""
+    page, _ = open_page(f"{book.address}/?q=coffee")
+    expect(page.get_by_test_id("message").first).to_be_visible()
+    expect(page.get_by_test_id("count-row").first).to_be_visible()
+    page.route("**/v1/events?*", lambda _: None)  # it is not answered
+    page.get_by_test_id("search-box").fill("tea")
+    page.get_by_test_id("search-button").click()
+    expect(page.get_by_test_id("search-heading")).to_contain_text("tea")
+    for name in ("message", "count-row", "count-note", "save-picture"):
+        expect(page.get_by_test_id(name).first).to_be_hidden()
+
+
 def test_a_message_tried_as_a_command(book: Book, open_page: Callable[..., Opened]) -> None:
     """A message in JSON is copied as it was asked; half of one is nothing to ask."""
     page, _ = open_page(f"{book.address}/?view=try&text=coffee")

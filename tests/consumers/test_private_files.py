@@ -99,33 +99,23 @@ def without_text(line: bytes, _: int) -> bytes | None:
     return None if line.rstrip() == new or not line.startswith(new[:-1]) else new
 
 
+def emptied(line: bytes, _: int) -> bytes | None:
+    """Return an empty object for a line of that id: no more than its brace stays."""
+    return b"{}" if line.startswith(b'{"id":1') else None
+
+
 @pytest.mark.parametrize("failing_sync", [1, 2])
-def test_lines_whose_sync_failed_are_overwritten_again(tmp_path: Path, failing_sync: int) -> None:
+@pytest.mark.parametrize(("replaced", "left"), [(without_text, b'{"id":1}'), (emptied, b"{}")])
+def test_lines_whose_sync_failed_are_overwritten_again(
+    tmp_path: Path, replaced: Callable[[bytes, int], bytes | None], left: bytes, failing_sync: int
+) -> None:
     """The system takes the file for safe after a sync that failed; the disk has the old line."""
     path = tmp_path / "lines"
     path.write_bytes(b'{"id":1,"text":"secret"}\n{"id":2,"text":"kept"}\n')
     cache = Cache(path, failing_sync)
     with hooked(tmp_path, cache.note), path.open("r+b") as file:
         with pytest.raises(OSError, match="Input/output"):
-            overwrite_lines(file.fileno(), 48, without_text)
-        assert overwrite_lines(file.fileno(), 48, without_text)
-    assert cache.disk == b'{"id":1}'.ljust(24) + b'\n{"id":2,"text":"kept"}\n'
-    assert path.read_bytes() == cache.disk
-
-
-@pytest.mark.parametrize("failing_sync", [1, 2])
-def test_a_line_without_a_beginning_is_overwritten_again(tmp_path: Path, failing_sync: int) -> None:
-    """Of one that becomes an empty object no more stays than a brace, which tells nothing."""
-    path = tmp_path / "lines"
-    path.write_bytes(b'{"id":1,"text":"secret"}\n{"id":2,"text":"kept"}\n')
-    cache = Cache(path, failing_sync)
-
-    def emptied(line: bytes, _: int) -> bytes | None:
-        return b"{}" if line.startswith(b'{"id":1') else None
-
-    with hooked(tmp_path, cache.note), path.open("r+b") as file:
-        with pytest.raises(OSError, match="Input/output"):
-            overwrite_lines(file.fileno(), 48, emptied)
-        assert overwrite_lines(file.fileno(), 48, emptied)
-    assert cache.disk == b"{}".ljust(24) + b'\n{"id":2,"text":"kept"}\n'
+            overwrite_lines(file.fileno(), 48, replaced)
+        assert overwrite_lines(file.fileno(), 48, replaced)
+    assert cache.disk == left.ljust(24) + b'\n{"id":2,"text":"kept"}\n'
     assert path.read_bytes() == cache.disk

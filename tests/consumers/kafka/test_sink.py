@@ -36,6 +36,15 @@ def records(start: int, stop: int) -> list[Record]:
     return [Record(b"id-%d" % i, b'{"n":%d}' % i) for i in range(start, stop)]
 
 
+def flush_all(sink: KafkaSink) -> None:
+    """Flush, as the daemon does, again and again until nothing is owed."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while sink.n_pending_bytes:
+        assert time.monotonic() < deadline_s
+        with suppress(SinkError):
+            sink.flush(1.0)
+
+
 def pairs(reader: Reader) -> list[tuple[bytes | None, bytes | None]]:
     """Return keys and values in the order in which they came."""
     return [(each.key(i), each.value(i)) for each in reader.batches for i in range(len(each))]
@@ -192,11 +201,7 @@ def test_a_record_that_is_too_large_leaves_the_others_in_batches(
     wanted.insert(3, reject_record(Reject(Reason.WRONG_TYPE, "w", log, 1, 5, b"k", b"x" * 300_000)))
     with closing(KafkaSink([broker.address], topic, KafkaSettings())) as sink:
         sink.add(wanted)
-        deadline_s = time.monotonic() + PATIENCE_S
-        while sink.n_pending_bytes:
-            assert time.monotonic() < deadline_s
-            with suppress(SinkError):
-                sink.flush(1.0)
+        flush_all(sink)
     assert made_again == []
     with Reader(broker.address, topic) as reader:
         reader.until(lambda: {key for key, _ in pairs(reader)} == {each.key for each in wanted})
@@ -225,11 +230,7 @@ def test_what_a_small_topic_refuses_is_shortened_until_it_fits(
     assert all(record.short is None for record in wanted)
     with capture_logs() as said, closing(KafkaSink([broker.address], topic, settings)) as sink:
         sink.add(wanted)
-        deadline_s = time.monotonic() + PATIENCE_S
-        while sink.n_pending_bytes:
-            assert time.monotonic() < deadline_s
-            with suppress(SinkError):
-                sink.flush(1.0)
+        flush_all(sink)
     events = {each["event"] for each in said}
     assert "record_shortened" in events
     assert "record_refused" not in events
@@ -258,11 +259,7 @@ def test_what_others_wrote_is_left_out_whole_and_not_shortened(
     with closing(KafkaSink([broker.address], topic, KafkaSettings(), is_idempotent=True)) as sink:
         for key, value in wanted.items():
             sink.write(key, value)
-        deadline_s = time.monotonic() + PATIENCE_S
-        while sink.n_pending_bytes:
-            assert time.monotonic() < deadline_s
-            with suppress(SinkError):
-                sink.flush(1.0)
+        flush_all(sink)
         assert sink.n_refused == 1
     del wanted[b"does not"]
     with Reader(broker.address, topic) as reader:
