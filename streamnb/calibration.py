@@ -206,7 +206,8 @@ class Calibrator:
         Parameters
         ----------
         log_posteriors, truth
-            As they were counted: what the model had said then.
+            As they were counted: what the model had said then. Rows that were not counted take
+            nothing back.
         numbers : sequence of int, of length n, optional
             The `n` that stood before each, needed with a half-life: it says how often the example
             has been halved. After 20 half-lives nothing is left of it to take back. A sum of two
@@ -218,9 +219,8 @@ class Calibrator:
             For arguments that cannot be used, or if more is taken back than was counted; nothing
             has changed.
         """
-        given = checked_log_posteriors(log_posteriors)
-        places = checked_places(truth, given)
-        odds = scaled_odds(given)
+        given = checked_log_posteriors(log_posteriors, gaps=True)
+        places = checked_places(truth, given, least=-1)
         ages = np.zeros(len(given), dtype=np.int64)
         stood = places if numbers is None else numbers_in(numbers)
         lacks = numbers is None and self.half_life is not None
@@ -229,14 +229,18 @@ class Calibrator:
                 "numbers must say the n that stood before each example: with a half-life, what"
                 f" is left of it depends on that. Got {numbers!r} instead."
             )
+        has, counted = _rows_with_truth(given, places)
         if self.half_life is not None:
-            if len(stood) and not 0 <= stood.min() <= stood.max() < self.n:
+            own = stood[counted]
+            if len(own) and not 0 <= own.min() <= own.max() < self.n:
                 raise InputError(f"numbers must be below n, {self.n}. Got {numbers!r} instead.")
             ages = self.n // self.half_life - stood.astype(np.int64) // self.half_life
-        left = self.counts.copy()
-        for age in np.unique(ages[ages <= _HALVINGS_MAX]).tolist():
-            own = ages == age
-            left -= _counted(odds[own], given[own], places[own]) >> age
+        left, rows = self.counts.copy(), np.flatnonzero(counted & (ages <= _HALVINGS_MAX))
+        # Taken back together: rows of the same classes, counted between the same halvings.
+        kinds = np.column_stack((has[rows].astype(np.int64), ages[rows]))
+        for (*_, age), at in zip(*_alike(kinds), strict=True):
+            stated, own = _without_gaps(given[rows[at]], places[rows[at]], has[rows[at[0]]])
+            left -= _counted(scaled_odds(stated), stated, own) >> age
         self.counts = _possible(left, "take back what was not counted")
         self._renew()
 
@@ -473,22 +477,41 @@ def in_runs(
 
     A run whose true classes the model had is one to `learn` from; `answer` is for the others.
     """
-    has, shown = ~np.isnan(log_posteriors), ~np.isnan(asked)
-    counts = truth >= 0
-    counts[counts] = has[counts, truth[counts]]
-    alike = np.column_stack((has, shown, counts))
+    shown, (has, counted) = ~np.isnan(asked), _rows_with_truth(log_posteriors, truth)
+    alike = np.column_stack((has, shown, counted))
     changes = np.flatnonzero((alike[1:] != alike[:-1]).any(axis=1)) + 1
     out = np.full(asked.shape, np.nan)
     for begin, end in itertools.pairwise((0, *changes.tolist(), len(out))):
-        own, theirs = has[begin], shown[begin]
+        theirs = shown[begin]
         some = np.ascontiguousarray(asked[begin:end, theirs])
-        if counts[begin]:
-            places = (np.cumsum(own) - 1)[truth[begin:end]]
-            stated = np.ascontiguousarray(log_posteriors[begin:end, own])
+        if counted[begin]:
+            stated, places = _without_gaps(log_posteriors[begin:end], truth[begin:end], has[begin])
             out[begin:end, theirs] = learn(stated, places, some)
         else:
             out[begin:end, theirs] = answer(some)
     return out
+
+
+def _rows_with_truth(
+    log_posteriors: Floats, truth: NDArray[np.intp]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which classes the model had at each row, and whether the true one was among them."""
+    has, counted = ~np.isnan(log_posteriors), truth >= 0
+    counted[counted] = has[counted, truth[counted]]
+    return has, counted
+
+
+def _alike(keys: NDArray[np.int64]) -> tuple[list[list[int]], list[NDArray[np.intp]]]:
+    """Return the different rows, and where each of them stands."""
+    kinds, place = np.unique(keys, axis=0, return_inverse=True)
+    return kinds.tolist(), [np.flatnonzero(place == k) for k in range(len(kinds))]
+
+
+def _without_gaps(
+    log_posteriors: Floats, truth: NDArray[np.intp], has: NDArray[np.bool_]
+) -> tuple[Floats, NDArray[np.intp]]:
+    """Return the columns of the classes that the model had, and where the true ones are there."""
+    return np.ascontiguousarray(log_posteriors[:, has]), (np.cumsum(has) - 1)[truth]
 
 
 def checked_log_posteriors(log_posteriors: ArrayLike, *, gaps: bool = False) -> Floats:

@@ -179,9 +179,8 @@ class Clock:
         else:
             counted = np.where(labels != UNLABELLED, own, math.nan)
             own_scales, own_now = _own_scales(own, counted, own_now, length, landmarks)
-        # So old that float64 cannot hold its weight: it teaches nothing.
-        if np.fmin.reduce(grown, initial=math.inf) < _NOTHING:
-            labels = np.where(grown < _NOTHING, np.int32(UNLABELLED), labels)
+        if not (taught := self.teaches(grown)).all():
+            labels = np.where(taught, labels, np.int32(UNLABELLED))
         now = None if n and math.isnan(after) else (after if n else self.now)
         clock = Clock(self.half_life, now, landmark)
         updates = RowUpdates(labels, grown, scales, own_scales)
@@ -227,6 +226,12 @@ class Clock:
     def moved_to(self, landmark: float) -> tuple[Clock, float]:
         """Return this clock at another landmark, and the power of two to multiply its counts by."""
         return Clock(self.half_life, self.now, landmark), _power(self.landmark - landmark)
+
+    def teaches(self, weights: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which weights teach anything: none so old that float64 cannot hold it."""
+        least = 0.0 if self.half_life is None else _NOTHING
+        found: NDArray[np.bool_] = (weights != 0.0) & ~(weights < least)
+        return found
 
     def weights_at(self, times_s: NDArray[np.float64] | None, n: int) -> NDArray[np.float64]:
         """Return the weights in today's counts of `n` examples learned at some times.

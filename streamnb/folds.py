@@ -32,7 +32,7 @@ class Folds:
     What `without` returns has, bit for bit, the counts and answers of a model that learned the
     other folds alone, one part a fold, and knows the same classes; as long as no word has left a
     full vocabulary, so has a model that learned their examples whole and in any order. Means and
-    variances of numbers then agree to rounding.
+    variances of numbers then agree to rounding, and so do all counts if weights are fractions.
 
     Each fold holds its counts over the words of all, so memory is about that of `n_folds` + 2
     models.

@@ -496,11 +496,11 @@ def unlearn(
     for _, label in new_labels(codes, state.class_index, None if given is None else given > 0):
         raise InputError(f"class {label!r} was never learned: there is nothing to take back.")
     target = known_part(state, part)
-    amounts = state.clock.weights_at(times, n)
+    indices, amounts = to_indices(codes, state.classes), state.clock.weights_at(times, n)
     if given is not None:
         amounts = given * amounts
     # So long ago that nothing of it was learned, or is left.
-    indices = np.where(amounts > 0.0, to_indices(codes, state.classes), np.int32(UNLABELLED))
+    indices = np.where(state.clock.teaches(amounts), indices, np.int32(UNLABELLED))
     held = state.class_counts if target is None else target.class_counts
     check_examples("the class prior", indices, amounts, held)
     batches, n_skipped = [], []
@@ -547,6 +547,8 @@ def add_class(state: ModelState, label: Any) -> None:
     if label not in state.class_index:
         state.check_classes([*state.classes, label])
         state.add_class(label)
+    if state.is_closed:  # else it would leave with the next example taken back
+        state.n_declared_classes = len(state.classes)
 
 
 def known_part(state: ModelState, name: Any) -> PartState | None:

@@ -88,7 +88,8 @@ class StreamNB(base.MiniBatchClassifier):
         prior_half_life: float | None = None,
     ) -> None:
         self.features = features
-        self.classes = tuple(classes or ()) or None  # River cannot inspect an empty tuple
+        # None if there are none: River cannot inspect an empty tuple.
+        self.classes = tuple(() if classes is None else classes) or None
         self.class_prior = class_prior
         self.decay = decay
         self.prior_half_life = prior_half_life
@@ -157,7 +158,7 @@ class StreamNB(base.MiniBatchClassifier):
         InputError
             For a value or label that cannot be used; the model is unchanged.
         """
-        if not isinstance(X, Mapping):
+        if self._is_bag or not isinstance(X, Mapping):
             _frame(X)
         if len(X):
             labels = nw.from_native(y, series_only=True, pass_through=True)

@@ -417,6 +417,22 @@ def test_a_class_that_was_not_there_is_in_no_answer_and_no_count() -> None:
     assert state(other) == state(plain)
 
 
+@pytest.mark.parametrize("half_life", [None, 2])
+def test_rows_of_fewer_classes_are_taken_back_as_they_were_counted(half_life: int | None) -> None:
+    """Rows with nan, in any order; one whose class the model had not takes nothing back."""
+    two = normalised([[0.0, 3.0], [1.0, 0.5], [2.0, 0.0], [0.0, 0.1]])
+    stated = np.insert(two, 1, math.nan, axis=1)
+    whole = normalised([[0.0, 1.0, 3.0]])
+    rows, truth = np.concatenate((stated, whole, stated)), np.array([2, 0, 1, -1, 1, 0, 2, -1, 1])
+    calibrator, n_before = nb.Calibrator(half_life), list[int]()
+    for row, place in zip(rows, truth, strict=True):
+        n_before.append(calibrator.n)
+        calibrator.prequential_many(row[None], [place])
+    order = np.array([8, 0, 7, 4, 2, 5, 1, 3, 6])
+    calibrator.unlearn_many(rows[order], truth[order], np.array(n_before)[order])
+    assert not calibrator.counts.any()
+
+
 @pytest.mark.parametrize(
     ("log_posteriors", "truth", "said"),
     [

@@ -255,6 +255,16 @@ def test_unlearned_across_a_landmark() -> None:
     assert model.n_examples == 3  # nothing was left to be taken back
 
 
+def test_what_was_too_old_to_teach_is_taken_back_as_nothing() -> None:
+    """Its weight is a number yet, but too small a one to have been learned."""
+    model = model_of(bags(), decay=HalfLife(seconds=1.0))
+    learn(model, [Example(None, {"a": 1.0}, "ham", 1.0, 700.0)])
+    old, before = [Example(None, {"b": 1.0}, "ham", 1.0, 0.0)], model.to_bytes()
+    learn(model, old)
+    unlearn(model, old)
+    assert model.to_bytes() == before
+
+
 @pytest.mark.parametrize("gap", [255.0, 256.0, 513.0, 900.0, 1100.0, 5000.0, 1e9])
 def test_a_long_silence_is_judged_before_it_is_forgotten(gap: float) -> None:
     """After any silence, an example is still judged by what was known before it came."""

@@ -119,3 +119,14 @@ def test_what_either_declares_stays_declared() -> None:
     assert total.classes == ("x", "y")
     total.learn_one({"text": "bad"}, "y")
     assert total.class_counts.tolist() == [0.0, 1.0]
+
+
+def test_a_class_that_was_added_stays_declared() -> None:
+    """Taking back another class's example leaves it, as a message of it may be next."""
+    model = model_of()
+    model.add_class("span")
+    model.learn_one({"text": "good"}, "ham")
+    model.unlearn_one({"text": "good"}, "ham")
+    assert model.classes == ("ham", "spam", "span")
+    model.learn_one({"text": "bad"}, "span")
+    assert model.class_counts.tolist() == [0.0, 0.0, 1.0]

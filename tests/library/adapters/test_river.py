@@ -269,6 +269,18 @@ def test_what_is_no_frame_is_refused(what: Any) -> None:
         model.learn_many(pd.DataFrame({"a": [1]}), what)
 
 
+def test_a_bag_takes_frames_alone() -> None:
+    """A mapping of columns has no rows that could be counted words."""
+    with pytest.raises(InputError, match=r"X must be a data frame.*Got dict"):
+        StreamNB(nb.Bag(nb.Multinomial())).learn_many({"win": [1, 0]}, ["a", "b"])
+
+
+def test_classes_may_be_an_array() -> None:
+    """As for the model itself; an empty one declares none."""
+    assert StreamNB(classes=np.array(["a", "b"])).model.classes == ("a", "b")
+    assert StreamNB(classes=np.array([], dtype=str)).classes is None
+
+
 def test_fractions_are_counts() -> None:
     """TF-IDF's fractional counts are learned as they are."""
     model: Any = feature_extraction.TFIDF(lowercase=False) | StreamNB(nb.Bag(nb.Multinomial()))
