@@ -49,6 +49,7 @@ from consumers.messages import (
     rows_of,
     weighed,
 )
+from consumers.pipeline import learned_memory
 from consumers.pipeline.challengers import ChallengedLearner
 from consumers.pipeline.learned_memory import LearnedMemory, LogMemory
 from consumers.pipeline.learned_records import (
@@ -160,9 +161,8 @@ class LateLabels:
 
     def judged(self, offsets: NDArray[np.int64], log_posteriors: Floats) -> None:
         """Take what was predicted of messages without a label, before it comes."""
-        self._judged.update(
-            zip(offsets.tolist(), [row.tobytes() for row in log_posteriors], strict=True)
-        )
+        rows = [row.tobytes() for row in log_posteriors]
+        self._judged.update(zip(offsets.tolist(), rows, strict=True))
 
     def fields(
         self, offsets: NDArray[np.int64], kinds: NDArray[np.uint8], times_ms: Floats
@@ -203,12 +203,13 @@ class LateLabels:
             if asked:
                 self._join_early(partition, np.unique(np.array(asked, np.uint64)), first, learner)
         known.arrived.clear()
-        if leaving(memory) > known.floor:  # before defaults are remembered, which have no time
+        floor = leaving(memory)  # before defaults are remembered, which move it and have no time
+        if floor > known.floor:
             self._warn_if_short(partition, memory, known)
-        due, hashes = known.messages.take(known.newest_ms - self._horizon_ms, leaving(memory))
+        due, hashes = known.messages.take(known.newest_ms - self._horizon_ms, floor)
         if len(due):
             self._learn_default(partition, due, hashes, learner)
-        known.floor = leaving(memory)
+        known.floor = floor
         self._give_up_late(partition)
 
     def _give_up_late(self, partition: Partition) -> None:
@@ -319,18 +320,12 @@ class LateLabels:
         return address.topic or f"file:{'' if address.path is None else address.path.name}"
 
     def _reject(
-        self,
-        outcome: str,
-        at: Partition,
-        offset: int,
-        time_ms: int,
-        name: bytes | None,
-        value: bytes,
+        self, outcome: str, at: Partition, offset: int, time_ms: int, name: bytes | None, raw: bytes
     ) -> None:
         self.counts[outcome] += 1
         self._rejects.append(
             Reject(
-                Reason.UNMATCHED_LABEL, _WHY[outcome], at, offset, time_ms, name, value,
+                Reason.UNMATCHED_LABEL, _WHY[outcome], at, offset, time_ms, name, raw,
                 (name or b"").decode(errors="replace"),
             )
         )  # fmt: skip
@@ -370,10 +365,15 @@ class LateLabels:
                 offset, value = int(raw.offsets[at]), raw.value(at) or b""
                 self._reject(outcome, raw.partition, offset, int(raw.times_ms[at]), name, value)
         self._teach(partition, matches, LATE_LABELLED, learner)
+        own, n_together = self._logs[partition], max(1, learned_memory.SEGMENT_RECORDS // 4)
+        for begin in range(0, len(early), n_together):
+            rows = np.array(early[begin : begin + n_together])
+            while memory.floor(memory.n + len(rows)) > own.floor:  # they push messages out
+                self.settle(partition, learner)
+            self._let_wait(partition, messages, rows, times_ms, hashes)
         if early:
-            self._let_wait(partition, messages, np.array(early), times_ms, hashes)
             self._give_up_late(partition)  # behind the last message nothing else would
-        return not (times_ms > self._logs[partition].newest_ms).any()
+        return not (times_ms > own.newest_ms).any()
 
     def _let_wait(
         self,

@@ -367,6 +367,22 @@ def test_what_leaves_the_memory_is_learned_as_the_default(tmp_path: Path) -> Non
     run.memory.close()
 
 
+@pytest.mark.parametrize("n_at_once", [1, 3, 40])
+def test_labels_that_fill_the_memory_push_no_message_out_untaught(
+    tmp_path: Path, n_at_once: int
+) -> None:
+    """Nothing else comes: what has to leave for labels of other messages is the default first."""
+    run = LateRun(tmp_path, DEFAULTS, 12)
+    for _ in range(2):
+        run.read([Said("create", f"m{i}", 100, f"sun{i}") for i in range(8)], 4)
+    labels = [Label(f"other{i}", 100, "positive") for i in range(40)]
+    for _ in range(0, len(labels), n_at_once):
+        run.read_labels(labels, n_at_once)
+    assert run.late.counts_now()["defaulted"] == 8
+    assert run.counts[0] == [8.0, 0.0]
+    run.memory.close()
+
+
 def test_a_batch_beyond_the_memory_is_not_all_learned_as_the_default(tmp_path: Path) -> None:
     """What comes and leaves within one batch teaches nothing; what is left of it does."""
     run = LateRun(tmp_path, DEFAULTS, 12)
