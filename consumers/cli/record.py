@@ -37,7 +37,7 @@ from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SinkError
 from consumers.factories import build_source
 from consumers.features import learned_kinds
-from consumers.kafka.producers import KafkaSink
+from consumers.kafka.producers import KafkaSink, TopicIds
 from consumers.messages import Headers, Partition, RawColumns, part_name, partition_of
 from consumers.private_files import lock_file, make_private_folder, open_private, replace_private
 from consumers.sources.base import Backoff, LogFacts, Source
@@ -277,11 +277,16 @@ class _Shown:
 
 
 class BridgeCursor(msgspec.Struct, kw_only=True):
-    """The cursor file: how far a stream stands in a topic."""
+    """The cursor file: how far a stream stands in a topic.
+
+    Topics of one name differ by their ids; a file of an earlier version has none.
+    """
 
     streamnb_bridge: int = BRIDGE_VERSION
     stream: dict[str, Any]
     topic: str
+    topic_id: str | None = None
+    cluster_id: str | None = None
     positions: dict[str, int] = {}
     logs: dict[str, LogFacts] = {}
 
@@ -322,6 +327,19 @@ class CursorFile:
                 raise SinkError(f"{path}: another `streamnb bridge` uses it; name another --cursor")
             self.cursor = self._read(stream, topic)
             on_error.pop_all()
+
+    def know_topic(self, found: TopicIds) -> None:
+        """Note the ids of the topic that is written to; those of another are a `SinkError`."""
+        own = TopicIds(self.cursor.topic_id, self.cursor.cluster_id)
+        if any(None not in pair and pair[0] != pair[1] for pair in zip(own, found, strict=True)):
+            raise SinkError(
+                f"{self.path}: is the cursor of the topic {self.cursor.topic!r} with the id "
+                f"{own.topic_id} in cluster {own.cluster_id}, and here is another of that name, "
+                f"with the id {found.topic_id} in cluster {found.cluster_id}, which lacks what was "
+                "written to the first; name another --cursor"
+            )
+        self.cursor.topic_id = found.topic_id or own.topic_id
+        self.cursor.cluster_id = found.cluster_id or own.cluster_id
 
     def save(self, positions: Mapping[Partition, int], logs: Mapping[Partition, LogFacts]) -> None:
         """Replace the file, safe from a power cut."""
@@ -390,11 +408,18 @@ class TopicWriter:
         self.n_bytes = self.n_unsafe = self.unsafe_bytes = 0
         self.is_unsafe = False
         there = cursor.cursor
+        self._goes_on = bool(there.positions)
         self.positions = {partition_of(name): at for name, at in there.positions.items()}
         self.logs = {partition_of(name): facts for name, facts in there.logs.items()}
 
     def begin(self, logs: Mapping[Partition, LogFacts]) -> None:
-        """Save where partitions begin, before anything of them is written."""
+        """Save where partitions begin, before anything of them is written.
+
+        If the cursor has positions, the topic must be theirs, even if nothing new is to come.
+        """
+        if self._goes_on and not self._knows_topic():
+            self.is_unsafe = True
+            return
         if logs.items() <= self.logs.items():
             return
         self.logs |= logs
@@ -408,7 +433,7 @@ class TopicWriter:
             self._began_s = self._clock()
         self.n_unsafe += len(raw)
         self.unsafe_bytes += _value_bytes(raw)
-        if not self._knows_topic():
+        if self.is_unsafe or not self._knows_topic():
             self.is_unsafe = True
             return
         now_ms = int(time.time() * 1000)
@@ -451,9 +476,11 @@ class TopicWriter:
         self._cursor.close()
 
     def _knows_topic(self) -> bool:
-        """Wait for the topic; return whether it is known."""
-        if self._n_partitions is None:
-            self._wait_for(self._find_partitions)
+        """Wait for the topic; return whether it is known. Another than before is an error."""
+        if self._n_partitions is None and self._wait_for(self._find_partitions):
+            self._cursor.know_topic(self._sink.topic_ids())
+            if self._goes_on:
+                self._cursor.save(self.positions, self.logs)
         return self._n_partitions is not None
 
     def _find_partitions(self) -> None:
@@ -526,5 +553,5 @@ def bridge_stream(
     saved = {str(partition_of(name)): at for name, at in sorted(file.cursor.positions.items())}
     return Bridged(
         done.messages - writer.n_unsafe, done.value_bytes - writer.unsafe_bytes, sink.n_refused,
-        writer.is_unsafe, str(cursor), saved, done.reason,
+        writer.n_unsafe > 0, str(cursor), saved, done.reason,
     )  # fmt: skip

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import time
-from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -62,6 +61,7 @@ from consumers.kafka.patch import (
     tell_connection_errors,
     tell_failures,
     tell_raised,
+    topic_id_of,
 )
 from consumers.messages import Partition
 
@@ -381,10 +381,7 @@ class KafkaPythonClient(GroupClient):
 
     def topic_id(self) -> str | None:
         """Return the topic's id by the newest metadata, as Kafka's own tools write it."""
-        found = self._cluster.topic_id(self.topic_name)
-        if not found:  # a broker that knows no ids, or the topic is away
-            return None
-        return None if not found.int else urlsafe_b64encode(found.bytes).rstrip(b"=").decode()
+        return topic_id_of(self._cluster, self.topic_name)
 
     def _ask(
         self, question: Callable[..., Any], partitions: Collection[Partition], timeout_s: float

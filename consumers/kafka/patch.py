@@ -19,6 +19,7 @@ import inspect
 import ssl
 import struct
 import threading
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -256,7 +257,7 @@ def require_sender() -> None:
         raise does_not_fit("the producer has no _sender")
     for owner, names in (
         (Sender, ("run_once", "_handle_produce_response", "force_close")),
-        (ClusterMetadata, ("update_metadata",)),
+        (ClusterMetadata, ("update_metadata", "topic_id")),
     ):
         for name in names:
             if not callable(getattr(owner, name, None)):
@@ -298,6 +299,15 @@ def require_topic_ids(net: Any) -> Any:
     if not callable(getattr(cluster, "topic_id", None)):
         raise does_not_fit("its cluster has no method topic_id")
     return cluster
+
+
+def topic_id_of(cluster: Any, topic: str) -> str | None:
+    """Return a topic's id by the newest metadata, as Kafka's own tools write it.
+
+    None: the brokers know no ids, or the topic is away.
+    """
+    found = cluster.topic_id(topic)
+    return urlsafe_b64encode(found.bytes).rstrip(b"=").decode() if found and found.int else None
 
 
 # -- large responses ---------------------------------------------------------------------------

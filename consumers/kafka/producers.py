@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import kafka
 import msgspec
@@ -55,6 +55,7 @@ from consumers.kafka.patch import (
     sender_of,
     tell_connection_errors,
     tell_raised,
+    topic_id_of,
 )
 from consumers.messages import Headers, Partition
 from consumers.sinks.records import Record, is_output, shortened
@@ -65,6 +66,13 @@ CLOSE_TIMEOUT_S: Final = 1.0
 _REQUEST_TIMEOUT_MS: Final = 10_000
 _NEVER_MS: Final = 2**31 - 1
 _TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
+
+
+class TopicIds(NamedTuple):
+    """What tells a topic from others of its name; None where the brokers know no such id."""
+
+    topic_id: str | None
+    cluster_id: str | None
 
 
 class TopicProducer:
@@ -90,6 +98,7 @@ class TopicProducer:
             "max_request_size": settings.message_max_bytes,
         }
         self._lock = threading.Lock()
+        self._cluster: Any = None  # what the newest producer knows of the brokers
         self._producer: Any = None
         self._connecting = self._connect()
         self._failed: Connecting[Any] | None = None  # what made a producer that cannot go on
@@ -99,12 +108,17 @@ class TopicProducer:
         return Connecting(KafkaProducer, self._made_with, self._prepare)
 
     def _prepare(self, net: Any) -> None:
+        self._cluster = net.cluster
         keep_refreshing(net)
         tell_raised(net.cluster, "update_metadata", partial(self._fail, self._connecting))
         close_abandoned_sockets(net)
         tell_connection_errors(net, self._connecting.note)
         if is_known():
             receive_in_large_pieces(net)  # or a refused login is told as a lost connection
+
+    def ids(self) -> TopicIds:
+        """Return the ids of the topic by the newest metadata that a producer has asked for."""
+        return TopicIds(topic_id_of(self._cluster, self.topic), self._cluster.cluster_id)
 
     def get(self, timeout_s: float) -> Any:
         """Return the `kafka.KafkaProducer`, or None if it is not connected within `timeout_s`.
@@ -305,6 +319,10 @@ class KafkaSink:
         """
         self._take(_Pending(key, value, None, partition, headers, time_ms))
         self._send_taken()
+
+    def topic_ids(self) -> TopicIds:
+        """Return the ids of the topic, once `partitions` has found it."""
+        return self._producer.ids()
 
     def partitions(self, timeout_s: float) -> int:
         """Return how many partitions the topic has; `SinkError` if no broker says so in time."""

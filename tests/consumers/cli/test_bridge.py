@@ -19,6 +19,7 @@ from consumers.cli.replay import reading
 from consumers.config.settings import MessageSettings, Settings
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SinkError
+from consumers.kafka.producers import TopicIds
 from consumers.messages import Partition
 from consumers.sources.base import LogFacts
 from consumers.sources.records import from_parts
@@ -135,6 +136,31 @@ def test_a_topic_goes_on_into_another_with_its_own_keys(
         bridged(source, broker.address, first, tmp_path / "other")
 
 
+@pytest.mark.integration
+def test_a_cursor_is_of_one_topic_and_not_of_another_of_its_name(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """A topic made again lacks what was written to the old one: refused, though nothing is new."""
+    topic, path, cursor = new_topic(1), tmp_path / "in.jsonl", tmp_path / "c"
+    path.write_bytes(b'{"text": "one"}\n{"text": "two"}\n')
+    assert bridged(f"file:{path}", broker.address, topic, cursor).messages == 2
+    kept = cursor.read_bytes()
+    said = json.loads(kept)
+    assert said["topic_id"]
+    assert said["cluster_id"]
+    unnamed = {name: value for name, value in said.items() if not name.endswith("_id")}
+    cursor.write_text(json.dumps(unnamed), encoding="utf-8")
+    done = bridged(f"file:{path}", broker.address, topic, cursor)
+    assert (done.messages, done.unsafe) == (0, False)
+    assert json.loads(cursor.read_bytes()) == said  # one without ids is that of the topic it finds
+    broker.delete_topic(topic)
+    broker.create_topic(topic)
+    with pytest.raises(SinkError, match=rf"(?s)id {said['topic_id']}.*; name another --cursor"):
+        bridged(f"file:{path}", broker.address, topic, cursor)
+    assert json.loads(cursor.read_bytes()) == said
+    assert bridged(f"file:{path}", broker.address, topic, tmp_path / "other").messages == 2
+
+
 def test_the_key_is_the_id_or_the_author_that_it_begins_with() -> None:
     """What an account does stays together, its deletion too; elsewhere each message is its own."""
     did, post = "did:plc:ann", "app.bsky.feed.post"
@@ -183,6 +209,21 @@ def test_a_cursor_file_is_one_streams_and_one_bridges(tmp_path: Path) -> None:
     path.mkdir()
     with pytest.raises(SinkError, match="cannot be read"):
         CursorFile(path, {"source": "jetstream"}, "posts")
+
+
+def test_a_cursor_of_another_cluster_is_refused_where_topics_have_no_ids(tmp_path: Path) -> None:
+    """Older brokers give topics none; the address says nothing, as one cluster has many."""
+    path, stream = tmp_path / "c", {"source": "stdin"}
+    first = CursorFile(path, stream, "posts")
+    first.know_topic(TopicIds(None, "test"))
+    first.save({Partition("stdin", 0): 7}, {})
+    first.close()
+    again = CursorFile(path, stream, "posts")
+    again.know_topic(TopicIds(None, None))  # unknown for now
+    again.know_topic(TopicIds("new", "test"))
+    with pytest.raises(SinkError, match=r"in cluster test, .* in cluster prod.*another --cursor"):
+        again.know_topic(TopicIds("new", "prod"))
+    again.close()
 
 
 class _Away:
