@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -425,11 +426,12 @@ def polls(
     targets: Mapping[Partition, int] | None,
     begins: Mapping[Partition, int] | None,
     tell: Callable[[str], object],
+    over: threading.Event | None = None,
 ) -> Iterator[RawColumns]:
     """Yield all of a source up to the targets, and close it; a log without all is a `SourceError`.
 
     `targets` is None to read on to the source's end, whatever of it is left; `begins` is where to
-    begin, None for where the source does by itself.
+    begin, None for where the source does by itself. Once `over` is set, it reads no more.
     """
     places = targets or {}
     reached = dict.fromkeys(places, -1) if begins is None else {p: begins[p] for p in places}
@@ -451,6 +453,8 @@ def polls(
                     yield raw.head(n)
                 if raw.partition in reached:
                     reached[raw.partition] = max(reached[raw.partition], raw.next_offset)
+            if over is not None and over.is_set():
+                return
             tell(f"{source.name}{f' ({source.trouble()})' if source.trouble() else ''}")
             if not batches and source.at_end():
                 break
@@ -497,13 +501,18 @@ def decoded(raw: RawColumns, decoder: Decoder) -> Iterator[Messages]:
         yield messages
 
 
-def ahead(items: Generator[Item]) -> Generator[Item]:
+def ahead(items: Generator[Item], over: threading.Event | None = None) -> Generator[Item]:
     """Yield what a generator does, while a thread makes the next one: reading beside learning.
 
-    All of the generator runs on that thread; it is closed with this one.
+    All of the generator runs on that thread; it is closed with this one. `over` is set once nobody
+    takes any more, so that a generator which waits for its next item can end.
     """
     with closing(items), ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
-        following = thread.submit(next, items, None)
-        while (item := following.result()) is not None:
+        try:
             following = thread.submit(next, items, None)
-            yield item
+            while (item := following.result()) is not None:
+                following = thread.submit(next, items, None)
+                yield item
+        finally:  # before the pool waits for its thread
+            if over is not None:
+                over.set()

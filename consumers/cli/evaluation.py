@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -180,10 +181,11 @@ def read_messages(
     decoder = decoder_of(source)
     path = settings.source_address.path
     size = path.stat().st_size if path is not None and path.exists() else None
+    over = threading.Event()
 
     def read(bar: Progress, task: TaskID) -> Generator[Messages]:
         n_read = 0
-        for raw in polls(source, None, None, lambda text: bar.update(task, description=text)):
+        for raw in polls(source, None, None, lambda text: bar.update(task, description=text), over):
             some = raw if messages_max is None else raw.head(messages_max - n_read)
             yield from decoded(some, decoder)
             n_read += len(some)
@@ -201,7 +203,7 @@ def read_messages(
     # Reading, learning and importing take turns at the interpreter's lock, some thousand times.
     with short_pauses(), progress_bar(show=show) as bar:
         task = bar.add_task(source.name, total=messages_max)
-        with closing(ahead(read(bar, task))) as batches:
+        with closing(ahead(read(bar, task), over)) as batches:
             for messages in batches:
                 take(messages)
 

@@ -5,25 +5,30 @@ from __future__ import annotations
 import html
 import importlib.util
 import json
+import signal
 import threading
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 import numpy as np
 import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from consumers.cli import commands, conventions
+from consumers.cli import commands, conventions, evaluation
 from consumers.cli import compare as comparing
 from consumers.cli.compare import compare, mcnemar, names_of, pairs
 from consumers.cli.evaluation import Evaluation, Method, judge
 from consumers.cli.figures import JudgedExamples, figures
 from consumers.config.settings import Settings, load
-from consumers.errors import ConfigError
-from consumers.messages import Messages
+from consumers.errors import ConfigError, SourceError
+from consumers.messages import Messages, Partition, RawColumns
+from consumers.sources.records import from_parts
+from tests.consumers.scripted_source import ScriptedSource
 
 N = 150
+WAITS_MAX: Final = 6_000
 # Vowpal Wabbit is in the dependencies of the benchmarks alone.
 INSTALLED = ["river", "sklearn", *["vw"] * (importlib.util.find_spec("vowpalwabbit") is not None)]
 WORDS = ["sun", "rain", "not", "good", "bad", "tea", "lake", "work"]
@@ -301,3 +306,51 @@ def test_a_peer_that_is_missing_says_so(
     arguments = ["compare", files[0], str(files[1][0]), "--peer", "weka"]
     done = CliRunner().invoke(commands.app, arguments)
     assert (done.exit_code, "none of vw, river, sklearn" in done.output) == (2, True)
+
+
+class _Silent(ScriptedSource):
+    """A source that has one message; once that is taken, the poll for more is interrupted."""
+
+    n_waits = 0
+
+    def poll(self, timeout_s: float) -> list[RawColumns]:
+        """Take the next step; then wait in vain, as a source does that has nothing."""
+        found = super().poll(timeout_s)
+        if self.idle.is_set():
+            self.n_waits += 1
+            if self.n_waits == WAITS_MAX:
+                raise SourceError("is polled for ever")
+            threading.Event().wait(timeout_s)
+        return found
+
+    def at_end(self) -> bool:
+        """Return that more may come."""
+        return False
+
+
+def test_an_interrupt_ends_a_command_whose_source_has_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody waits for the thread that reads ahead to find a message."""
+    taken = threading.Event()
+
+    def interrupt(_: object) -> list[RawColumns]:
+        assert taken.wait(60)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return []
+
+    message = from_parts(Partition("x", 0), [None], [b"{}"], range(1), [-1], 1)
+    source, decoder = _Silent([message], interrupt), SimpleNamespace(decode=lambda piece: piece)
+    monkeypatch.setattr(conventions, "_POLL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(evaluation, "source_apart", lambda *_: source)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            evaluation.read_messages(
+                Settings(), "compare", lambda _: taken.set(), None,
+                lambda _: cast("Any", decoder), show=False,
+            )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert source.n_waits < WAITS_MAX
+    assert source.calls[-1] == "close"
