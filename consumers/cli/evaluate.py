@@ -296,10 +296,10 @@ def predict_source(
 
     settings = load_settings(config, source)
     note_shared_model(settings, "predict")
-    stored, troubles = model_report.read_model(model or model_report.newest_checkpoint(config))
+    stored, troubles = model_report.read_model(model or model_report.newest_checkpoint(settings))
     for text in troubles:
         print_warning(Console(stderr=True), text)
-    judge = model_report.answering(stored, config)
+    judge = model_report.answering(stored, settings)
     done = evaluation.predict_all(
         settings, judge, judge if has_prior else judge.without_prior(),
         partial(typer.echo, nl=False), show=sys.stderr.isatty(),
@@ -375,7 +375,7 @@ def subtract_slice(
     settings, stored, troubles = answers.read_newest(config, source)
     for text in troubles:
         print_warning(Console(stderr=True), text)
-    newest = answers.newest_checkpoint(config, takes_model=False)
+    newest = answers.newest_checkpoint(settings, takes_model=False)
     if to.resolve().parent == newest.parent.resolve() and to.name.startswith(newest.name):
         raise ConfigError(f"--to {to}: checkpoints have such names there; name another file")
     if not to.parent.is_dir():

@@ -48,12 +48,21 @@ def read_model(path: Path) -> tuple[Stored, list[str]]:
     return stored, [str(warning.message) for warning in caught]
 
 
-def newest_checkpoint(config: Path | None, *, takes_model: bool = True) -> Path:
+def _settings_of(config: Path | Settings | None) -> Settings:
+    """Return settings as they are, or those of a file.
+
+    A command that has an option which wins over the file must give its settings: without the option
+    the file may be refused.
+    """
+    return config if isinstance(config, Settings) else load(find_config(config), os.environ)
+
+
+def newest_checkpoint(config: Path | Settings | None, *, takes_model: bool = True) -> Path:
     """Return the file of the newest checkpoint of a configuration.
 
     Where there is none, the error names --model if the command `takes_model`.
     """
-    folder = load(find_config(config), os.environ).checkpoint.folder
+    folder = _settings_of(config).checkpoint.folder
     other = "a model with --model FILE" if takes_model else "the daemon's configuration by --config"
     if folder is None:
         raise ConfigError(f"checkpoint.folder is null: name {other}")
@@ -69,7 +78,7 @@ def read_newest(config: Path | None, source: str | None) -> tuple[Settings, Stor
     """Read the settings and their newest checkpoint, for a command that reads its log again."""
     settings = load(find_config(config), os.environ, {"source": source})
     logs.configure(None)
-    stored, troubles = read_model(newest_checkpoint(config, takes_model=False))
+    stored, troubles = read_model(newest_checkpoint(settings, takes_model=False))
     said = stored.header["notes"].get("entries", {}).get("challengers")
     if said is not None:
         name = said["serving"]
@@ -83,7 +92,7 @@ def read_newest(config: Path | None, source: str | None) -> tuple[Settings, Stor
     return settings, stored, troubles
 
 
-def answering(stored: Stored, config: Path | None) -> NaiveBayes | Snapshot:
+def answering(stored: Stored, config: Path | Settings | None) -> NaiveBayes | Snapshot:
     """Return what a checkpoint answers by: its model, calibrated if it knows how.
 
     The costs are those of the configuration, if its classes are the model's.
@@ -91,8 +100,7 @@ def answering(stored: Stored, config: Path | None) -> NaiveBayes | Snapshot:
     answers = calibrated_model(stored)
     if not isinstance(answers, Snapshot):
         return answers
-    settings = load(find_config(config), os.environ).model
-    costs = own_costs(settings, stored.model)
+    costs = own_costs(_settings_of(config).model, stored.model)
     return Snapshot(stored.model, 0, replace(answers.rule, costs=costs))
 
 

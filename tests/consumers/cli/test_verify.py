@@ -434,6 +434,20 @@ def test_without_a_checkpoint_no_option_is_named_that_is_not_there(
         assert "--model" not in told.err
 
 
+@pytest.mark.parametrize(
+    "arguments", [("verify",), ("model", "subtract", "--slice", "x", "--to", "o.nb"), ("predict",)]
+)
+def test_a_source_that_is_named_wins_wherever_the_configuration_is_asked(
+    command: Command, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """A file whose outputs need the brokers of `--source` is refused by no command with that."""
+    config = tmp_path / "config.yaml"
+    config.write_text('{"predictions": {"to": "kafka:preds"}}', encoding="utf-8")
+    told = command(*arguments, "-c", str(config), "--source", "kafka://127.0.0.1:1/t")
+    assert (told.code, told.out) == (74, "")
+    assert "there is no checkpoint yet" in told.err
+
+
 def days(n: int, seed: int) -> tuple[list[dict[str, Any]], list[tuple[str, str, dict[str, Any]]]]:
     """Return messages of three days, and day, language and message of those that teach at last."""
     chance = random.Random(seed)
