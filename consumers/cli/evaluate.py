@@ -32,6 +32,7 @@ from consumers.cli.conventions import (
     print_json,
     stream_range,
 )
+from consumers.config.addresses import SourceAddress
 
 HELP = (
     "Judge every labelled message of a source by a model that has not learned it, and say how well "
@@ -291,6 +292,8 @@ def predict_source(
     """Print a line of JSON for each message of a source; `beside` it nothing may be asked."""
     if beside:
         raise typer.BadParameter(f"a file or source is judged alone, without {beside[0]!r}")
+    if source == "generator":  # a live stream is judged until Ctrl-C, as each line is printed
+        raise typer.BadParameter("the made-up stream has no end: name a file or a topic")
     from consumers.cli import evaluation, model_report
     from consumers.cli.output import print_warning
 
@@ -335,8 +338,12 @@ def _check_models(configs: Sequence[Path], peers: Sequence[str]) -> None:
 
 
 def _check_end(source: str, max_messages: int | None) -> None:
-    if source == "generator" and max_messages is None:
+    if max_messages is not None:
+        return
+    if source == "generator":
         raise typer.BadParameter("the made-up stream has no end: give --max-messages")
+    if SourceAddress.parse(source).urls:
+        raise typer.BadParameter("a live stream has no end: give --max-messages")
 
 
 def revert(config: ConfigOption = None, as_json: JsonOption = False) -> None:

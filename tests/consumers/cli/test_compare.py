@@ -354,3 +354,19 @@ def test_an_interrupt_ends_a_command_whose_source_has_nothing(
         signal.signal(signal.SIGINT, before)
     assert source.n_waits < WAITS_MAX
     assert source.calls[-1] == "close"
+
+
+@pytest.mark.parametrize("source", ["generator", "jetstream", "wss://127.0.0.1:1/stream"])
+def test_figures_of_a_source_without_an_end_need_a_number_of_messages(source: str) -> None:
+    """They are of all that was read; what stops the reading alone would lose them."""
+    for arguments in (["evaluate", source], ["compare", source, "a.yaml", "b.yaml"]):
+        done = CliRunner().invoke(commands.app, arguments)
+        assert done.exit_code == 2
+        assert "has no end: give --max-messages" in " ".join(done.output.replace("│", "").split())
+
+
+def test_the_made_up_stream_is_not_judged_without_end() -> None:
+    """`predict` has no number of messages to stop at."""
+    done = CliRunner().invoke(commands.app, ["predict", "--source", "generator"])
+    assert done.exit_code == 2
+    assert "has no end" in done.output
