@@ -42,8 +42,13 @@ SECRETS: dict[Path, str] = {
     ("kafka", "ssl_key_password"): "STREAMNB_KAFKA_KEY_PASSWORD",
     ("http", "token"): "STREAMNB_TOKEN",
     ("live", "token"): "STREAMNB_LIVE_TOKEN",
+    ("jetstream", "archive_key"): "STREAMNB_ARCHIVE_KEY",
+    ("message", "registry", "password"): "STREAMNB_REGISTRY_PASSWORD",
+    ("message", "registry", "token"): "STREAMNB_REGISTRY_TOKEN",
+    ("labels", "teacher", "token"): "STREAMNB_TEACHER_TOKEN",
     ("alerts", "webhook"): "STREAMNB_ALERTS_WEBHOOK",
 }
+_HEADERS: Path = ("live", "headers")  # their values may be secrets: shown nowhere
 _IN_NO_FILE: Path = ("alerts", "webhook")  # the others may be read from a file of their own
 HASH_KEY: Path = ("model", "hash_key")  # it may stand in a file, and is shown nowhere
 
@@ -351,7 +356,7 @@ def _unknown(path: Path, paths: Sequence[str]) -> str:
 
 def _found(path: Path, document: Document) -> str:
     """Tell what stands in the file; of a variable its name alone, of a secret nothing."""
-    if path in SECRETS or path[-1:] == HASH_KEY[-1:]:
+    if path in SECRETS or path[-1:] == HASH_KEY[-1:] or path[:2] == _HEADERS:
         return ""
     if path in document.written:
         return f"; found {_shown(document.written[path])}"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from consumers.config.settings import load, to_yaml
+from consumers.config.document import SECRETS, settings_of
+from consumers.config.settings import Settings, load, to_yaml
 from tests.broker.secure import KEY_PASSWORD, Certificates
 from tests.consumers.config.test_settings import SECRET, mistakes, write
 
@@ -45,6 +46,36 @@ def test_a_password_in_the_file_is_refused_and_not_repeated(tmp_path: Path, writ
     text = mistakes(tmp_path, f"kafka: {{sasl_password: '{written}', prot: 1}}", A="a", B="b")
     assert "write sasl_password: ${STREAMNB_KAFKA_PASSWORD} and set that variable" in text
     assert written not in text.replace("${STREAMNB_KAFKA_PASSWORD}", "")
+
+
+def test_every_secret_setting_comes_from_the_environment() -> None:
+    """Headers and the hash key may stand in a file, and are masked; no other secret may."""
+    secret = {path for path, info in settings_of(Settings) if "SecretStr" in str(info.annotation)}
+    assert secret - {"live.headers", "model.hash_key"} == {".".join(map(str, p)) for p in SECRETS}
+    assert len(set(SECRETS.values())) == len(SECRETS)
+
+
+@pytest.mark.parametrize("value", ["[{}]", "{{a: {}}}", "12345678"])
+def test_a_header_is_not_repeated(tmp_path: Path, value: str) -> None:
+    """A header may hold a secret: what stands in its place is not shown."""
+    found = mistakes(tmp_path, f"live: {{headers: {{Authorization: {value.format(SECRET)}}}}}")
+    assert "live.headers.Authorization: must be text" in found
+    assert SECRET not in found
+    assert "12345678" not in found
+
+
+@pytest.mark.parametrize("path", SECRETS, ids=".".join)
+def test_a_secret_in_the_file_is_refused_and_not_repeated(
+    tmp_path: Path, path: tuple[str, ...]
+) -> None:
+    """Neither the secret nor a value of another type in its place is shown."""
+    for written in (f"'{SECRET}'", f"[{SECRET}]", f"{{a: {SECRET}}}", "12345678"):
+        found = mistakes(tmp_path, ": {".join(path) + f": {written}" + "}" * (len(path) - 1))
+        assert ".".join(path) in found
+        assert SECRET not in found
+        assert "12345678" not in found
+        if not written.startswith(("[", "{")):
+            assert f"write {path[-1]}: ${{{SECRETS[path]}}} and set that variable" in found
 
 
 def test_a_password_is_never_printed(tmp_path: Path) -> None:
