@@ -36,7 +36,7 @@ from consumers.sources.base import Fingerprint, LogFacts, Source
 from consumers.sources.records import other_separator, raw_columns, split_csv, split_lines
 
 CUT_OFF = "it ends in the middle, as if it had been cut off"
-_STEP_BYTES = 512
+STEP_BYTES = 512
 _MEMORY_BYTES_MAX = 512 << 20
 _HEAD_BYTES = 1 << 18
 _JSON_LINE = re.compile(rb"^[ \t]*[{[]", re.MULTILINE)
@@ -69,7 +69,7 @@ _MEMBER_BY_MAGIC: dict[bytes, Callable[[], Any]] = {
     b"\x28\xb5\x2f\xfd": lambda: zstandard.ZstdDecompressor().decompressobj(),
     b"BZh": bz2.BZ2Decompressor,
 }
-_DAMAGE = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError)
+DAMAGE = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError)
 
 
 class FileBytes:
@@ -124,67 +124,17 @@ class FileBytes:
         """Return how many of the bytes read are of a member that is not whole yet."""
         return self._n_unpacked - self.whole[1]
 
-    def last_line(self, member_bytes_max: int) -> bytes:
-        """Read a packed file to its end; return the last line of its last whole member.
-
-        `ValueError`: a member holds more bytes than it may.
-        """
-        last, whole, begin, size = b"", 0, 0, 0
-        pieces: list[bytes] = []
-        is_more = True
-        while is_more:
-            # A member may be found to be whole where nothing more comes: its checksum is its end.
-            is_more = bool(data := self.read(1))
-            pieces.append(data)
-            size += len(data)
-            if self.whole[1] > whole:
-                whole = self.whole[1]
-                text = b"".join(pieces)
-                last = text[: whole - begin].rstrip(b"\n").rpartition(b"\n")[2]
-                rest = text[whole - begin :]
-                pieces, begin, size = [rest], whole, len(rest)
-            elif size > member_bytes_max:
-                raise ValueError("a frame is larger than any that is written")
-        return last
-
-    def is_torn(self, member_bytes_max: int) -> bool:
-        """Return whether what stands behind the last whole member may be one write that was torn.
-
-        A power cut may leave any sectors of it. Whole members behind it were written later: then
-        what stands between was whole as well, and is damaged.
-        """
-        begin, end = self.whole[0], self.size()
-        if end - begin > member_bytes_max:
-            return False
-        rest = self.peek(begin, end)
-        at = 0
-        while (at := rest.find(self._magic, at + 1)) > 0:
-            if self._is_whole(rest, at):
-                return False
-        return True
-
-    def _is_whole(self, data: bytes, begin: int) -> bool:
-        """Return whether a whole member begins at a place of some bytes."""
-        assert self._new_member is not None
-        member = self._new_member()
-        with contextlib.suppress(*_DAMAGE):
-            for at in range(begin, len(data), _STEP_BYTES):
-                member.decompress(data[at : at + _STEP_BYTES])
-                if member.eof:
-                    return True
-        return False
-
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
     def _fill(self) -> bool:
         """Read compressed bytes and open their member; return False at the end of the file."""
-        self._input = self._input or self._file.read(_STEP_BYTES)
+        self._input = self._input or self._file.read(STEP_BYTES)
         if self._member is None:
             # Zeros may pad a file between and behind its members.
             while self._input and not (rest := self._input.lstrip(b"\0")):
-                self._input = self._file.read(_STEP_BYTES)
+                self._input = self._file.read(STEP_BYTES)
             if not self._input:
                 return False
             self._input = rest
@@ -199,7 +149,7 @@ class FileBytes:
         assert self._member is not None
         try:
             data = self._member.decompress(self._input)
-        except _DAMAGE as error:
+        except DAMAGE as error:
             self.damage = f"it is damaged there: {error}"
             return b""
         self._n_unpacked += len(data)

@@ -37,7 +37,7 @@ from consumers.private_files import (
     write_at,
 )
 from consumers.sources.base import LogFacts, Source
-from consumers.sources.file import CUT_OFF, FileBytes
+from consumers.sources.file import CUT_OFF, DAMAGE, STEP_BYTES, FileBytes
 from consumers.sources.records import (
     RECORDING_LINES,
     RecordedRow,
@@ -359,6 +359,60 @@ class RecordingSource(Source):
         )
 
 
+class _FrameBytes(FileBytes):
+    """Reads a recording that is to be continued, to find its last whole frame."""
+
+    def last_line(self, member_bytes_max: int) -> bytes:
+        """Read a packed file to its end; return the last line of its last whole member.
+
+        `ValueError`: a member holds more bytes than it may.
+        """
+        last, whole, begin, size = b"", 0, 0, 0
+        pieces: list[bytes] = []
+        is_more = True
+        while is_more:
+            # A member may be found to be whole where nothing more comes: its checksum is its end.
+            is_more = bool(data := self.read(1))
+            pieces.append(data)
+            size += len(data)
+            if self.whole[1] > whole:
+                whole = self.whole[1]
+                text = b"".join(pieces)
+                last = text[: whole - begin].rstrip(b"\n").rpartition(b"\n")[2]
+                rest = text[whole - begin :]
+                pieces, begin, size = [rest], whole, len(rest)
+            elif size > member_bytes_max:
+                raise ValueError("a frame is larger than any that is written")
+        return last
+
+    def is_torn(self, member_bytes_max: int) -> bool:
+        """Return whether what stands behind the last whole member may be one write that was torn.
+
+        A power cut may leave any sectors of it. Whole members behind it were written later: then
+        what stands between was whole as well, and is damaged.
+        """
+        begin, end = self.whole[0], self.size()
+        if end - begin > member_bytes_max:
+            return False
+        rest = self.peek(begin, end)
+        at = 0
+        while (at := rest.find(self._magic, at + 1)) > 0:
+            if self._is_whole(rest, at):
+                return False
+        return True
+
+    def _is_whole(self, data: bytes, begin: int) -> bool:
+        """Return whether a whole member begins at a place of some bytes."""
+        assert self._new_member is not None
+        member = self._new_member()
+        with suppress(*DAMAGE):
+            for at in range(begin, len(data), STEP_BYTES):
+                member.decompress(data[at : at + STEP_BYTES])
+                if member.eof:
+                    return True
+        return False
+
+
 class RecordingWriter:
     """Writes a recording, or goes on with one of the same stream; its owner alone may read it.
 
@@ -496,7 +550,7 @@ class RecordingWriter:
 
     def _read_whole(self) -> int:
         """Take the positions at the end of the last whole frame; return where that ends."""
-        file = FileBytes(self._path)
+        file = _FrameBytes(self._path)
         try:
             self.positions, self.logs = positions_in(file.last_line(_FRAME_BYTES_MAX))
             is_torn = file.damage is None or file.is_torn(_FRAME_BYTES_MAX)

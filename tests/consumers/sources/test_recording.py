@@ -182,7 +182,7 @@ def test_a_frame_may_end_anywhere_in_what_is_read_at_once(
     path = tmp_path / f"r{suffix}"
     written(path, [plain(3)])
     for step_bytes in range(1, path.stat().st_size + 1):
-        monkeypatch.setattr(file_module, "_STEP_BYTES", step_bytes)
+        monkeypatch.setattr(file_module, "STEP_BYTES", step_bytes)
         writer = RecordingWriter(path, HEAD)
         assert (writer.n_bytes, list(writer.positions.values())) == (path.stat().st_size, [3])
         writer.close()
