@@ -173,7 +173,9 @@ class FileSource(Source):
     one that takes the name, or is written over, while it is followed. A copy with the same bytes is
     the same file, and is read on.
 
-    The format of the records is recognised by the first 256 KiB. `wait` is given seconds. A file
+    The format of the records is recognised by the first 256 KiB. A followed file that has no whole
+    line yet is taken for what it looks like; a first line that says otherwise is a `SourceError`,
+    as the decoder stands by then, and the next start recognises it. `wait` is given seconds. A file
     that cannot be read is a `SourceError`.
     """
 
@@ -196,16 +198,11 @@ class FileSource(Source):
         self._follow = follow and not self._bytes.packed
         head = self._read(_HEAD_BYTES)
         self._bytes.close()
-        if settings.encoding == "auto" and head.startswith(_UTF16_MARKS):
-            raise SourceError(
-                f"{self._path}: begins as UTF-16 does, which is not read; write it as UTF-8, with "
-                "`iconv -f UTF-16 -t UTF-8`"
-            )
         self._head = self._tail = b""  # the first bytes on the disk; the last before `_position`
         self._facts = LogFacts()
         self._is_gone = self._is_replaced = False
-        self.record_format, self._first = recognise(head, settings)
-        self._refuse_separated(head)
+        self.record_format, self._first = self._recognised(head)
+        self._is_guessed = self._follow and settings.format != "jsonl" and not _has_line(head)
         self._split = split_csv if self.record_format.kind == "csv" else split_lines
         self._position = self._skip_to = self._size = 0
 
@@ -232,12 +229,7 @@ class FileSource(Source):
         except SourceError:
             self._bytes.close()
             raise
-        self._head = self._bytes.peek(0, _HEAD_PRINT_BYTES)
-        if self._bytes.packed:
-            return
-        self._bytes.seek(self._skip_to)
-        self._position = self._skip_to
-        self._tail = self._bytes.peek(max(0, self._skip_to - _TAIL_PRINT_BYTES), self._skip_to)
+        self._begin()
 
     def poll(self, timeout_s: float) -> list[RawColumns]:
         """Return the next batch; at the end, wait up to `timeout_s` and return none.
@@ -250,6 +242,8 @@ class FileSource(Source):
                 break
             data = self._read(self._settings.batch_bytes)
             self._refuse_rewritten()
+            if self._is_guessed:
+                data = self._settled(data)
             batch = self._batch(self._behind_skipped(data)) if data else self._end()
             if batch is not None:
                 return [batch]
@@ -308,6 +302,51 @@ class FileSource(Source):
             )
         return opened
 
+    def _begin(self) -> None:
+        """Take the first bytes, and be at the position to begin at; a packed file is read to it."""
+        self._head = self._bytes.peek(0, _HEAD_PRINT_BYTES)
+        if self._bytes.packed:
+            return
+        self._bytes.seek(self._skip_to)
+        self._position = self._skip_to
+        self._tail = self._bytes.peek(max(0, self._skip_to - _TAIL_PRINT_BYTES), self._skip_to)
+
+    def _recognised(self, head: bytes) -> tuple[RecordFormat, int]:
+        """Return the format, and where the first record begins; one not read: `SourceError`."""
+        if self._settings.encoding == "auto" and head.startswith(_UTF16_MARKS):
+            raise SourceError(
+                f"{self._path}: begins as UTF-16 does, which is not read; write it as UTF-8, with "
+                "`iconv -f UTF-16 -t UTF-8`"
+            )
+        found, first = recognise(head, self._settings)
+        self._refuse_separated(head, found)
+        return found, first
+
+    def _settled(self, data: bytes) -> bytes:
+        """Recognise the format once a first line is whole, and read again from where it begins.
+
+        Until then no record has been handed over. Another format than was taken for it is a
+        `SourceError`.
+        """
+        head = self._bytes.peek(0, _HEAD_BYTES)
+        packed = head.startswith(tuple(_MEMBER_BY_MAGIC))
+        if not packed and not _has_line(head):
+            return data
+        found, first = (None, 0) if packed else self._recognised(head)
+        if found != self.record_format:
+            columns = ", ".join(found.columns) if found else ""
+            what = f"CSV with the columns {columns}" if columns else "packed or JSON lines"
+            raise SourceError(
+                f"{self._path}: is {what}, which its first bytes did not show yet when it was "
+                "opened; nothing of it has been read: start again, and all of it is"
+            )
+        self._is_guessed = False
+        self._first = first
+        self._skip_to = max(self._skip_to, first)
+        self._pending = b""
+        self._begin()
+        return self._read(self._settings.batch_bytes)
+
     def _read(self, size: int) -> bytes:
         """Read on, or raise `SourceError`."""
         try:
@@ -356,10 +395,10 @@ class FileSource(Source):
         self._finished = not self._pending
         return batch
 
-    def _refuse_separated(self, head: bytes) -> None:
+    def _refuse_separated(self, head: bytes, found: RecordFormat) -> None:
         """Raise `SourceError` if the file looks like CSV without commas between its cells."""
         # What has no comma in its first line, and no object, is taken for broken JSON by itself.
-        is_json = self.record_format.kind == "jsonl" and (
+        is_json = found.kind == "jsonl" and (
             self._settings.format == "jsonl" or _JSON_LINE.search(head.removeprefix(BOM))
         )
         sign = None if is_json else other_separator(head.removeprefix(BOM))
@@ -428,6 +467,11 @@ class FileSource(Source):
         self._bytes.close()
         self._bytes = other
         log.info("file_replaced_by_copy", path=str(self._path), position=self._position)
+
+
+def _has_line(head: bytes) -> bool:
+    """Return whether a first line that is not blank is whole, or longer than any header."""
+    return b"\n" in head.removeprefix(BOM).lstrip(b" \t\r\n") or len(head) >= _HEAD_BYTES
 
 
 def _fingerprint(begin: int, data: bytes) -> Fingerprint:

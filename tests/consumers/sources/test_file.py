@@ -381,6 +381,88 @@ def test_a_longer_copy_that_takes_the_name_is_followed(tmp_path: Path) -> None:
     assert source.trouble() is None
 
 
+def appended(path: Path, data: bytes) -> None:
+    """Write on at the end of a file."""
+    with path.open("ab") as file:
+        file.write(data)
+
+
+MARK = b"\xef\xbb\xbf"
+CSV = FileSettings(format="csv", batch_bytes=1024)
+
+
+@pytest.mark.parametrize(
+    ("begin", "more", "settings"),
+    [
+        (b"", b"text,label\nhi,a\n", SMALL),
+        (b"", b"text,label\nhi,a\n", CSV),
+        (MARK, b"text,label\nhi,a\n", SMALL),
+        (b"\n\n", b"text,label\nhi,a\n", SMALL),
+        (b"text", b",label\nhi,a\n", SMALL),
+        (b"text,la", b"bel\nhi,a\n", SMALL),
+        (b"text,la", b"bel\nhi,a\n", CSV),
+    ],
+)
+def test_a_header_that_comes_after_the_start_is_read_after_the_next(
+    tmp_path: Path, begin: bytes, more: bytes, settings: FileSettings
+) -> None:
+    """No row is handed over as another format; the error has the way out, which works."""
+    path = written(tmp_path / "x.csv", begin)
+    source = begun(path, settings, follow=True)
+    assert source.poll(0.0) == []
+    appended(path, more[:3])
+    assert source.poll(0.0) == []
+    appended(path, more[3:])
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"x\.csv: .*text, label.* start again") as caught:
+            source.poll(0.0)
+        assert caught.value.exit_code == 69
+    again = begun(path, settings, follow=True, position=0, logs=source.logs({source.partition: 0}))
+    assert again.record_format.columns == ("text", "label")
+    assert [value for _, value in rest(again)] == [b"hi,a"]
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        (b"", b'{"a":1}\n{"a":2}\n'),
+        (b"", MARK + b'{"a":1}\n'),
+        (MARK[:2], MARK[2:] + b'{"a":1}\n'),
+        (b"\n", b' \n{"a":1}\n'),
+        (b'{"a"', b':1}\n{"a":2}\n'),
+        (b"text,label", b"\r\nhi,a\nho,b\n"),
+    ],
+)
+def test_a_file_that_was_empty_is_read_as_one_that_was_not(
+    tmp_path: Path, begin: bytes, more: bytes
+) -> None:
+    """The same records at the same offsets, however much of the first line was there."""
+    path = written(tmp_path / "x", begin)
+    source = begun(path, follow=True)
+    assert source.poll(0.0) == []
+    appended(path, more)
+    found = [
+        (int(raw.offsets[i]), raw.value(i)) for raw in source.poll(0.0) for i in range(len(raw))
+    ]
+    assert found == rest(begun(path))
+    assert found
+
+
+def test_what_a_start_refuses_is_refused_when_it_comes_later(tmp_path: Path) -> None:
+    """Separators, UTF-16 and a packed file are told; given as JSON lines, lines are lines."""
+    data = b"id;text\n1;a\n"
+    utf16 = '\ufeff{"a":1}\n'.encode("utf-16-le")
+    for more, told in ((data, "semicolons"), (utf16, "UTF-16"), (gzip.compress(data), "packed")):
+        path = written(tmp_path / "x", b"")
+        source = begun(path, follow=True)
+        lines = begun(path, FileSettings(format="jsonl"), follow=True)
+        appended(path, more)
+        with pytest.raises(SourceError, match=told):
+            source.poll(0.0)
+    written(path, data)
+    assert [raw.value(0) for raw in lines.poll(0.0)] == [b"id;text"]
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     """A missing file, a folder and a named pipe are refused at once, by name."""
     os.mkfifo(tmp_path / "pipe")
