@@ -370,6 +370,9 @@ class FileSource(Source):
         begin = self._position
         self._position += records.consumed
         self._pending = buffer[records.consumed :]
+        if not self._bytes.packed and len(self._head) < _HEAD_PRINT_BYTES:  # it may have grown
+            self._head += buffer[len(self._head) - begin : records.consumed]
+            self._head = self._head[:_HEAD_PRINT_BYTES]
         behind = buffer[max(0, records.consumed - _TAIL_PRINT_BYTES) : records.consumed]
         self._tail = (self._tail + behind)[-_TAIL_PRINT_BYTES:]
         if not len(records.starts):

@@ -463,6 +463,38 @@ def test_what_a_start_refuses_is_refused_when_it_comes_later(tmp_path: Path) -> 
     assert [raw.value(0) for raw in lines.poll(0.0)] == [b"id;text"]
 
 
+@pytest.mark.parametrize("n_before", [0, 1])
+def test_a_file_that_grew_from_nothing_is_known(tmp_path: Path, n_before: int) -> None:
+    """Its first bytes are those that were read of it, not those that stood there at the start."""
+    path = written(tmp_path / "x", b"".join(line + b"\n" for line in LINES[:n_before]))
+    source = begun(path, FileSettings(), follow=True)
+    appended(path, b"".join(line + b"\n" for line in LINES[n_before:]))
+    position = source.poll(0.0)[0].next_offset
+    logs = source.logs({source.partition: position})
+    known = logs[source.partition].head
+    assert known is not None
+    assert (known.begin, known.end) == (0, position)
+    assert begun(path, position=position, logs=logs).poll(0.0) == []
+    data = bytearray(path.read_bytes())
+    data[position // 2] ^= 1
+    with pytest.raises(ReplacedError, match="not those that were read before"):
+        begun(written(path, bytes(data)), position=position, logs=logs)
+
+
+def test_a_head_ends_where_its_print_does(tmp_path: Path) -> None:
+    """However a file grew, what identifies it is what a reader of the whole file finds."""
+    path = written(tmp_path / "x", b"")
+    source = begun(path, FileSettings(), follow=True)
+    position = 0
+    for _ in range(3):
+        appended(path, b"\n".join(LINES * 3) + b"\n")
+        position = source.poll(0.0)[0].next_offset
+    fresh = begun(path, FileSettings())
+    assert fresh.poll(0.0)[0].next_offset == position > 1 << 16
+    at = {source.partition: position}
+    assert source.logs(at) == fresh.logs(at)
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     """A missing file, a folder and a named pipe are refused at once, by name."""
     os.mkfifo(tmp_path / "pipe")
