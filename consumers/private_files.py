@@ -28,11 +28,13 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 def open_private(path: Path, flags: int) -> int:
     """Open a file that only its owner may read, create it if missing; return its descriptor.
 
-    `flags` are those of `os.open`. A file of another owner keeps its mode.
+    `flags` are those of `os.open`. A file of another owner keeps its mode, and so does what is no
+    regular file, such as /dev/null.
     """
     fd = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     with contextlib.suppress(PermissionError):
-        if stat.S_IMODE(os.fstat(fd).st_mode) != FILE_MODE:
+        found = os.fstat(fd).st_mode
+        if stat.S_ISREG(found) and stat.S_IMODE(found) != FILE_MODE:
             os.fchmod(fd, FILE_MODE)
     return fd
 

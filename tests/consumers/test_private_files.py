@@ -37,6 +37,15 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
+def test_what_is_no_regular_file_keeps_its_mode(tmp_path: Path) -> None:
+    """A device such as /dev/null is everybody's: to write to it does not close it to others."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    path.chmod(0o666)
+    os.close(open_private(path, os.O_RDWR | os.O_TRUNC))
+    assert mode(path) == 0o666
+
+
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o777])
 def test_files_and_folders_have_the_same_modes_under_any_umask(tmp_path: Path, mask: int) -> None:
     """No umask widens or narrows what is made; folders that were there stay as they were."""
