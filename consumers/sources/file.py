@@ -522,6 +522,7 @@ class StdinSource(Source):
         self._pending = b""
         self._position = 0
         self._ended = False
+        self._is_start = True  # a byte order mark may stand there
 
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
         """Begin; the first record gets the checkpoint's position as its number, or 0."""
@@ -583,6 +584,9 @@ class StdinSource(Source):
                 ) from error
             self._ended = not data
             self._pending += data
+            if self._is_start and (self._ended or not BOM[:-1].startswith(self._pending)):
+                self._pending = self._pending.removeprefix(BOM)
+                self._is_start = False
         buffer = self._pending
         records = split_lines(buffer, last=self._ended)
         self._pending = buffer[records.consumed :]

@@ -11,6 +11,7 @@ from typing import BinaryIO
 import pytest
 
 from consumers.config.settings import FileSettings
+from consumers.decode.rows import BOM
 from consumers.errors import ConfigError, SourceError
 from consumers.messages import Partition
 from consumers.sources.file import StdinSource
@@ -82,6 +83,44 @@ def test_a_silent_pipe_gives_the_time_back(pipe: tuple[BinaryIO, BinaryIO]) -> N
     assert source.poll(0.1) == []
     assert (source.lag(), source.trouble(), source.at_end()) == ({}, None, False)
     source.report_positions({PARTITION: 1})
+    source.close()
+
+
+@pytest.mark.parametrize("n", range(1, 5))
+@pytest.mark.parametrize("position", [None, 41])
+def test_a_byte_order_mark_is_no_part_of_the_first_message(
+    pipe: tuple[BinaryIO, BinaryIO], n: int, position: int | None
+) -> None:
+    """However the first bytes come; behind the first line it is a character like any other."""
+    reader, writer = pipe
+    source = begun(reader, position)
+    data = BOM + b'{"a":1}\n' + BOM + b"{}\n"
+    writer.write(data[:n])
+    found = polled(source)
+    writer.write(data[n:])
+    found += polled(source)
+    first = position or 0
+    assert found == [(first, b'{"a":1}'), (first + 1, BOM + b"{}")]
+    source.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "records"),
+    [(BOM, []), (BOM[:2], [BOM[:2]]), (b"1", [b"1"]), (b"", []), (BOM + b"1", [b"1"])],
+)
+def test_an_input_may_end_within_a_byte_order_mark(
+    pipe: tuple[BinaryIO, BinaryIO], data: bytes, records: list[bytes]
+) -> None:
+    """A mark alone is no message, and the first bytes of one are the message that they are."""
+    reader, writer = pipe
+    source = begun(reader)
+    writer.write(data)
+    assert polled(source) == []
+    writer.close()
+    found = []
+    while not source.at_end():
+        found += polled(source, 10.0)
+    assert [record for _, record in found] == records
     source.close()
 
 
