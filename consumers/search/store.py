@@ -380,6 +380,8 @@ class RecentStore:
             lowest = [lowest for other, lowest in newest_first if other is chunk]
             keys = keys[chunk.alive[keys - chunk.first_key]]
             some = [key for key in keys.tolist() if lowest and key >= lowest[0]]
+            if not some:  # the chunk may have left the store, and its tables with it
+                return 0, b""
             return database.lines_of(db, chunk.number, form.values, form.line, some)
 
     def get(self, id: str) -> MessageRow | None:  # noqa: A002 -- it is one

@@ -215,6 +215,18 @@ def test_what_comes_meanwhile_is_left_out_and_what_goes_as_well() -> None:
         assert len(set(first + rest)) == len(first + rest) < 2_400
 
 
+def test_a_chunk_that_leaves_while_it_is_read_is_left_out() -> None:
+    """Its first rows are in the file, and the rest of them no longer in the store."""
+    with running(None, messages_max=16 * 600) as store:
+        tell(store, ["good day"] * 1_200)
+        pieces, first = started(store)
+        assert 0 < len(first) < 600
+        offer(store, tweets(["new"] * 12_000, first=1_200))
+        settle(store)
+        assert store.get("m1199") is None
+        assert list(pieces) == []
+
+
 @pytest.mark.parametrize("form", [CSV, JSONL])
 def test_a_file_is_read_in_small_pieces(form: ExportForm) -> None:
     """However long the file, a piece has some hundreds of rows; no reader is held between them."""
