@@ -39,8 +39,9 @@ from consumers.http.threads import Batcher, WorkerPool, call_soon
 from consumers.monitoring.quality import function_words
 from consumers.search.chunks import RowFilter
 from consumers.search.comparison import SIDES_MAX, ComparedSide, compare
-from consumers.search.history import POINTS_MAX, STEPS_S, CountsOverTime
+from consumers.search.history import POINTS_MAX, STEPS_S
 from consumers.search.live_query import NotWatchedError, Subscription, WatchRequest
+from consumers.search.matching import CountsOverTime
 from consumers.search.query_syntax import Query, QueryError
 from consumers.search.rows import MessageRow, Span, csv_form, jsonl_form
 from consumers.search.store import RecentStore

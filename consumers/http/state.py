@@ -22,8 +22,7 @@ from consumers.monitoring.quality import Share, Shares
 from consumers.monitoring.status import Status
 from consumers.search import Change, Counted, Found, FoundRow, MessageRow, Query, RecentState
 from consumers.search.comparison import ComparedMessages, share_move
-from consumers.search.history import CountsOverTime
-from consumers.search.matching import MatchesOverTime
+from consumers.search.matching import CountsOverTime, MatchesOverTime
 from consumers.sinks.records import decided_by
 from streamnb import AnswerRule, Predictor
 

@@ -183,15 +183,6 @@ class MessageCounter:
             self._highest[stretch] = self._new.highest[stretch] = int(offsets[-1])
 
 
-class CountsOverTime(msgspec.Struct, frozen=True):
-    """Counts over time: `counts[i, k]` messages of class k came in the step from `begins_s[i]`."""
-
-    step_s: int
-    kept_from_s: int | None  # before it steps of this length are no longer known; None: all are
-    begins_s: Sequence[int]  # ascending, of the steps that have messages
-    counts: Sequence[Sequence[int]]
-
-
 # ---- in the file ---------------------------------------------------------------------------------
 
 

@@ -34,7 +34,6 @@ from consumers.search.history import (
     POINTS_MAX,
     STEPS_S,
     WORD_CHARS_MAX,
-    CountsOverTime,
     came_again,
     steps_of,
     word_steps_max,
@@ -195,6 +194,15 @@ def keys_where(db: sqlite3.Connection, number: int, condition: str, keys: Sequen
 
 
 # ---- over time -----------------------------------------------------------------------------------
+
+
+class CountsOverTime(msgspec.Struct, frozen=True):
+    """Counts over time: `counts[i, k]` messages of class k came in the step from `begins_s[i]`."""
+
+    step_s: int
+    kept_from_s: int | None  # before it steps of this length are no longer known; None: all are
+    begins_s: Sequence[int]  # ascending, of the steps that have messages
+    counts: Sequence[Sequence[int]]
 
 
 def read(

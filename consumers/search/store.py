@@ -24,8 +24,8 @@ from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
 from consumers.search import database, matching
 from consumers.search.chunks import Chunk, Keys, Parts, Retention, RowFilter, located
-from consumers.search.history import STEPS_S, CountsOverTime, MessageCounter
-from consumers.search.matching import Matcher, NewestFirst, Scan, matching_keys
+from consumers.search.history import STEPS_S, MessageCounter
+from consumers.search.matching import CountsOverTime, Matcher, NewestFirst, Scan, matching_keys
 from consumers.search.query_syntax import (
     Query,
     QueryError,

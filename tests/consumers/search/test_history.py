@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 
 from consumers.config.sections import HistorySettings
 from consumers.search import RecentStore
-from consumers.search.history import CountsOverTime, MessageCounter
+from consumers.search.history import MessageCounter
+from consumers.search.matching import CountsOverTime
 from tests.consumers.search.stores import (
     CLASSES,
     LOG,
