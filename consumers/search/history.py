@@ -31,6 +31,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import pairwise, product
 from typing import TypeAlias
 
 import msgspec
@@ -47,6 +48,7 @@ from consumers.search.chunks import Chunk
 log = structlog.get_logger(__name__)
 
 STEPS_S = {"minute": 60, "hour": 3_600, "day": 86_400}
+_STEP_TABLES = ("history", "word_history")
 POINTS_MAX = 3_000  # of one answer
 _TAKEN_OUT_MAX = 50_000  # removed messages that are remembered, as they may come again
 _EARLY_MAX = 2_000_000  # messages that wait for the file to be opened for the first time
@@ -188,28 +190,23 @@ class MessageCounter:
 
 def create_tables(db: sqlite3.Connection) -> None:
     """Make the tables that are there once, unless they are."""
-    db.execute(
-        "CREATE TABLE IF NOT EXISTS history (step_s INTEGER, begins_s INTEGER, counts BLOB,"
-        " PRIMARY KEY (step_s, begins_s)) WITHOUT ROWID"
-    )
-    db.execute("CREATE TABLE IF NOT EXISTS counted_since (key INTEGER)")
-    db.execute(
-        "CREATE TABLE IF NOT EXISTS taken_out (place INTEGER, offset INTEGER,"
-        " UNIQUE (place, offset))"
-    )
-    db.execute(
-        "CREATE TABLE IF NOT EXISTS word_history (step_s INTEGER, begins_s INTEGER, of BLOB,"
-        " unlisted_max INTEGER, words TEXT, counts BLOB, PRIMARY KEY (step_s, begins_s))"
-    )
-    db.execute("CREATE TABLE IF NOT EXISTS words_since (arrived_ms INTEGER)")
-    for table in ("counted", "left_offsets"):
-        db.execute(
-            f"CREATE TABLE IF NOT EXISTS {table} (place INTEGER, labelled INTEGER, offset INTEGER,"
-            " PRIMARY KEY (place, labelled)) WITHOUT ROWID"
-        )
-    db.execute(
-        "CREATE TABLE IF NOT EXISTS left_chunks (one INTEGER PRIMARY KEY, next_key INTEGER,"
-        " next_number INTEGER, word_bytes INTEGER)"
+    db.executescript(
+        """
+        CREATE TABLE IF NOT EXISTS history (step_s INTEGER, begins_s INTEGER, counts BLOB,
+          PRIMARY KEY (step_s, begins_s)) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS counted_since (key INTEGER);
+        CREATE TABLE IF NOT EXISTS taken_out (place INTEGER, offset INTEGER, UNIQUE(place, offset));
+        CREATE TABLE IF NOT EXISTS word_history (step_s INTEGER, begins_s INTEGER, of BLOB,
+          unlisted_max INTEGER, words TEXT, counts BLOB, PRIMARY KEY (step_s, begins_s));
+        CREATE TABLE IF NOT EXISTS words_since (arrived_ms INTEGER);
+        CREATE TABLE IF NOT EXISTS counted (place INTEGER, labelled INTEGER, offset INTEGER,
+          PRIMARY KEY (place, labelled)) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS left_offsets (place INTEGER, labelled INTEGER, offset INTEGER,
+          PRIMARY KEY (place, labelled)) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS left_chunks (one INTEGER PRIMARY KEY, next_key INTEGER,
+          next_number INTEGER, word_bytes INTEGER);
+        CREATE TABLE IF NOT EXISTS forgotten (name TEXT, step_s INTEGER, UNIQUE (name, step_s));
+        """
     )
     # From a file that had no such table all messages may have left.
     db.execute(
@@ -219,6 +216,13 @@ def create_tables(db: sqlite3.Connection) -> None:
         " ifnull(sum(length(of) + length(CAST(words AS BLOB)) + length(counts)), 0)"
         " FROM word_history WHERE NOT EXISTS (SELECT 1 FROM left_chunks)"
     )
+    # Nor did it note which steps have gone; the longer ones tell.
+    for name, (step_s, longer_s) in product(_STEP_TABLES, pairwise(STEPS_S.values())):
+        oldest_s = f"(SELECT min(begins_s) FROM {name} WHERE step_s = ?)"  # noqa: S608 -- of ours
+        db.execute(
+            f"INSERT OR IGNORE INTO forgotten SELECT ?, ? WHERE {oldest_s} / ? * ? > {oldest_s}",
+            (name, step_s, step_s, longer_s, longer_s, longer_s),
+        )
 
 
 def counted_since(db: sqlite3.Connection, next_key: int, *, is_on: bool) -> int:
@@ -321,13 +325,17 @@ def _change(
     return found is None
 
 
-def _forget_oldest(db: sqlite3.Connection, table: str, step_s: int, n_max: int) -> None:
-    """Keep the newest steps of a length."""
-    db.execute(
+def _forget_oldest(
+    db: sqlite3.Connection, table: str, step_s: int, n_max: int, *, has_lost: bool = False
+) -> None:
+    """Keep the newest steps of a length, and note if this, or what was written, lost any."""
+    found = db.execute(
         f"DELETE FROM {table} WHERE step_s = ? AND begins_s <= (SELECT begins_s FROM {table}"  # noqa: S608 -- of ours
         " WHERE step_s = ? ORDER BY begins_s DESC LIMIT 1 OFFSET ?)",
         (step_s, step_s, n_max),
     )
+    if found.rowcount or has_lost:
+        db.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (table, step_s))
 
 
 def _sum(one: Longs, other: Longs) -> Longs:
@@ -386,6 +394,7 @@ def words_since(db: sqlite3.Connection, chunks: Sequence[Chunk], *, is_on: bool)
     is_noted = db.execute("SELECT 1 FROM words_since").fetchone() is not None
     if is_noted and not is_on:
         db.execute("DELETE FROM word_history")
+        db.execute("DELETE FROM forgotten WHERE name = 'word_history'")
         db.execute("DELETE FROM words_since")
         db.execute("UPDATE left_chunks SET word_bytes = 0")
     if is_noted or not is_on:
@@ -418,6 +427,7 @@ class _Grid:
         self, chunk: Chunk, is_left: NDArray[np.bool_], n_classes: int, step_s: int, n_max: int
     ) -> None:
         begins_s, step = steps_of(chunk.columns["arrived_ms"][: chunk.n], step_s)
+        self.has_lost = len(begins_s) > n_max
         step -= max(0, len(begins_s) - n_max)
         self._begins_s = begins_s[-n_max:]
         self._shape = n_classes, len(self._begins_s)
@@ -509,7 +519,7 @@ def count_words(
         first += len(lengths)
     for step_s, grid in grids.items():
         _write_words(db, step_s, dict(grid.steps(words, unlisted_max)), words_max)
-        _forget_oldest(db, "word_history", step_s, n_max[step_s])
+        _forget_oldest(db, "word_history", step_s, n_max[step_s], has_lost=grid.has_lost)
 
 
 def _frequent_words(db: sqlite3.Connection, number: int, n_max: int) -> tuple[list[str], int]:

@@ -249,12 +249,17 @@ def chosen_step(
 def bounded_from_s(
     db: sqlite3.Connection, table: str, steps_max: Mapping[int, int], step_s: int
 ) -> int | None:
-    """Return when the oldest step of a length begins if all that may be are kept; else None."""
-    n, oldest_s = db.execute(
-        f"SELECT count(*), min(begins_s) FROM {table} WHERE step_s = ?",
-        (step_s,),
+    """Return when the oldest step of a length begins, unless there was room for all; else None.
+
+    There was none, under whatever bound, if earlier steps have gone.
+    """
+    n, oldest_s, has_gone = db.execute(
+        "SELECT count(*), min(begins_s),"
+        " EXISTS (SELECT 1 FROM forgotten WHERE name = ?1 AND step_s = ?2)"
+        f" FROM {table} WHERE step_s = ?2",
+        (table, step_s),
     ).fetchone()
-    return oldest_s if n >= steps_max[step_s] else None
+    return oldest_s if has_gone or n >= steps_max[step_s] else None
 
 
 class MatchesOverTime(CountsOverTime, frozen=True):

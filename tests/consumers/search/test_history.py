@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from consumers.config.sections import HistorySettings
 from consumers.search import RecentStore
-from consumers.search.history import MessageCounter
+from consumers.search.history import STEPS_S, MessageCounter
 from consumers.search.matching import CountsOverTime
 from tests.consumers.search.stores import (
     CLASSES,
@@ -237,6 +237,43 @@ def test_so_many_steps_are_kept_as_are_set(tmp_path: Path) -> None:
         assert store.history(MINUTE_S + 600, MINUTE_S + 9_000, None).step_s == 60
         assert store.history(MINUTE_S, MINUTE_S + 9_000, None).step_s == 3_600
         assert store.history(MINUTE_S, MINUTE_S + 9_000 * 3_600, None).step_s == 86_400
+
+
+@pytest.mark.parametrize("step", ["minute", "hour", "day"])
+def test_steps_that_are_gone_stay_unknown_under_a_larger_bound(tmp_path: Path, step: str) -> None:
+    """Their counts are not zero: the answer says since when steps of this length are known."""
+    path, bound = tmp_path / "recent.db", {f"{step}s_max": 60}
+    with running(path, history=ON.model_copy(update=bound)) as store:
+        for k in range(130):
+            wall_of(store).now_s = MINUTE_S + float(STEPS_S[step]) * k
+            tell(store, ["good day"], first=k)
+        before = whole(store, step)
+        assert len(before.begins_s) == 60
+    with running(path, history=ON) as store:
+        found = whole(store, step)
+        assert found == before
+        assert found.kept_from_s == found.begins_s[0]
+        longer = [each for each in STEPS_S if STEPS_S[each] > STEPS_S[step]]
+        assert [whole(store, each).kept_from_s for each in longer] == [None] * len(longer)
+        for each in longer[:1]:
+            chosen = store.history(MINUTE_S, MINUTE_S + 130 * STEPS_S[step], None)
+            assert chosen.step_s == STEPS_S[each]
+
+
+@pytest.mark.parametrize("step", ["minute", "hour"])
+def test_longer_steps_tell_what_a_file_from_before_has_forgotten(tmp_path: Path, step: str) -> None:
+    """It did not note that steps had gone; of what it knows in full nothing is doubted."""
+    path, bound = tmp_path / "recent.db", {f"{step}s_max": 60}
+    with running(path, history=ON.model_copy(update=bound)) as store:
+        for k in range(130):
+            wall_of(store).now_s = MINUTE_S + float(STEPS_S[step]) * k
+            tell(store, ["good day"], first=k)
+    with sqlite3.connect(path) as db:
+        db.execute("DROP TABLE IF EXISTS forgotten")
+    db.close()
+    with running(path, history=ON) as store:
+        known = {each: whole(store, each).kept_from_s for each in STEPS_S}
+        assert known == dict.fromkeys(STEPS_S) | {step: whole(store, step).begins_s[0]}
 
 
 def test_what_came_while_it_was_off_is_not_taken_out(tmp_path: Path) -> None:

@@ -424,6 +424,28 @@ def test_so_many_steps_and_words_are_kept_as_are_set(
         assert store.matches_over_time(store.parse("good "), None, span, None).step_s == 3_600
 
 
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize(("in_minute", "n_chunks"), [(4, 2), (2, 1)])
+def test_steps_that_are_gone_stay_unknown_under_a_larger_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_minute: int, n_chunks: int
+) -> None:
+    """Whether they were deleted, or a chunk that left alone had more steps than are kept."""
+    path = tmp_path / "recent.db"
+    with monkeypatch.context() as small, running(path, history=ON, **SMALL) as store:
+        small.setattr(history, "WORD_MINUTES_MAX", 1)
+        told = 0
+        while told - store.state().n_messages < 4 * n_chunks:
+            wall_of(store).now_s = MINUTE_S + 60.0 * (told // in_minute)
+            tell(store, ["good day"] * in_minute, first=told)
+            told += in_minute
+        assert told - store.state().n_messages == 4 * n_chunks
+        before = over_time(store, "good").kept_from_s
+        assert before == MINUTE_S + 60
+    with running(path, history=ON, **SMALL) as store:
+        assert over_time(store, "good").kept_from_s == before
+        assert over_time(store, "good", "hour").kept_from_s is None
+
+
 def test_turned_off_and_on_again_it_says_since_when(tmp_path: Path) -> None:
     """Off, nothing of words stays; on again, what left meanwhile is not known, and that is said."""
     path = tmp_path / "recent.db"
