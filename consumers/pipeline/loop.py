@@ -338,11 +338,12 @@ class Pipeline(msgspec.Struct):
         # A partition without labels gets its part too: its position is saved with it.
         own = own_times.of(rows, messages)
         columns = columns_of(messages, rows, self.statistics.fields)
-        n_before = self.learner.model.n_examples
+        model = self.learner.model  # a challenger may take its place
+        n_before = model.n_examples
         found = learn_rows(self.learner, messages, rows, columns, own, taking)
         if self.decay is not None and own.weights is not None:
-            n = self.learner.model.n_examples - n_before
             n_given = int(np.count_nonzero(own.weights[: len(found.rows)]))
+            n = model.n_examples - n_before
             self.decay.count_out_of_reach(messages.partition, n_given - n)
         if self.reviser is not None:
             self.reviser.count_taken(found)

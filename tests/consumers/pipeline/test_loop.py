@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from consumers.config.message import LateLabelsSettings
+from consumers.config.model import ModelSettings
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
 from consumers.corrections import CorrectionApplier
@@ -221,6 +222,31 @@ def test_a_partition_hundreds_of_half_lives_behind_another_is_told(tmp_path: Pat
         assert run.pipeline.learner.model.n_examples == 4 + n_learned
         assert run.pipeline.statistics.n_untaught == 2 + 8 - n_learned
         assert told == ([] if n_learned else ["t[1]"])
+
+
+def test_a_model_that_takes_over_changes_no_count_of_what_was_taught(tmp_path: Path) -> None:
+    """What a batch taught is read from the model that was taught it, not from the next one."""
+    made = [
+        json.dumps({"text": "good day", "label": 4, "created_at": 1_700_000_000_000}).encode()
+    ] * 5
+    run = Run(tmp_path, [raw(LOG, made)], [raw(LOG, made, 5)], half_life_s=60.0)
+    learner = run.pipeline.learner
+    learn = learner.learn
+
+    def promote(*args: Any, **options: Any) -> Any:
+        found = learn(*args, **options)
+        learner.model = build_model(ModelSettings(half_life_s=60.0))
+        other = {"text": ["bad day"]}, ["negative"]
+        learner.model.learn_many(*other, times_s=[1_700_000_000.0], part="t/0")
+        return found
+
+    with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
+        patch.setattr(learner, "learn", promote)
+        run.pipeline.run(Limits(until_end=True))
+        run.end()
+    # The first message is before its time is known.
+    assert run.pipeline.statistics.n_untaught == 1
+    assert [each for each in logs if each["event"] == "messages_without_weight"] == []
 
 
 def test_predictions_of_labelled_messages_are_as_if_they_had_no_label(tmp_path: Path) -> None:
