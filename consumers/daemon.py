@@ -362,6 +362,7 @@ class Daemon:
 
         def promoted(confidence: Confidence) -> None:
             statistics.confidence = confidence
+            self.reporter.follow(challengers.models[challengers.serving].model)
 
         challengers.promoted = promoted
         self.reporter.challengers = challengers

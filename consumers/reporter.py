@@ -33,7 +33,7 @@ from consumers.pipeline.own_models import OwnModels
 from consumers.pipeline.reader import SourceStatus
 from consumers.private_files import read_regular, replace_private
 from consumers.terminal import View
-from streamnb import Snapshot, SnapshotBoard
+from streamnb import NaiveBayes, Snapshot, SnapshotBoard
 from streamnb.inspection.summary import n_features, top_features, values_dropped
 
 HISTORY_NAME = "model_history.json"
@@ -282,6 +282,8 @@ class Reporter:
         self._shown_at_s = clock()
         self._words_dropped = Increase()
         self._values_dropped = Increase()
+        # A snapshot, and what had been dropped by the model that answers behind it.
+        self._takes_over = self._took_over = (0, 0, 0)
         self._n_restarts = 0
         self._was_up = False
         self._was_lost = False
@@ -324,6 +326,12 @@ class Reporter:
         """Count words and values dropped from a restored model's totals on."""
         self._words_dropped = Increase(words_dropped)
         self._values_dropped = Increase(values_dropped)
+
+    def follow(self, model: NaiveBayes) -> None:
+        """Count on from what a model has dropped by now, which serves from the next snapshot on."""
+        shown = self._board.current()
+        version = 0 if shown is None else shown.version
+        self._takes_over = version, model.words_dropped, values_dropped(model.state)
 
     def update(self, *, force: bool = False) -> None:
         """Report, if it is due."""
@@ -415,6 +423,10 @@ class Reporter:
     def _take_in(self, snapshot: Snapshot, now_s: float) -> None:
         if snapshot.version != self._shown_version:
             self._shown_version, self._shown_at_s = snapshot.version, now_s
+            next_one = self._takes_over  # another thread's
+            if next_one is not self._took_over and snapshot.version > next_one[0]:
+                self._words_dropped.total, self._values_dropped.total = next_one[1:]
+                self._took_over = next_one
             self._words_dropped.update(snapshot.words_dropped)
             self._values_dropped.update(values_dropped(snapshot.state))
             self._health.set_ready(snapshot.version)

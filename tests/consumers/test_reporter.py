@@ -477,6 +477,20 @@ def test_dropped_words_are_counted_once(run: Run) -> None:
     assert run.model.words_dropped > 0
 
 
+def test_what_another_model_dropped_before_it_served_is_not_counted(run: Run) -> None:
+    """A snapshot that is still of the model before it changes nothing."""
+    other = NaiveBayes(CLASSES, features={"text": Words(Multinomial(), max_words=8)})
+    for k in range(30):
+        other.learn_many({"text": [f"{k}"]}, ["positive"], part="t/0")
+    learner, n_before = run.learner(), other.words_dropped
+    run.reporter.follow(other)
+    assert run.update().new_words_dropped == 0 < n_before
+    learner.model = other
+    learner.learn("t/0", {"text": ["a b c d e f g h"]}, ["negative"])
+    learner.publish()
+    assert run.update().new_words_dropped == other.words_dropped - n_before
+
+
 def test_dropped_values_are_counted_once(run: Run) -> None:
     """Values of categories that left are counted too: a field of too many is seen from outside."""
     run.model = NaiveBayes(CLASSES, features={"c": Categories(fields=["c"], max_values=4)})
