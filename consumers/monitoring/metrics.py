@@ -2,7 +2,8 @@
 
 `Metrics` reads the daemon's `Status` when Prometheus scrapes. It holds only what no status keeps:
 histograms, and figures of events such as a checkpoint or a request. Labels take their values
-from the configuration and from this program, never from a message: a stream cannot add series.
+from the configuration and from this program. A stream can add series only by `model.new_classes`:
+each class that joins has its own, up to the bound of classes.
 `docs/metrics.md` says what each metric means and when to act; a test compares the two.
 """
 
