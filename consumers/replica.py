@@ -46,6 +46,7 @@ from consumers.monitoring.quality import Shares
 from consumers.monitoring.stats import RunStatistics
 from consumers.monitoring.status import Health, Status
 from consumers.pipeline.checkpoint import FILE_NAME
+from consumers.pipeline.own_models import ENTRY as OWN_MODELS
 from consumers.process import keep_freed_memory, short_pauses
 from consumers.reporter import build_status
 from consumers.warm_up import WarmUp, needed
@@ -87,7 +88,15 @@ class NewVersion(msgspec.Struct, frozen=True):
 
 
 def feed_of(place: str, settings: Settings) -> ModelFeed:
-    """Return the feed of a folder, or of the daemon at a URL."""
+    """Return the feed of a folder, or of the daemon at a URL.
+
+    A replica has the shared model alone, and would answer by it where a daemon answers by another.
+    """
+    if settings.per.field is not None:
+        raise ConfigError(
+            f"--follow: per.field is {settings.per.field!r}, and a replica would answer by the "
+            "shared model; ask the daemon itself, or follow one without per.field"
+        )
     if place.startswith(("http://", "https://")):
         return UrlFeed(place, settings)
     folder = Path(place)
@@ -155,11 +164,17 @@ class FolderFeed:
         check_kinds(self._path, stored.model, self._settings)
         try:
             rule = learned_rule(stored.header["notes"]) or AnswerRule()
+            has_own_models = OWN_MODELS in stored.header["notes"].get("entries", {})
         except serialization.UNREADABLE as error:
             raise StoreError(
                 f"{self._path}: its notes are no daemon's ({error!r}); name the checkpoint.folder "
                 "of a daemon, or save the model without them"
             ) from error
+        if has_own_models:
+            raise MismatchError(
+                f"{self._path} is of a daemon with per.field, and a replica would answer by the "
+                "shared model; ask the daemon itself, or follow one without per.field"
+            )
         costs = own_costs(self._settings.model, stored.model)
         of = stored.file if stored.path == self._path else seen
         snapshot = Snapshot(stored.model, of[0] // 1_000_000, replace(rule, costs=costs))

@@ -493,6 +493,17 @@ def test_a_model_of_other_fields_is_refused(tmp_path: Path) -> None:
         feed_of(str(tmp_path / "nowhere"), of)
 
 
+def test_a_model_for_each_value_is_followed_nowhere(tmp_path: Path) -> None:
+    """A replica has the shared model alone: its answers would be others than the daemon's."""
+    of = settings(per={"field": "lang"})
+    for place in (str(tmp_path), "http://127.0.0.1:8100"):
+        with pytest.raises(ConfigError, match="'lang', and a replica would answer by the shared"):
+            feed_of(place, of)
+    save(taught(settings()), tmp_path / "model.nb", notes={"entries": {"per": {}}})
+    with pytest.raises(MismatchError, match=r"of a daemon with per\.field"):
+        feed_of(str(tmp_path), settings()).newest()
+
+
 def test_classes_that_join_are_those_of_the_replica() -> None:
     """A new class is answered, and counted, from the version on that knows it."""
     of = handing_out(model={"new_classes": True})
