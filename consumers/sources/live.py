@@ -58,6 +58,8 @@ _AHEAD_US = 3_600_000_000  # what is further in the future than this is a server
 RETRY_AFTER_MAX_S = 900.0  # no server's word keeps us away for longer
 _VALUES_BYTES_MAX = 16 << 20  # of a poll, and a message: what comes packed may be far larger then
 _CONNECTION = "connection"
+_LAST_ID = "Last-Event-ID"
+_NO_ID = {400, 410, 416}  # how servers refuse an id that they do not know, or not any more
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -101,6 +103,7 @@ class LiveSource(Source):
         self._host = 0
         self._numbered = ("", 0)  # the last host, and the first offset that came from it
         self._is_left = False  # the cursor, at the next connection
+        self._asks_by_id = False  # at the last connection
         self._has_begun = False  # something was read, in this run or before it
         self._forgotten_us = 0  # the latest time of what is not known any more
         self._past = Past()  # as the last connection was asked to go on
@@ -238,6 +241,7 @@ class LiveSource(Source):
             self._past = Past(is_left=True) if self._is_left else self._known_now()
             self._past_keys = frozenset(each.key for each in self._past.known)
             endpoint = self._feed.endpoint(self._feed.hosts[self._host], self._past)
+            self._asks_by_id = _LAST_ID in endpoint.headers
             endpoint = endpoint._replace(
                 headers=self._settings.all_headers | dict(endpoint.headers)
             )
@@ -257,8 +261,7 @@ class LiveSource(Source):
         try:
             self._connection = opening.result()
         except RefusedError as error:
-            if error.is_too_old:
-                self._leave_cursor("the cursor is too old")
+            self._leave_if_refused(error)
             self._lose(str(error), error.retry_after_s)
             return
         except Exception as error:  # noqa: BLE001 -- whatever a server's answer leads a library to
@@ -425,6 +428,13 @@ class LiveSource(Source):
         self._numbered = ("", self._position)  # the host may number again
         log.warning("cursor_left_behind", source=self.name, detail=self._feed.redacted(why))
 
+    def _leave_if_refused(self, error: RefusedError) -> None:
+        """Leave a cursor that would be refused for ever."""
+        if error.is_too_old:
+            self._leave_cursor("the cursor is too old")
+        elif self._asks_by_id and error.status in _NO_ID:
+            self._leave_cursor(f"the last event's id was {error}")
+
     def _watch(self) -> bool:
         """Lose a connection that is silent, or silent on one of its collections.
 
@@ -484,7 +494,7 @@ class StreamFeed(Feed):
     def endpoint(self, host: str, past: Past) -> Endpoint:  # noqa: ARG002 -- there is one
         """Return the address, with the id of the last event."""
         if past.known:
-            return self._endpoint._replace(headers={"Last-Event-ID": past.known[-1].id})
+            return self._endpoint._replace(headers={_LAST_ID: past.known[-1].id})
         if self._since is None or past.is_left:
             return self._endpoint
         place, _, query = self._endpoint.url.partition("?")

@@ -485,6 +485,38 @@ def test_server_sent_events_are_resumed_by_their_id() -> None:
         assert server.peers[0].header("Last-Event-ID") == "4"
 
 
+@pytest.mark.parametrize("status", ["400 Bad Request", "410 Gone", "416 Range Not Satisfiable"])
+def test_an_id_that_is_refused_is_left_over_a_gap(status: str) -> None:
+    """It would be refused for ever. What refuses us without it is no word on an id, and another
+    refusal keeps it.
+    """
+
+    def event(n: int) -> Script:
+        def script(peer: Peer) -> None:
+            peer.begin()
+            peer.chunk(b"id: %d\ndata: %d\n\n" % (n, n))
+            peer.send(b"0\r\n\r\n")
+
+        return script
+
+    with LiveServer(
+        event(1),
+        lambda peer: peer.answer("503 Service Unavailable"),
+        lambda peer: peer.answer(status, "no such id"),
+        lambda peer: peer.answer(status, "not now"),
+        event(9),
+        playing(),
+    ) as server:
+        run = streamed(server, "events")
+        run.until_n(2)
+        run.until(lambda: len(server.peers) == 6)
+        run.source.close()
+        asked = [peer.header("Last-Event-ID") for peer in server.peers]
+    assert asked == [None, "1", "1", None, None, "9"]
+    assert run.values == [b"1", b"9"]
+    assert run.source.gaps == 1
+
+
 def test_lines_come_without_the_empty_ones() -> None:
     """Keep-alives are signs of life and no messages; a stream that cannot be resumed has a gap
     wherever it was cut.
