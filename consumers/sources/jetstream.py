@@ -113,7 +113,9 @@ class JetstreamFeed(Feed):
     def __init__(self, hosts: Sequence[str], settings: JetstreamSettings) -> None:
         self.hosts = hosts
         has_commits = settings.version == 1 or not settings.kinds or "commit" in settings.kinds
-        self.collections = settings.collections if has_commits else ()
+        # A few accounts may have nothing to say for days: a ping shows that the connection stands.
+        self.must_speak = not settings.dids
+        self.collections = settings.collections if has_commits and self.must_speak else ()
         self.collection_idle_timeout_s = settings.collection_idle_timeout_s
         self._settings = settings
         self.start_us = settings.start_at or 0

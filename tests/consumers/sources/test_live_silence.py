@@ -202,6 +202,44 @@ def test_a_quiet_websocket_is_asked_for_a_sign_of_life() -> None:
     assert run.source.gaps == 1
 
 
+def test_accounts_that_say_nothing_are_no_dead_connection() -> None:
+    """A subscription to some accounts stands as long as it answers pings, and a post after a long
+    silence is read by it; one that answers nothing is given up.
+    """
+
+    def quiet(peer: Peer) -> None:
+        peer.accept()
+        for n in range(1, 21):
+            head = peer.receive(2)
+            assert head[0] == 0x89
+            body = peer.receive(4 + (head[1] & 0x7F))  # a client's frames are masked
+            answer = bytes(each ^ body[i % 4] for i, each in enumerate(body[4:]))
+            peer.send(frame(answer, 10) + (commits(commit2, n) if n == 20 else b""))
+        peer.until_closed()
+
+    with LiveServer(quiet) as server:
+        run = begun([server], dids=["did:plc:a"], collections=[POST])
+        run.until(lambda: run.source._connection is not None)
+        connection = run.source._connection
+        assert connection is not None
+        for _ in range(20):
+            n_bytes = connection.n_bytes
+            run.clock.now += 31.0
+            run.source._left_at = run.clock.now  # it passes while the source is asked
+            run.until(lambda n=n_bytes: connection.n_bytes > n)  # type: ignore[misc]
+            assert run.source.trouble() is None
+        run.until_n(1)
+        for _ in range(2):
+            run.clock.now += 31.0
+            run.source._left_at = run.clock.now
+            run.poll()
+        assert run.source.trouble() == "jetstream: silent for 60 s"
+        run.source.close()
+        assert len(server.peers) == 1
+    assert run.values == [commit2(20)]
+    assert run.source.gaps == 0
+
+
 @pytest.mark.parametrize("sign", [b": heartbeat\n\n", b"id: 1\ndata: a\n\n"])
 def test_a_connection_without_news_is_no_trouble(sign: bytes) -> None:
     """After a cut, a heartbeat or a message that is known shows that the connection stands. If it
