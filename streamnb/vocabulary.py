@@ -20,6 +20,7 @@ from streamnb.tokenizer import fingerprints
 
 _FIRST_CAPACITY = 1 << 14
 _MANY_WORDS, _MANY_BYTES = 1 << 20, 1 << 24
+_GROWTH_MAX = 1 << 5  # keyed hashes fit into twice as many slots; those of a forged file never may
 
 
 class Vocabulary:
@@ -183,11 +184,13 @@ def _larger(size: int, many: int = _MANY_WORDS) -> int:
 
 def _filled(size: int, enter: Callable[[np.ndarray], bool]) -> np.ndarray:
     """Return slots, at least `size` of them, that `enter` has found a place for every word in."""
-    while True:
+    largest = _GROWTH_MAX * size
+    while size <= largest:
         slots = np.zeros(1 << (size - 1).bit_length(), dtype=np.uint64)
         if enter(slots):
             return slots
         size = 2 * len(slots)
+    raise InputError("too many words have like fingerprints: no keyed hash has made these.")
 
 
 def _empty(n_columns: int, n_slots: int, n_bytes: int) -> Table:

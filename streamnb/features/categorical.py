@@ -157,10 +157,11 @@ class CategoriesState(GroupState):
 
     def _fit(self, fields: FieldTable) -> None:
         """Make room in counts and prior for these fields, and for all columns."""
-        has_fields = len(self.alphas.declared) >= len(fields)
-        if not has_fields or len(self.counts.by_value) < self.table.vocabulary.n_words:
+        # Another thread may enter fields meanwhile: what grew before is not what grows after.
+        n_fitted = min(len(self.alphas.declared), len(self.counts.seen))
+        if n_fitted < len(fields) or len(self.counts.by_value) < self.table.vocabulary.n_words:
             self.counts = self.grow(self.counts)
-        if not has_fields:
+        if n_fitted < len(fields):
             self.alphas = self._alphas(self.table.fields, self.counts.seen.shape[1])
 
     def run(

@@ -460,4 +460,7 @@ def unpack_table(prefix: str, arrays: Arrays, names: list[str], table: ValueTabl
         Texts(np.array(arrays[f"{prefix}/values"]), starts, ends),
         field_of,
     )
+    is_open = table.declared(table.fields)[field_of] == 0
+    if (columns[~is_open] >= table.n_declared).any():
+        raise InputError(f"{prefix} has values that their field does not declare.")
     return LiveValues(columns, fields)

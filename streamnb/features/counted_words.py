@@ -586,11 +586,12 @@ class CountedState(GroupState):
 
     def unpack(self, prefix: str, arrays: Arrays, state: Mapping[str, Any]) -> None:
         """Take up the words that `pack` gave."""
+        fps, declared = arrays[f"{prefix}/fingerprints"], self.vocabulary
         self.vocabulary = Vocabulary.from_arrays(
-            arrays[f"{prefix}/fingerprints"],
-            arrays[f"{prefix}/words"],
-            arrays[f"{prefix}/word_ends"],
+            fps, arrays[f"{prefix}/words"], arrays[f"{prefix}/word_ends"]
         )
+        if self.n_declared and not np.array_equal(fps, declared.arrays_of()[0]):
+            raise InputError(f"the words of {prefix} are not those of its dictionary.")
         self.counts = self.grow(self.counts)
         self.n_skipped = int(state["n_skipped"])
         self.in_order = bool(state.get("in_order", False))  # files of 0.1.0 never are

@@ -237,3 +237,21 @@ def test_settings_are_checked(settings: dict[str, Any]) -> None:
     """A specification that makes no sense is refused when it is made."""
     with pytest.raises(InputError):
         Categories(**settings)
+
+
+def test_a_field_that_comes_while_there_is_made_room_has_room_too() -> None:
+    """What reads ahead enters fields on another thread, between two looks at them."""
+    state = started(Categories())
+    grow = state.grow
+
+    def grow_and_enter(counts: Any) -> Any:
+        grown = grow(counts)
+        state.table.add_fields(["late"])
+        return grown
+
+    state.table.add_fields(["early"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "grow", grow_and_enter)
+        state._fit(state.table.fields)
+    state._fit(state.table.fields)
+    assert len(state.counts.seen) == len(state.alphas.declared) == 2

@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamnb import Bag, Categories, Flags, HalfLife, Multinomial, NaiveBayes, Numbers, Words
+from streamnb import (
+    Bag,
+    Categorical,
+    Categories,
+    Complement,
+    Dirichlet,
+    Flags,
+    HalfLife,
+    Multinomial,
+    NaiveBayes,
+    Numbers,
+    Words,
+)
 from streamnb.errors import StoreError
 from streamnb.serialization import from_bytes, to_blocks
 
@@ -225,4 +237,64 @@ def test_fields_that_no_group_can_have_saved_are_refused(group: str, more: list[
         if at in arrays:
             arrays[at] = np.ascontiguousarray(np.concatenate((arrays[at], arrays[at]), axis))
     with pytest.raises(StoreError, match=r"texts that differ|names its fields"):
+        NaiveBayes.from_bytes(b"".join(to_blocks(header, arrays)))
+
+
+def with_dictionaries() -> NaiveBayes:
+    """Return a model of words and values that were declared, each with a number of its own."""
+    own = Dirichlet((2.0, 1.0))
+    made = NaiveBayes(
+        features={
+            "text": Words(Multinomial(), dictionary=("a", "b", "c")),
+            "bag": Bag(Complement(normalise=True), field="bag", dictionary=("c", "d")),
+            "kinds": Categories(Categorical(own), fields=["k"], values={"k": ["red", "blue"]}),
+        }
+    )
+    made.learn_one({"text": "a b", "bag": {"c": 2}, "k": "red"}, "x")
+    return made
+
+
+@pytest.mark.parametrize(("group", "n_kept"), [("text", 0), ("text", 2), ("bag", 0), ("bag", 1)])
+def test_words_that_are_not_the_dictionary_s_are_refused(group: str, n_kept: int) -> None:
+    """The counts of a dictionary are asked for by its own places: fewer would be read beyond."""
+    header, arrays = from_bytes(with_dictionaries().to_bytes())
+    own = {name: values for name, values in arrays.items() if f"/{group}/" in name}
+    n_words = len(own[f"groups/{group}/fingerprints"])
+    arrays |= {
+        name: values[:n_kept].copy() for name, values in own.items() if len(values) == n_words
+    }
+    n_bytes = int(own[f"groups/{group}/word_ends"][n_kept - 1]) if n_kept else 0
+    arrays[f"groups/{group}/words"] = own[f"groups/{group}/words"][:n_bytes].copy()
+    with pytest.raises(StoreError, match=f"words of groups/{group} are not those of its dict"):
+        NaiveBayes.from_bytes(b"".join(to_blocks(header, arrays)))
+
+
+def test_words_of_another_dictionary_are_refused() -> None:
+    """As many words, but others: each would have its neighbour's counts."""
+    header, arrays = from_bytes(with_dictionaries().to_bytes())
+    name = "groups/text/fingerprints"
+    arrays[name] = np.ascontiguousarray(arrays[name][::-1])
+    with pytest.raises(StoreError, match="not those of its dictionary"):
+        NaiveBayes.from_bytes(b"".join(to_blocks(header, arrays)))
+
+
+def test_values_that_a_field_does_not_declare_are_refused() -> None:
+    """A prior with a number for each value has none for a further one."""
+    header, arrays = from_bytes(with_dictionaries().to_bytes())
+    name = "groups/kinds/fingerprints"
+    arrays[name] = arrays[name] + np.uint64(1)
+    with pytest.raises(StoreError, match="values that their field does not declare"):
+        NaiveBayes.from_bytes(b"".join(to_blocks(header, arrays)))
+
+
+@pytest.mark.parametrize("n_bits", [40, 64])
+def test_words_of_like_fingerprints_are_refused(n_bits: int) -> None:
+    """No table would ever hold them; the file is refused before memory is at an end."""
+    made = NaiveBayes(features={"text": Words(Multinomial())})
+    made.learn_one({"text": " ".join(f"word{i}" for i in range(400))}, "x")
+    header, arrays = from_bytes(made.to_bytes())
+    name = "groups/text/fingerprints"
+    places = np.arange(1, len(arrays[name]) + 1, dtype=np.uint64)
+    arrays[name] = places << np.uint64(n_bits) if n_bits < 64 else np.ones_like(places)
+    with pytest.raises(StoreError, match="like fingerprints"):
         NaiveBayes.from_bytes(b"".join(to_blocks(header, arrays)))
