@@ -75,6 +75,10 @@ class Snapshot(ModelReader):
         rule = AnswerRule() if rule is None else rule
         check_kind("rule", rule, AnswerRule)
         state = model.state.frozen_copy(with_parts=False)
+        if state.clock.half_life is not None:
+            # What a likelihood keeps to answer from follows the clock at a question: at this one,
+            # while one thread alone asks.
+            predict.joint_and_prior(state.raw(), predict.to_columns(state, {}))
         state.calibration = rule.curve
         object.__setattr__(self, "version", version)
         object.__setattr__(self, "rule", rule)

@@ -15,6 +15,7 @@ from streamnb import (
     Categories,
     Flags,
     Gaussian,
+    HalfLife,
     Multinomial,
     NaiveBayes,
     NormalInverseGamma,
@@ -54,6 +55,20 @@ def everything(model: ModelReader) -> tuple[object, ...]:
 def teach(model: NaiveBayes, stream: list[Example]) -> None:
     """Teach a stream as one batch."""
     model.learn_many({"text": [e.text for e in stream]}, [e.label for e in stream])
+
+
+@pytest.mark.parametrize("since_s", [0.05, 0.7, 1.5, 3.0])
+def test_reading_a_snapshot_of_a_decayed_model_changes_nothing_of_it(since_s: float) -> None:
+    """Loading leaves the sums over absent words as of another moment; no reader moves them."""
+    model = NaiveBayes(features={"text": Words(Bernoulli())}, decay=HalfLife(seconds=1.0))
+    for i in range(6):
+        for text, label in (("a b c", "x"), ("b d", "y")):
+            model.learn_one({"text": text}, label, time_s=0.3 * i)
+    model.learn_one({"text": "e"}, "x", time_s=1.8 + since_s)
+    snapshot = Snapshot(NaiveBayes.from_bytes(model.to_bytes()), 1)
+    before = {key: data for key, (_, data) in memory_of(vars(snapshot), {}).items()}
+    snapshot.predict_many({"text": ["a", "b d"]})
+    assert {key: data for key, (_, data) in memory_of(vars(snapshot), {}).items()} == before
 
 
 @given(groups(), streams(), streams())
