@@ -228,7 +228,7 @@ ENTRIES: dict[str, Entry] = {
         logs,
     ),
     "Calibrator.unlearn_many(log_posteriors)": Entry(
-        LOGS, counted(lambda made, value: made.unlearn_many(value, TRUTH)), whole_logs
+        LOGS, counted(lambda made, value: made.unlearn_many(value, TRUTH)), logs
     ),
     "Calibrator.unlearn_many(truth)": Entry(
         TRUTH, counted(lambda made, value: made.unlearn_many(LOGS, value)), places
