@@ -80,6 +80,12 @@ class ModelFeed(Protocol):
         """
 
 
+_HAS_OWN_MODELS = (
+    "a replica would answer by the shared model; ask the daemon itself, or follow one without "
+    "per.field"
+)
+
+
 class NewVersion(msgspec.Struct, frozen=True):
     """A version of the model: the snapshot that answers by it, and how long its bytes were."""
 
@@ -93,10 +99,7 @@ def feed_of(place: str, settings: Settings) -> ModelFeed:
     A replica has the shared model alone, and would answer by it where a daemon answers by another.
     """
     if settings.per.field is not None:
-        raise ConfigError(
-            f"--follow: per.field is {settings.per.field!r}, and a replica would answer by the "
-            "shared model; ask the daemon itself, or follow one without per.field"
-        )
+        raise ConfigError(f"--follow: per.field is {settings.per.field!r}, and {_HAS_OWN_MODELS}")
     if place.startswith(("http://", "https://")):
         return UrlFeed(place, settings)
     folder = Path(place)
@@ -172,8 +175,7 @@ class FolderFeed:
             ) from error
         if has_own_models:
             raise MismatchError(
-                f"{self._path} is of a daemon with per.field, and a replica would answer by the "
-                "shared model; ask the daemon itself, or follow one without per.field"
+                f"{self._path} is of a daemon with per.field, and {_HAS_OWN_MODELS}"
             )
         costs = own_costs(self._settings.model, stored.model)
         of = stored.file if stored.path == self._path else seen

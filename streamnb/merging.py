@@ -264,9 +264,7 @@ def _join_classes(total: ModelState, other: ModelState, sign: int) -> None:
             )
     total.check_classes([*total.classes, *new])
     for label in new:
-        add_class(total, label)
-    if sign > 0 and total.is_closed:
-        total.n_declared_classes = len(total.classes)  # what either declares, both have declared
+        add_class(total, label)  # what either declares, both have declared
 
 
 def _meet(total: ModelState, other: ModelState) -> float:

@@ -157,7 +157,7 @@ class CategoriesState(GroupState):
 
     def _fit(self, fields: FieldTable) -> None:
         """Make room in counts and prior for these fields, and for all columns."""
-        # Another thread may enter fields meanwhile: what grew before is not what grows after.
+        # Another thread may enter a field between the two, so that they have room for unlike many.
         n_fitted = min(len(self.alphas.declared), len(self.counts.seen))
         if n_fitted < len(fields) or len(self.counts.by_value) < self.table.vocabulary.n_words:
             self.counts = self.grow(self.counts)

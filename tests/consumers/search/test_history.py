@@ -239,16 +239,21 @@ def test_so_many_steps_are_kept_as_are_set(tmp_path: Path) -> None:
         assert store.history(MINUTE_S, MINUTE_S + 9_000 * 3_600, None).step_s == 86_400
 
 
-@pytest.mark.parametrize("step", ["minute", "hour", "day"])
-def test_steps_that_are_gone_stay_unknown_under_a_larger_bound(tmp_path: Path, step: str) -> None:
-    """Their counts are not zero: the answer says since when steps of this length are known."""
-    path, bound = tmp_path / "recent.db", {f"{step}s_max": 60}
-    with running(path, history=ON.model_copy(update=bound)) as store:
+def sixty_steps(path: Path, step: str) -> CountsOverTime:
+    """Write a file that keeps 60 steps of 130 of a length; return what it says of them."""
+    with running(path, history=ON.model_copy(update={f"{step}s_max": 60})) as store:
         for k in range(130):
             wall_of(store).now_s = MINUTE_S + float(STEPS_S[step]) * k
             tell(store, ["good day"], first=k)
-        before = whole(store, step)
-        assert len(before.begins_s) == 60
+        return whole(store, step)
+
+
+@pytest.mark.parametrize("step", ["minute", "hour", "day"])
+def test_steps_that_are_gone_stay_unknown_under_a_larger_bound(tmp_path: Path, step: str) -> None:
+    """Their counts are not zero: the answer says since when steps of this length are known."""
+    path = tmp_path / "recent.db"
+    before = sixty_steps(path, step)
+    assert len(before.begins_s) == 60
     with running(path, history=ON) as store:
         found = whole(store, step)
         assert found == before
@@ -263,13 +268,10 @@ def test_steps_that_are_gone_stay_unknown_under_a_larger_bound(tmp_path: Path, s
 @pytest.mark.parametrize("step", ["minute", "hour"])
 def test_longer_steps_tell_what_a_file_from_before_has_forgotten(tmp_path: Path, step: str) -> None:
     """It did not note that steps had gone; of what it knows in full nothing is doubted."""
-    path, bound = tmp_path / "recent.db", {f"{step}s_max": 60}
-    with running(path, history=ON.model_copy(update=bound)) as store:
-        for k in range(130):
-            wall_of(store).now_s = MINUTE_S + float(STEPS_S[step]) * k
-            tell(store, ["good day"], first=k)
+    path = tmp_path / "recent.db"
+    sixty_steps(path, step)
     with sqlite3.connect(path) as db:
-        db.execute("DROP TABLE IF EXISTS forgotten")
+        db.execute("DROP TABLE forgotten")
     db.close()
     with running(path, history=ON) as store:
         known = {each: whole(store, each).kept_from_s for each in STEPS_S}

@@ -255,7 +255,7 @@ def with_dictionaries() -> NaiveBayes:
 
 
 @pytest.mark.parametrize(("group", "n_kept"), [("text", 0), ("text", 2), ("bag", 0), ("bag", 1)])
-def test_words_that_are_not_the_dictionary_s_are_refused(group: str, n_kept: int) -> None:
+def test_fewer_words_than_the_dictionary_has_are_refused(group: str, n_kept: int) -> None:
     """The counts of a dictionary are asked for by its own places: fewer would be read beyond."""
     header, arrays = from_bytes(with_dictionaries().to_bytes())
     own = {name: values for name, values in arrays.items() if f"/{group}/" in name}
