@@ -18,6 +18,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 import structlog
+from msgspec import structs
 from numpy.typing import NDArray
 
 from consumers.config.addresses import Bound, SourceAddress, StreamRange
@@ -48,6 +49,9 @@ class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
         file: another file of that name has others. A copy has the same, whatever its inode.
     cursor : str or None
         How a live stream is resumed behind the position, in words of its own.
+    since_ms : int or None
+        The time that was asked for, of a log of which only a part is read: everything between the
+        first message of that time or a later one and the position was read.
     """
 
     begin: int = 0
@@ -55,6 +59,7 @@ class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     head: Fingerprint | None = None
     tail: Fingerprint | None = None
     cursor: str | None = None
+    since_ms: int | None = None
 
 
 def have_same_partitions(n_labels: int | None, n_messages: int | None, setting: str) -> bool:
@@ -382,6 +387,7 @@ class RangedSource(Source):
         self._begins = begins
         self._position_of: Callable[[Partition], int | None] = lambda _: None
         self._begun: set[Partition] = set()
+        self._since_ms: dict[Partition, int] = {}
         self._done: set[Partition] = set()
 
     def open(self, position_of: Callable[[Partition], int | None]) -> None:
@@ -413,18 +419,29 @@ class RangedSource(Source):
         begin, end = self._part.begin, self._part.end
         is_new = raw.partition not in self._begun
         if begin is not None and is_new and not (self._begins and begin.kind == "time"):
-            first = self._first(raw, begin)
             position = self._position_of(raw.partition)
+            is_read_on = position is not None and self._is_reached(raw.partition, begin)
+            first = 0 if is_read_on else self._first(raw, begin)
             if position is not None and first > 0 and not self._begins:
                 raise behind_position(raw.partition, begin, position)
             if first == len(raw):
                 return None
             raw = raw.tail(first)
+            if begin.kind == "time" and not is_read_on:
+                self._since_ms[raw.partition] = begin.at
         self._begun.add(raw.partition)
         last = len(raw) if end is None else self._first(raw, end)
         if last < len(raw):
             self._done.add(raw.partition)
         return raw.head(last) if last else None
+
+    def _is_reached(self, partition: Partition, begin: Bound) -> bool:
+        """Return whether what was read before began at this time or an earlier one.
+
+        Then the next message may be of any time: a file's need not be in the order of theirs.
+        """
+        since_ms = self._since_ms.get(partition)
+        return begin.kind == "time" and since_ms is not None and since_ms >= begin.at
 
     def _first(self, raw: RawColumns, bound: Bound) -> int:
         """Return the place of the first message at a bound or behind it; `len(raw)` if none is."""
@@ -466,11 +483,17 @@ class RangedSource(Source):
 
     def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
         """Take what the checkpoint knows of the logs."""
+        known = ((each, facts.since_ms) for each, facts in logs.items())
+        self._since_ms = {each: since_ms for each, since_ms in known if since_ms is not None}
         self._source.resume(logs)
 
     def logs(self, positions: Mapping[Partition, int]) -> Mapping[Partition, LogFacts]:
         """Return what a checkpoint at these positions should know of the logs."""
-        return self._source.logs(positions)
+        found = dict(self._source.logs(positions))
+        for each, since_ms in self._since_ms.copy().items():
+            if each in positions:
+                found[each] = structs.replace(found.get(each, LogFacts()), since_ms=since_ms)
+        return found
 
     def confirm(self) -> None:
         """Raise `SourceError` if what was read so far may be of another log."""

@@ -54,6 +54,26 @@ def check_ranges(folder: Path, source: str, group: str) -> None:
     assert counts_at(folder / "state") == counts_of(examples(100, 50))
 
 
+def test_a_part_goes_on_behind_a_message_without_order(tmp_path: Path) -> None:
+    """The same command reads the rest after a stop, though the next message is an older one."""
+    values = timed()
+    mixed = [*values[50:80], *values[20:40], json.dumps({"text": "x"}).encode(), *values[80:100]]
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join(mixed) + b"\n")
+    config = write_config(
+        tmp_path / "config.yaml",
+        source="file:in.jsonl",
+        checkpoint={"folder": "state"},
+        http={"enabled": False},
+    )
+    found = []
+    for limit in (("--max-messages", "20"), ("--until-end",)):
+        begin = ("--from", str(BEGIN_MS + 60_000), *limit)
+        done = command("run", "--config", config, "--json", *begin, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout)["messages"])
+    assert found == [20, 41]
+
+
 def test_a_part_of_a_file(tmp_path: Path) -> None:
     """The times are those in its messages."""
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(timed()) + b"\n")

@@ -171,6 +171,46 @@ def test_any_part_is_what_lies_between_its_first_messages(
     assert offsets(f"recording:{path}", texts[0], texts[1]) == expected
 
 
+@given(
+    times=st.lists(st.integers(-1, 9), min_size=1, max_size=12),
+    begin=st.integers(0, 9),
+    n=st.integers(1, 12),
+    earlier=st.integers(0, 3),
+)
+def test_a_part_goes_on_where_it_was_whatever_comes_next(
+    times: list[int], begin: int, n: int, earlier: int
+) -> None:
+    """Two runs with the same beginning, or an earlier one, read what one reads, in any order."""
+    log = Partition("t", 0)
+
+    def part(since: int) -> RangedSource:
+        whole = ScriptedSource([from_parts(log, [None] * end, [b"{}"] * end, range(end), times,
+                                           end, None).tail(at)])  # fmt: skip
+        return RangedSource(whole, StreamRange(Bound("time", since)), times_of, begins=False)
+
+    def read(source: RangedSource) -> list[int]:
+        return [at for batch in source.poll(0.0) for at in batch.offsets.tolist()]
+
+    end, at = len(times), 0
+    alone = part(begin)
+    alone.open(lambda _: None)
+    expected = read(alone)
+    first = part(begin)
+    first.open(lambda _: None)
+    learned = read(first)[:n]
+    if not learned:
+        return
+    at = learned[-1] + 1
+    facts = first.logs({log: at})
+    if at < end:
+        second = part(max(begin - earlier, 0))
+        second.resume(facts)
+        second.open(lambda _: at)
+        learned += read(second)
+        assert second.logs({log: end}) == facts
+    assert learned == expected
+
+
 def test_a_file_says_its_times_itself(tmp_path: Path) -> None:
     """The times of a file stand in its messages; one without is of the time before it."""
     path = tmp_path / "some.jsonl"
