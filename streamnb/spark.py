@@ -14,14 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import fcntl
 import hashlib
-import io
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,7 +28,7 @@ from streamnb.errors import InputError, StoreError, check_kind, check_path, chec
 from streamnb.labels import Codes, Label
 from streamnb.merging import check_alike
 from streamnb.model import NaiveBayes, merge
-from streamnb.storage import older_files, read, save
+from streamnb.storage import lock, older_files, read, save
 
 try:
     import pyarrow as pa
@@ -310,7 +307,7 @@ class StreamLearner:
         self._n_tasks = n_tasks
         self._query: str | None = None  # of the last batch in the model
         self._batch = -1
-        self._lock = _lock(self.path)
+        self._lock = lock(self.path)
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
             self.model = self._stored()
@@ -367,24 +364,6 @@ class StreamLearner:
                 " those that belong together, or move both away to start from nothing."
             )
         return False
-
-
-def _lock(path: Path) -> io.FileIO:
-    """Lock a file by another beside it, as the file itself is replaced by every save."""
-    try:
-        lock = io.FileIO(path.with_name(f".{path.name}.lock"), "w")
-    except OSError as error:
-        raise StoreError(
-            f"{path}: its folder cannot be written ({error.strerror}). Name another file."
-        ) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        raise StoreError(
-            f"{path}: another process learns into it. Stop that one, or name another file."
-        ) from None
-    return lock
 
 
 # ---- what tasks do -------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import io
 import json
 import os
 import re
@@ -253,6 +255,24 @@ def _header_errors(path: Path) -> Iterator[None]:
         yield
     except (OSError, *serialization.UNREADABLE) as error:
         raise StoreError(f"{path}: its header cannot be read ({error!r}).") from error
+
+
+def lock(path: Path) -> io.FileIO:
+    """Lock a file by another beside it, as the file itself is replaced by every save."""
+    try:
+        beside = io.FileIO(path.with_name(f".{path.name}.lock"), "w")
+    except OSError as error:
+        raise StoreError(
+            f"{path}: its folder cannot be written ({error.strerror}). Name another file."
+        ) from error
+    try:
+        fcntl.flock(beside, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        beside.close()
+        raise StoreError(
+            f"{path}: another process learns into it. Stop that one, or name another file."
+        ) from None
+    return beside
 
 
 def older_files(target: Path) -> list[Path]:
