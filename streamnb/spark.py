@@ -75,7 +75,8 @@ def fit(
     Parameters
     ----------
     df : pyspark.sql.DataFrame
-        With the fields that the model reads. A row whose label is null teaches nothing.
+        With the fields that the model reads, each a column of its own: ``user.name`` is a column of
+        that name, not a part of the column `user`. A row whose label is null teaches nothing.
     model : NaiveBayes
         An untrained model, as which all tasks learn; it stays as it is.
     label : str
@@ -249,7 +250,7 @@ def evaluate(df: DataFrame, model: NaiveBayes, *, label: str = "label") -> Frame
             [pa.array(each) for each in counts], ["unknown", "loss", "confusion"]
         )
 
-    rows = _map(df.select(*fields, label), judge, _COUNTS).toArrow().to_pylist()
+    rows = _map(_columns(df, [*fields, label]), judge, _COUNTS).toArrow().to_pylist()
     confusion = np.zeros(k * k, dtype=np.int64)
     for row in rows:
         confusion += np.array(row["confusion"], dtype=np.int64)
@@ -411,8 +412,8 @@ def _partials(df: DataFrame, model: NaiveBayes, columns: _Roles, n_tasks: int) -
         for log, own in models.items():
             yield _row(task, log, following[log], own)
 
-    wanted = dict.fromkeys([*fields, *filter(None, asdict(columns).values())])
-    return _map(df.select(*wanted).coalesce(n_tasks), learn, _PARTIAL)
+    wanted = _columns(df, [*fields, *filter(None, asdict(columns).values())])
+    return _map(wanted.coalesce(n_tasks), learn, _PARTIAL)
 
 
 def _by_log(batch: pa.RecordBatch, columns: _Roles) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -505,7 +506,7 @@ def _check(df: DataFrame, model: NaiveBayes, columns: _Roles, n_tasks: int | Non
     for name in filter(None, (columns.weight, columns.time_s)):
         if (kind := dict(df.dtypes)[name]).startswith(("date", "interval", "time")):
             why = f"column {name!r} is of type {kind}, and must hold numbers. Of times take seconds"
-            raise InputError(f"{why}: unix_micros({name}) / 1e6.")
+            raise InputError(f"{why}: unix_micros({_quoted(name)}) / 1e6.")
     if n_tasks is None:
         return _n_cores(df)
     check_whole("n_tasks", n_tasks, 1)
@@ -538,13 +539,18 @@ def _require(df: DataFrame, names: dict[str, str | None]) -> None:
     for argument, name in names.items():
         if name is not None and name not in df.columns:
             raise InputError(
-                f"{argument}={name!r}: the frame has no such column. It has"
-                f" {', '.join(df.columns)}."
+                f"{argument}={name!r}: the frame has no such column, but {', '.join(df.columns)}."
             )
 
 
 def _fields(df: DataFrame, model: NaiveBayes) -> list[str]:
     """Return the model's fields that the frame has; without any the names are misspelt."""
+    for name in set(model.state.fields).difference(df.columns):
+        if (first := name.partition(".")[0]) in df.columns:
+            raise InputError(
+                f"the model reads {name!r}: what lies in the column {first!r} is not looked for."
+                f" Make a column of it: df.withColumn({name!r}, df[{name!r}])."
+            )
     fields = [name for name in dict.fromkeys(model.state.fields) if name in df.columns]
     if not fields:
         raise InputError(
@@ -552,6 +558,16 @@ def _fields(df: DataFrame, model: NaiveBayes) -> list[str]:
             f" {', '.join(df.columns)}: none of them. Rename a column."
         )
     return fields
+
+
+def _columns(df: DataFrame, names: list[str]) -> DataFrame:
+    """Return a frame of these columns, each once."""
+    return df.select(*map(_quoted, dict.fromkeys(names)))
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a column as Spark's language reads it, dots and all."""
+    return "`{}`".format(name.replace("`", "``"))
 
 
 def _label_type(classes: tuple[Label, ...]) -> tuple[str, Any]:
@@ -566,8 +582,14 @@ def _label_type(classes: tuple[Label, ...]) -> tuple[str, Any]:
 
 
 def _map(df: DataFrame, function: Callable[[Any], Iterator[Any]], schema: Any) -> DataFrame:
+    """Map the batches of a frame; columns go by number, as PySpark takes a dot for a path."""
+    names = df.columns
+
+    def named(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+        return function(pa.RecordBatch.from_arrays(each.columns, names) for each in batches)
+
     with _quiet():
-        return df.mapInArrow(function, schema)
+        return df.toDF(*(f"c{i}" for i in range(len(names)))).mapInArrow(named, schema)
 
 
 @contextlib.contextmanager

@@ -236,10 +236,35 @@ def test_what_cannot_be_learned_is_refused(frame: Any) -> None:
         nbs.predict(frame, nb.NaiveBayes(features=text))
     for column in ("timestamp_seconds(time_s)", "current_date()", "interval '1' day"):
         timed = frame.selectExpr("text", "label", f"{column} t")
-        with pytest.raises(InputError, match=r"column 't' is of type .*unix_micros\(t\) / 1e6"):
+        with pytest.raises(InputError, match=r"column 't' is of type .*unix_micros\(`t`\) / 1e6"):
             nbs.fit(timed, untrained(decay=nb.HalfLife(seconds=1.0)), time_s="t")
     with pytest.raises(InputError, match="n_tasks must be a whole number"):
         nbs.fit(frame, untrained(), n_tasks=0)
+
+
+def test_a_name_with_a_dot_is_a_column_of_that_name(frame: Any) -> None:
+    """It is learned, predicted and judged as any other; what lies in a structure is refused."""
+    features: dict[str, nb.Words | nb.Categories] = {
+        "user.text": nb.Words(nb.Multinomial()),
+        "a`b.kind": nb.Categories(fields=["a`b.kind"]),
+    }
+    model = nb.NaiveBayes(classes=CLASSES, features=features)
+    names = {"text": "user.text", "kind": "a`b.kind", "label": "true.label"}
+    dotted = frame.withColumnsRenamed(names)
+    table = rows().rename_columns([names.get(each, each) for each in rows().column_names])
+    given = table.filter(table["true.label"].is_valid()).to_pydict()
+    one = model.clone()
+    one.learn_many({name: given[name] for name in features}, given["true.label"])
+    found = nbs.fit(dotted, model, label="true.label")
+    assert found.digest() == one.digest()
+    assert nbs.evaluate(dotted, found, label="true.label").n == 900
+    assert "prediction" in nbs.predict(dotted, found).toArrow().column_names
+    inner = frame.selectExpr("struct(text) user", "kind `a``b.kind`", "label")
+    for judge in (nbs.fit, nbs.evaluate, nbs.predict):
+        with pytest.raises(InputError, match=r"withColumn\('user.text', df\['user.text'\]\)"):
+            judge(inner, model if judge is nbs.fit else found)
+    made = inner.withColumn("user.text", inner["user.text"])
+    assert nbs.fit(made, model).n_examples == 900
 
 
 def test_evaluation_counts_what_the_model_says(frame: Any) -> None:
