@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import errno
 import gc
+import io
 import os
 import resource
 import select
@@ -49,6 +50,7 @@ DAEMON = {
 # is 5 ms at worst, at no measurable cost in throughput; less than 0.5 ms gained nothing.
 SWITCH_INTERVAL_S = 0.0005
 EXIT_GAVE_UP = 75  # EX_TEMPFAIL of sysexits.h
+EXIT_OUTPUT = 74  # EX_IOERR
 READER_GONE = {errno.EPIPE, errno.EIO}  # of a pipe, of a terminal
 # Of glibc's mallopt: number and value. It comes to these values by itself, the largest that it
 # allows, once a block of that size was freed.
@@ -129,10 +131,41 @@ def _give_up() -> NoReturn:
     os._exit(EXIT_GAVE_UP)
 
 
-def open_standard_streams() -> None:
-    """Let standard streams that were closed at the start go nowhere.
+class OutputError(OSError):
+    """Standard output or standard error cannot be written, and is no pipe without a reader."""
 
-    Otherwise the next file that is opened has the number of one, and receives what is printed.
+    exit_code = EXIT_OUTPUT
+
+    def __str__(self) -> str:
+        """Return the place, the reason, and the way out."""
+        return (
+            f"{self.filename} cannot be written ({self.strerror}); what was printed is not whole: "
+            "make room where it goes, or send it elsewhere"
+        )
+
+
+class _Output(io.FileIO):
+    """The descriptor below an output: only here it is certain which file an error is of."""
+
+    def __init__(self, fd: int, called: str) -> None:
+        super().__init__(fd, "w", closefd=False)
+        self._called = called
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes, or raise `OutputError`; Typer and Rich know a broken pipe themselves."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(error.errno, error.strerror, self._called) from error
+
+
+def open_standard_streams() -> None:
+    """Let standard streams that were closed at the start go nowhere, and outputs name themselves.
+
+    Otherwise the next file that is opened has the number of one, and receives what is printed. An
+    output that cannot be written raises `OutputError`; a pipe without a reader `BrokenPipeError`.
     """
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -142,19 +175,36 @@ def open_standard_streams() -> None:
         if getattr(sys, name) is None:
             mode = "w" if fd else "r"
             setattr(sys, name, open(fd, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 -- of a descriptor, for good
+    sys.stdout = _told_apart(sys.stdout, "standard output")
+    sys.stderr = _told_apart(sys.stderr, "standard error")
+
+
+def _told_apart(stream: TextIO, called: str) -> TextIO:
+    """Return the same output, whose errors can be told from those of other files."""
+    if not isinstance(stream, io.TextIOWrapper):  # somebody else's, who runs us in their process
+        return stream
+    output = _Output(stream.fileno(), called)
+    return io.TextIOWrapper(
+        output if stream.write_through else io.BufferedWriter(output),  # with `python -u`
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
 
 
 def hush(stream: TextIO) -> bool:
-    """Flush an output, and let it go nowhere if its reader has gone; return whether it had gone.
+    """Flush an output, and let it go nowhere if that fails; return whether its reader had gone.
 
-    Without this Python's own last flush would fail, and with it the exit code.
+    Otherwise Python's own last flush would fail, and with it the exit code. Any other failure is
+    raised.
     """
     try:
         stream.flush()
     except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         if error.errno not in READER_GONE:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return True
     return False
 

@@ -586,8 +586,7 @@ def main() -> None:
             app()
         except SystemExit as end:
             # So end Typer and Rich where they print to a pipe without a reader.
-            is_unread = isinstance(end.__context__, BrokenPipeError)
-            if hush(sys.stdout) or is_unread:
+            if hush(sys.stdout) or isinstance(end.__context__, BrokenPipeError):
                 raise SystemExit(EXIT_READER_GONE) from None
             raise
     except Exception as error:
@@ -596,5 +595,6 @@ def main() -> None:
             raise
         fail(error)
     finally:
-        with suppress(OSError):
-            hush(sys.stderr)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                hush(stream)

@@ -336,11 +336,12 @@ def fail(error: BaseException) -> NoReturn:
     if not isinstance(code, int):
         code = EXIT_UNEXPECTED
         text = f"{type(error).__name__}: {error} (unexpected; {DEBUG_VARIABLE}=1 shows where)"
-    print_error(Console(stderr=True), text)
+    with contextlib.suppress(OSError):  # where it cannot be said, the exit code still tells
+        print_error(Console(stderr=True), text)
+        sys.stderr.flush()
     if isinstance(error, MovedError):
         # Python would close the store of recent messages, and SQLite then removes the log of the
         # file that has that name now: another daemon's.
-        sys.stderr.flush()
         os._exit(code)
     raise SystemExit(code) from error
 

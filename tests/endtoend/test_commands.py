@@ -255,6 +255,65 @@ def test_nobody_reads_the_output(trained: Path) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+OUTPUTS = {
+    "a version": ["--version"],
+    "help": ["predict", "--help"],
+    "a prediction as JSON": ["predict", "--json", "love the sun"],
+    "predictions of a file": ["predict", "in.jsonl"],
+    "a model beyond the buffer": ["inspect", "state/model.nb", "--words", "5000"],
+    "figures": ["evaluate", "file:in.jsonl", "--json"],
+    "a summary": ["run", "--until-end"],
+    "a summary as JSON": ["run", "--until-end", "--json"],
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_an_output_without_room_is_told(trained: Path, name: str) -> None:
+    """What cannot be printed ends a command with 74; a sentence says where, why, and what to do."""
+    done = _printed_to_full_disk("stdout", *OUTPUTS[name], folder=trained)
+    said = [line for line in done.stderr.decode().splitlines() if not line.startswith("{")]
+    assert "\n".join(said) == (
+        "error: standard output cannot be written (No space left on device); what was printed is "
+        "not whole: make room where it goes, or send it elsewhere"
+    )
+    assert done.returncode == 74
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        (0, ["predict", "--json", "love the sun"]),
+        (74, ["inspect", "nowhere.nb"]),
+        (78, ["check-config", "-c", "nowhere.yaml"]),
+        (74, ["predict", "--modle", "state/model.nb"]),  # what is wrong with it was not said
+    ],
+)
+def test_errors_without_room_keep_their_exit_code(
+    trained: Path, code: int, arguments: list[str]
+) -> None:
+    """An error that cannot be told is an error of the same kind, and none of streamnb itself."""
+    done = _printed_to_full_disk("stderr", *arguments, folder=trained)
+    assert done.returncode == code
+    assert bool(done.stdout) == (code == 0)
+
+
+def _printed_to_full_disk(
+    stream: str, *arguments: str, folder: Path
+) -> subprocess.CompletedProcess[bytes]:
+    """Run `streamnb` with one of its outputs on a disk without room."""
+    outputs: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Path("/dev/full").open("wb") as full:
+        return subprocess.run(
+            [sys.executable, "-m", "consumers", *arguments],
+            **outputs | {stream: full},
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+            env=environment(),
+            check=False,
+            timeout=PATIENCE_S,
+        )
+
+
 # A shell has what it runs in the background ignore Ctrl-C, and all that comes of it inherits that:
 # so that the command hears it wherever the tests run.
 HEEDING = """
