@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -511,7 +511,12 @@ def ahead(items: Generator[Item], over: threading.Event | None = None) -> Genera
     with closing(items), ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
         try:
             following = thread.submit(next, items, None)
-            while (item := following.result()) is not None:
+            while True:
+                # A signal that comes just before an endless wait begins would not end that.
+                while not following.done():
+                    wait([following], _POLL_TIMEOUT_S)
+                if (item := following.result()) is None:
+                    return
                 following = thread.submit(next, items, None)
                 yield item
         finally:  # before the pool waits for its thread
