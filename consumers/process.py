@@ -152,9 +152,19 @@ class _Output(io.FileIO):
         self._called = called
 
     def write(self, data: Any, /) -> int:
-        """Write bytes, or raise `OutputError`; Typer and Rich know a broken pipe themselves."""
+        """Write all bytes, or raise `OutputError`; Typer and Rich know a broken pipe themselves.
+
+        Of what the disk has no room for a part is written first. With `python -u` nobody above asks
+        how large it was.
+        """
+        left = memoryview(data).cast("B")
         try:
-            return super().write(data)
+            while left:
+                n: int | None = super().write(left)
+                if n is None:  # it would have to wait, and was told never to
+                    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+                left = left[n:]
+            return memoryview(data).nbytes
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -175,15 +185,20 @@ def open_standard_streams() -> None:
         if getattr(sys, name) is None:
             mode = "w" if fd else "r"
             setattr(sys, name, open(fd, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 -- of a descriptor, for good
-    sys.stdout = _told_apart(sys.stdout, "standard output")
-    sys.stderr = _told_apart(sys.stderr, "standard error")
+    sys.stdout = _told_apart(sys.stdout, 1, "standard output")
+    sys.stderr = _told_apart(sys.stderr, 2, "standard error")
 
 
-def _told_apart(stream: TextIO, called: str) -> TextIO:
+def _told_apart(stream: TextIO, fd: int, called: str) -> TextIO:
     """Return the same output, whose errors can be told from those of other files."""
-    if not isinstance(stream, io.TextIOWrapper):  # somebody else's, who runs us in their process
-        return stream
-    output = _Output(stream.fileno(), called)
+    number = -1
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        number = stream.fileno()
+    if number != fd or not isinstance(stream, io.TextIOWrapper):
+        return stream  # somebody else's, who runs us in their process
+    with contextlib.suppress(OSError):  # what was printed before comes first
+        stream.flush()
+    output = _Output(fd, called)
     return io.TextIOWrapper(
         output if stream.write_through else io.BufferedWriter(output),  # with `python -u`
         encoding=stream.encoding,

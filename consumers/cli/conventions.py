@@ -336,7 +336,8 @@ def fail(error: BaseException) -> NoReturn:
     if not isinstance(code, int):
         code = EXIT_UNEXPECTED
         text = f"{type(error).__name__}: {error} (unexpected; {DEBUG_VARIABLE}=1 shows where)"
-    with contextlib.suppress(OSError):  # where it cannot be said, the exit code still tells
+    # Where it cannot be said, the exit code still tells. Rich ends with 1 if nobody reads it.
+    with contextlib.suppress(OSError, SystemExit):
         print_error(Console(stderr=True), text)
         sys.stderr.flush()
     if isinstance(error, MovedError):

@@ -297,6 +297,42 @@ def test_errors_without_room_keep_their_exit_code(
     assert bool(done.stdout) == (code == 0)
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_with_too_little_room_is_told(trained: Path, unbuffered: str) -> None:
+    """What is printed up to a limit is not taken for all of it, without a buffer either."""
+    command = f"ulimit -f 1; exec {sys.executable} -m consumers check-config"
+    with (trained / "printed.txt").open("wb") as printed:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            stdout=printed,
+            stderr=subprocess.PIPE,
+            cwd=trained,
+            env=environment() | {"PYTHONUNBUFFERED": unbuffered, "PYTHONDONTWRITEBYTECODE": "1"},
+            check=False,
+            timeout=PATIENCE_S,
+        )
+    assert (trained / "printed.txt").stat().st_size == 1024
+    assert done.returncode == 74
+    assert b"standard output cannot be written (File too large)" in done.stderr
+
+
+def test_an_error_that_nobody_reads_keeps_its_exit_code(trained: Path) -> None:
+    """Rich would end with 1."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "consumers", "check-config", "-c", "nowhere.yaml"],
+        stdout=subprocess.PIPE,
+        stderr=writer,
+        cwd=trained,
+        env=environment(),
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stdout) == (78, b"")
+
+
 def _printed_to_full_disk(
     stream: str, *arguments: str, folder: Path
 ) -> subprocess.CompletedProcess[bytes]:
