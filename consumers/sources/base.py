@@ -387,6 +387,7 @@ class RangedSource(Source):
         self._begins = begins
         self._position_of: Callable[[Partition], int | None] = lambda _: None
         self._begun: set[Partition] = set()
+        self._known: Mapping[Partition, LogFacts] = {}
         self._since_ms: dict[Partition, int] = {}
         self._done: set[Partition] = set()
 
@@ -422,7 +423,9 @@ class RangedSource(Source):
             position = self._position_of(raw.partition)
             is_read_on = position is not None and self._is_reached(raw.partition, begin)
             first = 0 if is_read_on else self._first(raw, begin)
-            if position is not None and first > 0 and not self._begins:
+            whole = self._source.beginnings.get(raw.partition, LogFacts())
+            # A position that is where the log begins has nothing behind it.
+            if position is not None and position > whole.begin and first > 0 and not self._begins:
                 raise behind_position(raw.partition, begin, position)
             if first == len(raw):
                 return None
@@ -436,7 +439,7 @@ class RangedSource(Source):
         return raw.head(last) if last else None
 
     def _is_reached(self, partition: Partition, begin: Bound) -> bool:
-        """Return whether what was read before began at this time or an earlier one.
+        """Return whether what was read before began at this time or a later one.
 
         Then the next message may be of any time: a file's need not be in the order of theirs.
         """
@@ -483,6 +486,7 @@ class RangedSource(Source):
 
     def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
         """Take what the checkpoint knows of the logs."""
+        self._known = dict(logs)
         known = ((each, facts.since_ms) for each, facts in logs.items())
         self._since_ms = {each: since_ms for each, since_ms in known if since_ms is not None}
         self._source.resume(logs)
@@ -492,7 +496,9 @@ class RangedSource(Source):
         found = dict(self._source.logs(positions))
         for each, since_ms in self._since_ms.copy().items():
             if each in positions:
-                found[each] = structs.replace(found.get(each, LogFacts()), since_ms=since_ms)
+                # A recording's source knows a log once it has come to it.
+                facts = found.get(each) or self._known.get(each, LogFacts())
+                found[each] = structs.replace(facts, since_ms=since_ms)
         return found
 
     def confirm(self) -> None:

@@ -19,7 +19,7 @@ from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SourceError
 from consumers.factories import build_source
 from consumers.messages import Partition, RawColumns
-from consumers.sources.base import RangedSource, Source
+from consumers.sources.base import LogFacts, RangedSource, Source
 from consumers.sources.recording import RecordingHead, RecordingWriter
 from consumers.sources.records import from_parts
 from tests.broker.broker import Broker
@@ -209,6 +209,30 @@ def test_a_part_goes_on_where_it_was_whatever_comes_next(
         learned += read(second)
         assert second.logs({log: end}) == facts
     assert learned == expected
+
+
+def test_a_log_whose_beginning_alone_is_known_is_no_gap() -> None:
+    """`record` notes where a partition begins at once: nothing was read that could be left out."""
+    log, begun = Partition("t", 0), 40
+    old, new = (
+        from_parts(log, [None] * 2, [b"{}"] * 2, range(at, at + 2), [time] * 2, at + 2, None)
+        for at, time in ((begun, 1), (begun + 2, 9))
+    )
+    whole = ScriptedSource([old], [new])
+    whole.beginnings = {log: LogFacts(begun)}
+    part = RangedSource(whole, StreamRange(Bound("time", 5)), times_of, begins=False)
+    part.open(lambda _: begun)
+    assert part.poll(0.0) == []
+    assert [each.offsets.tolist() for each in part.poll(0.0)] == [[42, 43]]
+
+
+def test_a_part_keeps_what_was_known_of_a_log_that_it_has_not_come_to() -> None:
+    """A recording's source knows a topic's id once it has read so far."""
+    log = Partition("t", 0)
+    known = LogFacts(40, "an id", since_ms=5)
+    part = RangedSource(ScriptedSource(), StreamRange(Bound("time", 5)), times_of, begins=False)
+    part.resume({log: known})
+    assert part.logs({log: 50}) == {log: known}
 
 
 def test_a_file_says_its_times_itself(tmp_path: Path) -> None:
