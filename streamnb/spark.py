@@ -545,8 +545,10 @@ def _require(df: DataFrame, names: dict[str, str | None]) -> None:
 
 def _fields(df: DataFrame, model: NaiveBayes) -> list[str]:
     """Return the model's fields that the frame has; without any the names are misspelt."""
-    for name in set(model.state.fields).difference(df.columns):
-        if (first := name.partition(".")[0]) in df.columns:
+    kinds = dict(df.dtypes)
+    for name in model.state.fields:
+        first = name.partition(".")[0]
+        if name not in kinds and kinds.get(first, "").startswith(("struct", "map")):
             raise InputError(
                 f"the model reads {name!r}: what lies in the column {first!r} is not looked for."
                 f" Make a column of it: df.withColumn({name!r}, df[{name!r}])."
@@ -574,10 +576,8 @@ def _label_type(classes: tuple[Label, ...]) -> tuple[str, Any]:
     """Return Spark's and Arrow's type of a column that holds these classes."""
     kinds = {type(each) for each in classes}
     if len(kinds) != 1:
-        raise InputError(
-            "a column holds classes of one type. The model has"
-            f" {', '.join(map(repr, classes)) or 'none'}."
-        )
+        shown = ", ".join(map(repr, classes)) or "none"
+        raise InputError(f"a column holds classes of one type. The model has {shown}.")
     return _TYPES[kinds.pop()]
 
 

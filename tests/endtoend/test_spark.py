@@ -265,6 +265,8 @@ def test_a_name_with_a_dot_is_a_column_of_that_name(frame: Any) -> None:
             judge(inner, model if judge is nbs.fit else found)
     made = inner.withColumn("user.text", inner["user.text"])
     assert nbs.fit(made, model).n_examples == 900
+    plain = frame.selectExpr("kind user", "kind `a``b.kind`", "label")  # nothing lies in a string
+    assert nbs.fit(plain, model).n_examples == 900
 
 
 def test_evaluation_counts_what_the_model_says(frame: Any) -> None:
