@@ -75,8 +75,8 @@ def fit(
     Parameters
     ----------
     df : pyspark.sql.DataFrame
-        With the fields that the model reads, each a column of its own: ``user.name`` is a column of
-        that name, not a part of the column `user`. A row whose label is null teaches nothing.
+        With the fields that the model reads, each a column of its own; a dot in a name leads into
+        no other column. A row whose label is null teaches nothing.
     model : NaiveBayes
         An untrained model, as which all tasks learn; it stays as it is.
     label : str
