@@ -539,7 +539,7 @@ def _require(df: DataFrame, names: dict[str, str | None]) -> None:
     for argument, name in names.items():
         if name is not None and name not in df.columns:
             raise InputError(
-                f"{argument}={name!r}: the frame has no such column, but {', '.join(df.columns)}."
+                f"{argument}={name!r}: the frame has no such column, only {', '.join(df.columns)}."
             )
 
 

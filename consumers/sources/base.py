@@ -50,8 +50,8 @@ class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     cursor : str or None
         How a live stream is resumed behind the position, in words of its own.
     since_ms : int or None
-        The time that was asked for, of a log of which only a part is read: everything between the
-        first message of that time or a later one and the position was read.
+        The time from which `--from` had it read: everything from the first message of that time, or
+        a later one, up to the position was read.
     """
 
     begin: int = 0

@@ -54,7 +54,7 @@ def check_ranges(folder: Path, source: str, group: str) -> None:
     assert counts_at(folder / "state") == counts_of(examples(100, 50))
 
 
-def test_a_part_goes_on_behind_a_message_without_order(tmp_path: Path) -> None:
+def test_a_part_goes_on_with_an_older_message(tmp_path: Path) -> None:
     """The same command reads the rest after a stop, though the next message is an older one."""
     values = timed()
     mixed = [*values[50:80], *values[20:40], json.dumps({"text": "x"}).encode(), *values[80:100]]
