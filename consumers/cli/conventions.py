@@ -14,10 +14,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
@@ -509,17 +509,39 @@ def ahead(items: Generator[Item], over: threading.Event | None = None) -> Genera
     All of the generator runs on that thread; it is closed with this one. `over` is set once nobody
     takes any more, so that a generator which waits for its next item can end.
     """
-    with closing(items), ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
+    # A future waits with locks that Ctrl-C can leave taken, for the other thread to wait for.
+    asked: SimpleQueue[bool] = SimpleQueue()
+    made: SimpleQueue[tuple[Item | None, BaseException | None]] = SimpleQueue()
+
+    def make() -> None:
+        while asked.get():
+            try:
+                made.put((next(items, None), None))
+            except BaseException as error:  # noqa: BLE001 -- raised where it is taken
+                made.put((None, error))
+
+    thread = threading.Thread(target=make, name="ahead")
+    with closing(items):
+        thread.start()
         try:
-            following = thread.submit(next, items, None)
+            asked.put(True)
             while True:
-                # A signal that comes just before an endless wait begins would not end that.
-                while not following.done():
-                    wait([following], _POLL_TIMEOUT_S)
-                if (item := following.result()) is None:
+                item, error = _taken(made)
+                if error is not None:
+                    raise error
+                if item is None:
                     return
-                following = thread.submit(next, items, None)
+                asked.put(True)
                 yield item
-        finally:  # before the pool waits for its thread
+        finally:
             if over is not None:
                 over.set()
+            asked.put(False)
+            thread.join()
+
+
+def _taken(made: SimpleQueue[Item]) -> Item:
+    while True:
+        # A signal that comes just before an endless wait begins would not end that.
+        with contextlib.suppress(Empty):
+            return made.get(timeout=_POLL_TIMEOUT_S)
