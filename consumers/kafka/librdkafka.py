@@ -137,10 +137,9 @@ class LibrdkafkaClient(GroupClient):
         """Make the consumer, which connects by itself, and subscribe."""
         callbacks = {"error_cb": self._on_error, "on_commit": self._on_commit}
         made_with = self._made_with | callbacks
-        quiet = quiet_log("confluent_kafka")
         try:
-            self._consumer = Consumer(made_with, logger=quiet)
-            self._admin = AdminClient(self._admin_made_with, logger=quiet)
+            self._consumer = Consumer(made_with, logger=quiet_log("confluent_kafka"))
+            self._renew_admin()
         except KafkaException as error:
             raise ConfigError(
                 f"Kafka's client refuses its settings: {_reason(error)}; check those that begin "
@@ -295,6 +294,7 @@ class LibrdkafkaClient(GroupClient):
         try:
             found = self._describe(timeout_s).result(timeout_s)
         except TimeoutError:
+            self._renew_admin()
             raise self._unanswered("it does not say what the topic is like") from None
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -310,7 +310,9 @@ class LibrdkafkaClient(GroupClient):
         if self._asked is not None and self._asked.done():
             if self._asked.exception() is None:
                 self._topic_id = _id(self._asked.result())
-            self._asked = None
+                self._asked = None
+            else:
+                self._renew_admin()
         if self._asked is None and time.monotonic() >= self._ask_at_s:
             self._asked = self._describe(self._ask_interval_s)
             self._ask_at_s = time.monotonic() + self._ask_interval_s
@@ -324,6 +326,11 @@ class LibrdkafkaClient(GroupClient):
             return _id(self._describe(timeout_s).result(timeout_s))
         except (KafkaException, TimeoutError):
             return None
+
+    def _renew_admin(self) -> None:
+        """Make the administrator: after its broker stood still it may hear no answer any more."""
+        self._asked = None
+        self._admin = AdminClient(self._admin_made_with, logger=quiet_log("confluent_kafka"))
 
     def _describe(self, timeout_s: float) -> Future[Any]:
         asked = TopicCollection([self.topic_name])

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import Consumer, Message, Producer, TopicCollection
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from consumers.config.settings import KafkaSettings
 from consumers.errors import ConfigError
+from consumers.kafka.client import ClientError
 from consumers.kafka.librdkafka import LibrdkafkaClient, consumer_settings, from_messages
 from consumers.messages import Partition
 from tests.broker.broker import Broker
@@ -137,6 +139,29 @@ def test_no_codec_needs_a_package(broker: Broker, new_topic: NewTopic, codec: st
     with Reader(broker.address, topic, client="librdkafka") as reader:
         reader.until(lambda: reader.n_values >= 500)
         assert reader.values[0] == numbered(0, 500)
+
+
+class _Silent:
+    """An administrator whose connection brings no answers any more."""
+
+    def describe_topics(self, topics: TopicCollection, **_: object) -> dict[str, Future[object]]:
+        """Take a question, and never answer."""
+        return {name: Future() for name in topics.topic_names}
+
+
+@pytest.mark.integration
+def test_an_administrator_without_answers_is_replaced(broker: Broker, new_topic: NewTopic) -> None:
+    """What the topic is like is heard of again, whatever became of the first connection."""
+    client = LibrdkafkaClient([broker.address], new_topic(), KafkaSettings())
+    client.open()
+    try:
+        found = client.topic(60)
+        client._admin = _Silent()
+        with pytest.raises(ClientError, match="does not say what the topic is like"):
+            client.topic(0)
+        assert client.topic(60) == found
+    finally:
+        client.close(finish_commit=False)
 
 
 @pytest.mark.integration
