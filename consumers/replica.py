@@ -50,6 +50,7 @@ from consumers.pipeline.own_models import ENTRY as OWN_MODELS
 from consumers.process import keep_freed_memory, short_pauses
 from consumers.reporter import build_status
 from consumers.warm_up import WarmUp, needed
+from consumers.web_request import BoundedHttp, BoundedHttps
 from streamnb import (
     AnswerRule,
     NaiveBayes,
@@ -193,7 +194,8 @@ class UrlFeed:
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._etag: str | None = None
         # The daemon is near: no proxy is between, and nobody else is given the token.
-        self._open = build_opener(ProxyHandler({}), NoRedirects()).open
+        bounded = BoundedHttp(), BoundedHttps()
+        self._open = build_opener(ProxyHandler({}), NoRedirects(), *bounded).open
 
     def newest(self) -> tuple[NewVersion | None, float]:
         """Return the snapshot if the daemon has another one than the last; see `ModelFeed`."""
@@ -210,6 +212,9 @@ class UrlFeed:
                 raise SourceError(f"{self._url}: {error.code}: {_detail(error)}") from None
         except (OSError, HTTPException, ValueError) as error:
             said = getattr(error, "reason", error)
+            if isinstance(said, TimeoutError):
+                timeout_s = self._settings.follow.timeout_s
+                said = f"it was not whole within follow.timeout_s: {timeout_s:g} s"
             raise SourceError(
                 f"{self._url}: no answer ({said}). Is the daemon there, and http.snapshots true?"
             ) from error
@@ -218,15 +223,10 @@ class UrlFeed:
         return version, behind_s
 
     def _body(self, answer: Any) -> bytes:
-        """Return all bytes of an answer, which may take `follow.timeout_s`."""
-        until_s = time.monotonic() + self._settings.follow.timeout_s
+        """Return all bytes of an answer."""
         blocks = []
         while block := answer.read(_BLOCK):
             blocks.append(block)
-            if time.monotonic() > until_s:
-                raise TimeoutError(
-                    f"not whole within follow.timeout_s: {self._settings.follow.timeout_s:g} s"
-                )
         # Read in blocks, an answer that ends too early is no error of the library.
         if answer.length:
             n = sum(map(len, blocks))
@@ -278,8 +278,14 @@ def _behind_s(headers: Any) -> float:
 
 
 def _detail(error: HTTPError) -> str:
-    """Return what a problem says, or how it begins if it is none of ours."""
-    body = error.read(4096).decode("utf-8", "replace")
+    """Return what a problem says, or how it begins if it is none of ours.
+
+    Its body may break off as any other; then the reason of its status is all there is.
+    """
+    try:
+        body = error.read(4096).decode("utf-8", "replace")
+    except (OSError, HTTPException):
+        return f"{error.reason}, and what it says did not come whole"
     try:
         return str(json.loads(body)["detail"])
     except (ValueError, KeyError, TypeError, RecursionError):

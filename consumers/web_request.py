@@ -1,6 +1,7 @@
-"""One request to another service over HTTP, bounded in time and size, on the standard library.
+"""Requests to other services over HTTP, bounded in time and size, on the standard library.
 
 A service that sends a byte now and then is not waited for: the bound is that of the whole request.
+`WebService` asks one service; `BoundedHttp` and `BoundedHttps` bound the requests of `urllib`.
 No redirect is followed and no proxy asked, as either would take a login to another host. No text of
 a server gets into an error, as it may repeat a secret.
 """
@@ -17,6 +18,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+from urllib.request import HTTPHandler, HTTPSHandler, Request
 
 from consumers.errors import ConfigError
 
@@ -63,13 +65,11 @@ class WebService:
 
     def ask(self, url: str, body: bytes | None = None) -> ServiceAnswer:
         """Get an address, or post a body of JSON to it; without an answer a `RequestError`."""
-        until_s = time.monotonic() + self._timeout_s
         try:
             parts = urlsplit(url)
             connection = self._connection = self._connection_to(parts.hostname or "", parts)
             try:
                 connection.connect()
-                connection.sock = _BoundedSocket(connection.sock, until_s)
                 target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
                 kind = {} if body is None else {"Content-Type": "application/json"}
                 method = "GET" if body is None else "POST"
@@ -96,9 +96,9 @@ class WebService:
         # Without a port the last group of an IPv6 address would be taken for one.
         if parts.scheme == "https":
             port = parts.port or HTTPSConnection.default_port
-            return HTTPSConnection(host, port, timeout=self._timeout_s, context=self._context)
+            return _BoundedTlsConnection(host, port, timeout=self._timeout_s, context=self._context)
         port = parts.port or HTTPConnection.default_port
-        return HTTPConnection(host, port, timeout=self._timeout_s)
+        return _BoundedConnection(host, port, timeout=self._timeout_s)
 
     def _read(self, answer: HTTPResponse) -> bytes:
         body = b""
@@ -109,6 +109,37 @@ class WebService:
         if answer.length:
             raise RequestError(f"the answer broke off after {len(body)} bytes")
         return body
+
+
+class BoundedHttp(HTTPHandler):
+    """A handler of `urllib`: its time limit is that of the whole request and answer."""
+
+    def http_open(self, req: Request) -> HTTPResponse:
+        """Ask over a connection that is bounded."""
+        return self.do_open(_BoundedConnection, req)
+
+
+class BoundedHttps(HTTPSHandler):
+    """The same over TLS, with the certificates of the system."""
+
+    def https_open(self, req: Request) -> HTTPResponse:
+        """Ask over a connection that is bounded."""
+        return self.do_open(_BoundedTlsConnection, req)
+
+
+class _BoundedConnection(HTTPConnection):
+    """A connection of which all calls together may take its time limit."""
+
+    def connect(self) -> None:
+        """Connect; the time begins to run."""
+        assert self.timeout is not None
+        until_s = time.monotonic() + self.timeout
+        super().connect()
+        self.sock = _BoundedSocket(self.sock, until_s)
+
+
+class _BoundedTlsConnection(_BoundedConnection, HTTPSConnection):
+    pass
 
 
 class _BoundedSocket:
