@@ -62,8 +62,8 @@ class WorkerPool:
         if self._n_tasks >= THREADS + WAITING_MAX:
             detail = "too much is being asked at once; ask again in a moment"
             raise ProblemError(503, detail, headers=RETRY_SOON)
-        self._n_tasks += 1
         future = self._pool.submit(task)
+        self._n_tasks += 1
         waiting = asyncio.wrap_future(future)
         # A task counts until it is done, also if nobody waits for it any more.
         loop = asyncio.get_running_loop()
@@ -87,7 +87,9 @@ class WorkerPool:
 
 def _give_way(nice: int) -> None:
     if nice:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
+        # A process may give way further already, and nobody but root may take that back.
+        own = os.PRIO_PROCESS, threading.get_native_id()
+        os.setpriority(*own, max(nice, os.getpriority(*own)))
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, run: Callable[..., object], *args: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Iterator
 
@@ -123,6 +124,34 @@ def test_tasks_that_wait_have_a_number() -> None:
     answers = asyncio.run(ask())
     workers.close()
     assert [status_of(answer) for answer in answers] == [200] * n_max + [503]
+
+
+def test_threads_that_give_way_never_ask_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the process gives way further than they should, they stay as they are and run."""
+    asked = []
+
+    def set_nice(_kind: int, _who: int, nice: int) -> None:
+        asked.append(nice)
+        if nice < 19:  # nobody but root may take back what was given up
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("consumers.http.threads.os.getpriority", lambda *_: 19)
+    monkeypatch.setattr("consumers.http.threads.os.setpriority", set_nice)
+    workers = WorkerPool(PATIENCE_S, n_threads=1, nice=15)
+    try:
+        assert asyncio.run(workers.run(lambda: "done")) == "done"
+    finally:
+        workers.close()
+    assert asked == [19]
+
+
+def test_what_was_never_submitted_does_not_count() -> None:
+    """A pool that is closed refuses each task by its error; it does not fill up with them."""
+    workers = WorkerPool(PATIENCE_S)
+    workers.close()
+    for _ in range(THREADS + WAITING_MAX + 1):
+        with pytest.raises(RuntimeError, match="cannot schedule new futures"):
+            asyncio.run(workers.run(lambda: None))
 
 
 def test_a_task_that_takes_too_long_is_not_waited_for() -> None:
