@@ -2,8 +2,9 @@
 
 `Metrics` reads the daemon's `Status` when Prometheus scrapes. It holds only what no status keeps:
 histograms, and figures of events such as a checkpoint or a request. Labels take their values
-from the configuration and from this program. A stream can add series only by `model.new_classes`:
-each class that joins has its own, up to the bound of classes.
+from the configuration, the source and this program. A stream can add series by two settings alone:
+by `model.new_classes` each class that joins has its own, up to the bound of classes; by `per.field`
+without `per.values`, each of the first `per.most` values that come with a label.
 `docs/metrics.md` says what each metric means and when to act; a test compares the two.
 """
 
