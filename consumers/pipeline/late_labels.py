@@ -34,6 +34,7 @@ from consumers.config.message import LateLabelsSettings
 from consumers.config.model import holds_floats
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit, within_limit
 from consumers.features import times_of
+from consumers.kernels import learned_records as kernels
 from consumers.messages import (
     NO_LABEL,
     OPERATIONS,
@@ -63,6 +64,7 @@ from consumers.pipeline.learned_records import (
     LearnedRecord,
 )
 from consumers.pipeline.waiting_messages import (
+    MESSAGES_AND_LABELS,
     Arrivals,
     Floats,
     WaitingLog,
@@ -575,23 +577,21 @@ class LateLabels:
             self._find_waiting(partition, memory)
 
     def _find_waiting(self, partition: Partition, memory: LogMemory) -> None:
-        known = self._logs[partition]
-        found, is_labelled = waiting_records(memory)
-        records = found.records(len(self._fields))
-        ids = texts_of([each.id for each in records])
-        hashes = self._memory.hashed(ids.texts)
-        kinds = np.array([each.kind for each in records], np.uint8)
-        times_ms = np.array([time_of(each) for each in records], np.float64)
-        waits = (kinds != EARLY_LABEL) & ~is_labelled  # beyond the horizon too: it may be shorter
-        if math.isfinite(self._horizon_ms):
-            known.messages.add(times_ms[waits], found.numbers[waits], hashes[waits])
-        is_over = times_ms < known.newest_ms - 2 * self._window_ms
-        is_over |= found.numbers < known.floor
-        early = (kinds == EARLY_LABEL) & ~is_over
-        known.labels.add(times_ms[early], found.numbers[early], hashes[early])
-        known.early.update(hashes[early].tolist())
-        waits_yet = set(found.numbers[early].tolist())
-        by_id = self._by_id(memory, np.unique(hashes[early])).values()
+        known, early, waits_yet = self._logs[partition], [np.empty(0, np.uint64)], set[int]()
+        for found, is_labelled in waiting_records(memory):
+            hashes = self._memory.hashed(found.texts(kernels.ID))
+            times_ms = waiting_times(found, len(self._fields), MESSAGES_AND_LABELS)
+            is_label = found.spans[:, kernels.KIND] == EARLY_LABEL
+            waits = ~is_label & ~is_labelled  # beyond the horizon too: it may be shorter
+            if math.isfinite(self._horizon_ms):
+                known.messages.add(times_ms[waits], found.numbers[waits], hashes[waits])
+            is_over = times_ms < known.newest_ms - 2 * self._window_ms
+            is_label &= ~(is_over | (found.numbers < known.floor))
+            known.labels.add(times_ms[is_label], found.numbers[is_label], hashes[is_label])
+            known.early.update(hashes[is_label].tolist())
+            waits_yet.update(found.numbers[is_label].tolist())
+            early.append(hashes[is_label])
+        by_id = self._by_id(memory, np.unique(np.concatenate(early))).values()
         for own, messages in zip(by_id, waiting_messages(by_id), strict=True):
             known.joined.update(
                 label.number

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 
@@ -60,6 +60,7 @@ from streamnb.learn import LEARNED
 
 Floats = NDArray[np.float64]
 _TIME = struct.Struct("<d")
+MESSAGES_AND_LABELS = (*AWAITED, EARLY_LABEL)  # the kinds of records that wait or waited
 _DUE_MAX = 1 << 15  # how many records of small batches are looked at together
 log = structlog.get_logger(__name__)
 
@@ -175,11 +176,11 @@ def time_of(record: LearnedRecord) -> float:
     return math.nan if record.more is None else float(_TIME.unpack_from(record.more)[0])
 
 
-def waiting_times(found: FoundRecords, n_fields: int) -> Floats:
+def waiting_times(found: FoundRecords, n_fields: int, kinds: Sequence[int] = AWAITED) -> Floats:
     """Return the time of each record; nan if it has none, or is not of what waits."""
     column, times_ms = kernels.FIELDS + 2 * n_fields, np.full(len(found), np.nan)
     is_given = found.spans[:, column + 1] >= 0
-    at = np.flatnonzero(np.isin(found.spans[:, kernels.KIND], AWAITED) & is_given)
+    at = np.flatnonzero(np.isin(found.spans[:, kernels.KIND], kinds) & is_given)
     times_ms[at] = found.bytes_of(column, _TIME.size, at).view("<f8").ravel()
     return times_ms
 
@@ -333,26 +334,29 @@ def leaving(memory: LogMemory) -> int:
     return memory.floor(memory.n + learned_memory.SEGMENT_RECORDS)
 
 
-def waiting_records(memory: LogMemory) -> tuple[FoundRecords, NDArray[np.bool_]]:
-    """Return what waits or waited in the memory of a log, messages and labels.
+def waiting_records(memory: LogMemory) -> Iterator[tuple[FoundRecords, NDArray[np.bool_]]]:
+    """Yield what waits or waited in the memory of a log, messages and labels, by segment.
 
     And which of them are messages that have been learned, by a late label or as the default.
     """
-    numbers, learned = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    numbers, offsets = list[NDArray[np.int64]](), [np.empty(0, np.int64)]
     for segment in list(memory.segments.values()):
-        begin = segment.number * learned_memory.SEGMENT_RECORDS
+        begin, own = segment.number * learned_memory.SEGMENT_RECORDS, [np.empty(0, np.int64)]
         try:
             for k, first in enumerate(segment.firsts):
                 chunk = segment.chunk(k)
                 kinds = chunk.kinds()
-                at = np.flatnonzero(np.isin(kinds, (*AWAITED, EARLY_LABEL)))
-                numbers.append(at + first + begin)
-                learned.append(chunk.offsets[np.isin(kinds, (LATE_LABELLED, DEFAULTED))])
+                own.append(np.flatnonzero(np.isin(kinds, MESSAGES_AND_LABELS)) + first + begin)
+                offsets.append(chunk.offsets[np.isin(kinds, (LATE_LABELLED, DEFAULTED))])
         except (OSError, ValueError, DamagedError) as error:
             memory.lose(segment.number, error)
-    found = memory.read(np.concatenate(numbers))
-    offsets = found.spans[:, kernels.OFFSET]  # a label that waits has that of no message
-    return found, np.isin(offsets, np.concatenate(learned))
+        numbers.append(np.concatenate(own))
+    learned = np.unique(np.concatenate(offsets))
+    for each in numbers:
+        found = memory.read(each)
+        own_offsets = found.spans[:, kernels.OFFSET]  # a waiting label has that of no message
+        places = np.searchsorted(learned, own_offsets)
+        yield found, places < np.searchsorted(learned, own_offsets, side="right")
 
 
 def records_at(memory: LogMemory, offset: int) -> list[LearnedRecord]:

@@ -23,6 +23,7 @@ from consumers.features import build_model
 from consumers.messages import Messages, Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.learned_memory import FOLDER_NAME
+from consumers.pipeline.learned_records import FoundRecords, LearnedRecord
 from consumers.pipeline.part_files import LoadedPart, PartFiles
 from consumers.pipeline.reader import Handover, LabelReader, Limits
 from consumers.pipeline.waiting_messages import DueTimes
@@ -428,6 +429,32 @@ def test_a_label_waits_until_its_message_comes(tmp_path: Path) -> None:
     found = run.late.counts_now()
     assert (found["no_message"], found["waiting"]) == (1, 0)
     assert [each.id for each in run.late.take_rejects()] == ["b"]
+    run.memory.close()
+
+
+def test_a_restart_makes_no_objects_of_messages_that_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be millions of them; those of labels that came early are as few as these."""
+    made: list[int] = []
+
+    def counted(self: FoundRecords, n_fields: int | None = None) -> list[LearnedRecord]:
+        made.append(len(self))
+        return records(self, n_fields)
+
+    records = FoundRecords.records
+    run = LateRun(tmp_path, DEFAULTS)
+    log = [Said("create", f"m{i}", 100, "sun") for i in range(40)]
+    run.read(log, 40)
+    run.read_labels([Label(name, 100, "positive") for name in ("m7", "m9", "x")], 3)
+    run.save()
+    run.memory.close()
+    monkeypatch.setattr(FoundRecords, "records", counted)
+    run = LateRun(tmp_path, DEFAULTS)
+    assert run.late.counts_now()["waiting"] == 1
+    assert sum(made) == 1
+    run.read([*log, *(Said("create", name, 200, "rain") for name in "yz")], 2)  # all are over
+    assert run.late.counts_now()["defaulted"] == 38
     run.memory.close()
 
 
