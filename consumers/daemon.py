@@ -241,7 +241,7 @@ class Daemon:
             self._files.append(sink)
         if not isinstance(sink, NoSink):
             sink = PatientSink(sink, self._stop)
-        self._metrics.watch_output(name, lambda: sink.n_pending_bytes)
+        self._metrics.watch_output(name, lambda: sink.n_pending_bytes, lambda: sink.n_refused)
         stack.callback(sink.close)
         return sink
 

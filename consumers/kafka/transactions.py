@@ -478,6 +478,8 @@ def _too_large(topic: str, record: Record) -> str:
 class TransactionalSink:
     """One topic of `KafkaTransactions`, as a `Sink`."""
 
+    n_refused = 0  # nothing is left out: what no step makes fit is waited for
+
     def __init__(self, transactions: KafkaTransactions, topic: str) -> None:
         self._transactions, self._topic = transactions, topic
 

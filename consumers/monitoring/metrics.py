@@ -348,6 +348,7 @@ class Metrics(Collector):
             "output_pending_bytes", "Size of the records that an output has not made safe yet.",
             ["output"],
         )  # fmt: skip
+        self._refused: dict[str, Callable[[], int]] = {}
         self.n_read_ahead: Callable[[], int] = lambda: 0
         self._read_ahead = gauge(
             "read_ahead_messages", "Messages that are read and decoded, and not learned yet."
@@ -389,15 +390,19 @@ class Metrics(Collector):
         yield from _recent_metrics(self._recent())
         yield from _labelling_metrics(self._labelling())
         yield from _teacher_metrics(*self._teacher())
+        yield _refused_records(dict(self._refused))
 
     def watch_queue(self, size: Callable[[], int], size_max: int) -> None:
         """Ask `size` for the length of the predictor's queue at each scrape."""
         self._queue.set_function(size)
         self._queue_limit.set(size_max)
 
-    def watch_output(self, name: str, n_bytes: Callable[[], int]) -> None:
-        """Ask `n_bytes` for what waits in an output at each scrape."""
+    def watch_output(
+        self, name: str, n_bytes: Callable[[], int], n_refused: Callable[[], int]
+    ) -> None:
+        """Ask these for what waits in an output, and what was left out of it, at each scrape."""
         self._outputs.labels(name).set_function(n_bytes)
+        self._refused[name] = n_refused
 
     def watch_backlog(self, read_ahead: Callable[[], int], erasures: Callable[[], int]) -> None:
         """Ask these for the messages read ahead, and for the deletions left, at each scrape."""
@@ -484,6 +489,15 @@ def _teacher_metrics(
     yield made
     text = "Messages that labels.teacher may still be asked about."
     yield GaugeMetricFamily("streamnb_teacher_waiting", text, value=n_waiting)
+
+
+def _refused_records(outputs: Mapping[str, Callable[[], int]]) -> CounterMetricFamily:
+    """Return how many records each output was refused for good."""
+    text = "Records left out of an output, as its topic refuses them in every form."
+    made = CounterMetricFamily("streamnb_output_refused", text, labels=["output"])
+    for name, n_refused in outputs.items():
+        made.add_metric([name], n_refused())
+    return made
 
 
 def _or_nan(value: float | None) -> float:

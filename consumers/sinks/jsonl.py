@@ -55,6 +55,8 @@ class JsonLinesSink:
     notes it in `overwrites`. `SinkError`: the file cannot be opened or repaired.
     """
 
+    n_refused = 0  # a file takes records of any size
+
     def __init__(self, path: Path, name: str = "output") -> None:
         self.name = name
         self.path = Path(path)

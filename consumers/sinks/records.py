@@ -70,9 +70,15 @@ class Sink(Protocol):
     def n_pending_bytes(self) -> int:
         """Size of the records that are not safe yet; any thread may ask."""
 
+    @property
+    def n_refused(self) -> int:
+        """How many records were left out, as the outside refuses them; any thread may ask."""
+
 
 class NoSink:
     """Drops all records: stands in for a sink that is off."""
+
+    n_refused = 0
 
     def add(self, records: Sequence[Record]) -> None:
         """Drop the records."""
@@ -130,6 +136,11 @@ class PatientSink:
     def n_pending_bytes(self) -> int:
         """What waits in the sink."""
         return self._sink.n_pending_bytes
+
+    @property
+    def n_refused(self) -> int:
+        """What the sink was refused."""
+        return self._sink.n_refused
 
     def _wait(self) -> None:
         """Flush the sink until it succeeds or the daemon stops."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -19,7 +20,13 @@ from consumers.errors import SinkError
 from consumers.kafka import producers
 from consumers.kafka.producers import KafkaLog, KafkaSink, TopicProducer
 from consumers.messages import Envelope, Operation, Partition, Reason, Reject
-from consumers.sinks.records import Record, is_output, prediction_record, reject_record
+from consumers.sinks.records import (
+    PatientSink,
+    Record,
+    is_output,
+    prediction_record,
+    reject_record,
+)
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import PATIENCE_S, Reader
 
@@ -242,6 +249,22 @@ def test_what_a_small_topic_refuses_is_shortened_until_it_fits(
         assert value is not None
         assert is_output(value + b"\n")
         assert value == record.value or (len(value) < 1_500 and len(record.value) > 15_000)
+
+
+def test_what_no_step_makes_fit_is_left_out_and_counted(
+    broker: Broker, new_topic: NewTopic
+) -> None:
+    """The stream does not wait for it, and the daemon's metric has it."""
+    said = Envelope("m", 5, None, None, "short", None, Operation.CREATE, {})
+    record = prediction_record(said, ["a", "b"], [-0.1, -2.35], 7)
+    topic = new_topic(max_message_bytes="100")
+    with closing(KafkaSink([broker.address], topic, KafkaSettings())) as sink:
+        patient = PatientSink(sink, threading.Event())
+        with capture_logs() as events:
+            patient.add([record])
+            flush_all(sink)
+        assert patient.n_refused == sink.n_refused == 1
+    assert [each["event"] for each in events].count("record_refused") == 1
 
 
 def test_what_others_wrote_is_left_out_whole_and_not_shortened(

@@ -201,7 +201,7 @@ def test_the_rest_is_counted_where_it_says(registry: CollectorRegistry, metrics:
     waiting = [3]
     metrics.watch_queue(lambda: len(waiting), 64)
     metrics.watch_backlog(lambda: 5, lambda: 6)
-    metrics.watch_output("predictions", lambda: 7)
+    metrics.watch_output("predictions", lambda: 7, lambda: 9)
     metrics.observe_predict(0.0004, n_messages=20)
     health = Health(lambda: 0.0, 30.0).report()  # starting: alive, and not ready
     show(metrics, health=health, n_restarts=1, n_lost=8)
@@ -211,6 +211,7 @@ def test_the_rest_is_counted_where_it_says(registry: CollectorRegistry, metrics:
     assert value(registry, "read_ahead_messages") == 5
     assert value(registry, "erasures_waiting") == 6
     assert value(registry, "output_pending_bytes", output="predictions") == 7
+    assert value(registry, "output_refused_total", output="predictions") == 9
     assert value(registry, "alive") == 1
     assert value(registry, "ready") == 0
     assert value(registry, "predict_seconds_bucket", le="0.0005") == 1

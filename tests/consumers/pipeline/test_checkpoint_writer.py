@@ -39,6 +39,7 @@ class FullSink:
     """A sink whose disk is full until it is told to have room."""
 
     n_pending_bytes = 0
+    n_refused = 0
 
     def __init__(self) -> None:
         self.tried = threading.Event()

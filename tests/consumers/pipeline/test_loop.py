@@ -62,6 +62,7 @@ class BrokenSink:
     """A sink with a fault of its own, not one of the outside."""
 
     n_pending_bytes = 0
+    n_refused = 0
 
     def flush(self, timeout_s: float) -> None:
         """Have nothing to make safe."""
