@@ -229,6 +229,7 @@ def _of_confusion(
         "accuracy": metrics.accuracy_score(*pairs, **weights),
         "zero_one_loss": metrics.zero_one_loss(*pairs, **weights),
         "balanced_accuracy": metrics.balanced_accuracy_score(*pairs, **weights),
+        "g_mean": replicates["g_mean"][0],  # scikit-learn has none
         "kappa": metrics.cohen_kappa_score(*pairs, **weights),
         "mcc": metrics.matthews_corrcoef(*pairs, **weights),
     }
@@ -279,6 +280,7 @@ def replicates_of_confusion(cells: Floats) -> tuple[dict[str, Floats], dict[str,
         "accuracy": n_right / n,
         "zero_one_loss": 1.0 - n_right / n,
         "balanced_accuracy": recall.sum(axis=1) / (truth > 0).sum(axis=1),
+        "g_mean": _geometric_mean(recall, truth > 0),
         "kappa": _divided(n * n_right - by_chance, n**2 - by_chance),
         "mcc": _divided(n * n_right - by_chance, np.sqrt(next(spreads) * next(spreads)), 0.0),
     }
@@ -286,6 +288,14 @@ def replicates_of_confusion(cells: Floats) -> tuple[dict[str, Floats], dict[str,
         found[f"{name}_macro"] = each.mean(axis=1)
         found[f"{name}_weighted"] = (each * truth).sum(axis=1) / n
     return found, of_classes
+
+
+def _geometric_mean(values: Floats, counts: NDArray[np.bool_]) -> Floats:
+    """Return the geometric mean of the values that count in each row; 0 if one of them is 0."""
+    with np.errstate(divide="ignore"):  # by logarithms, as a product of many classes underflows
+        logarithms = np.log(np.where(counts, values, 1.0))
+    mean: Floats = np.exp(logarithms.sum(axis=1) / counts.sum(axis=1))
+    return mean
 
 
 class _ClassCurves(msgspec.Struct, frozen=True):

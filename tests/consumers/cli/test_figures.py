@@ -9,6 +9,7 @@ import msgspec.structs
 import numpy as np
 import pytest
 import river.metrics
+from scipy.stats import gmean
 from sklearn import metrics
 from typer.testing import CliRunner
 
@@ -155,6 +156,7 @@ def test_every_replicate_is_what_scikit_learn_says_of_it() -> None:
             "accuracy": metrics.accuracy_score(truth, said, **own),
             "zero_one_loss": metrics.zero_one_loss(truth, said, **own),
             "balanced_accuracy": scores[1][scores[3] > 0].mean(),
+            "g_mean": gmean(scores[1][scores[3] > 0]),
             "kappa": metrics.cohen_kappa_score(truth, said, **own),
             "mcc": metrics.matthews_corrcoef(truth, said, **own),
             "precision_weighted": np.average(scores[0], weights=scores[3]),
@@ -204,6 +206,7 @@ def test_points_of_curves_lie_on_the_exact_ones() -> None:
         ("kappa", river.metrics.CohenKappa, 3),
         ("f1_macro", river.metrics.MacroF1, 3),
         ("mcc", river.metrics.MCC, 2),
+        ("g_mean", river.metrics.GeometricMean, 3),
     ],
 )
 def test_figures_are_those_of_river(name: str, kind: Any, n_classes: int) -> None:
