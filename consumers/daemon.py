@@ -38,6 +38,7 @@ from consumers.factories import (
     build_sink,
     build_source,
     build_transactions,
+    check_end,
     known_classes,
     open_components,
     serve,
@@ -102,6 +103,8 @@ def run(
     run cannot begin or go on.
     """
     stop = stop or threading.Event()
+    if until_end and max_messages is None and (part is None or part.end is None):
+        check_end(settings)
     keep_freed_memory()
     with contextlib.ExitStack() as stack:
         view.start()

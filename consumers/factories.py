@@ -109,6 +109,17 @@ def build_source(settings: Settings, *, until_end: bool, part: StreamRange | Non
     return RangedSource(source, part, times_of, begins=kind == "kafka")
 
 
+def check_end(settings: Settings) -> None:
+    """Refuse, by a `ConfigError`, to read a stream to its end that has none."""
+    address = settings.source_address
+    if address.urls or address.kind == "generator":
+        what = "a live stream" if address.urls else "the made-up stream"
+        raise ConfigError(
+            f"--until-end: {settings.source} is {what} and has no end; give --max-messages, or "
+            "leave it out"
+        )
+
+
 def _whole_source(settings: Settings, *, until_end: bool, begin_at: Bound | None = None) -> Source:
     address = settings.source_address
     source: Source

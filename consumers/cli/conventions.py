@@ -357,9 +357,11 @@ def source_apart(settings: Settings, what: str, part: StreamRange | None = None)
     """
     from consumers.factories import build_source  # noqa: PLC0415 -- heavy, as in `commands`
 
-    kind = settings.source_address.kind
-    if kind == "stdin" and what not in _READ_ONCE:
-        raise ConfigError("source: stdin cannot be read again; name a file that holds it")
+    address = settings.source_address
+    if what not in _READ_ONCE and (address.kind == "stdin" or address.urls):
+        raise ConfigError(
+            f"source: {settings.source} cannot be read again; name a file that holds it, or a topic"
+        )
     group_id = f"{settings.kafka.group_id}-{what}-{uuid.uuid4().hex[:8]}"
     batch_bytes = max(settings.file.batch_bytes, _BATCH_BYTES)
     own = {

@@ -35,7 +35,7 @@ from consumers.config.addresses import StreamRange
 from consumers.config.settings import Settings
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SinkError
-from consumers.factories import build_source
+from consumers.factories import build_source, check_end
 from consumers.features import learned_kinds
 from consumers.kafka.producers import KafkaSink, TopicIds
 from consumers.messages import Headers, Partition, RawColumns, part_name, partition_of
@@ -124,9 +124,11 @@ def source_to_record(settings: Settings, limits: RecordLimits) -> Source:
     A topic is read record by record, as only records have headers, and in a group of its own: the
     reader takes no partition away from the daemon that learns from the topic.
     """
-    address = settings.source_address
+    address, part = settings.source_address, limits.part
+    if limits == RecordLimits(until_end=True, part=part) and (part is None or part.end is None):
+        check_end(settings)
     if address.kind != "kafka":
-        return build_source(settings, until_end=limits.until_end, part=limits.part)
+        return build_source(settings, until_end=limits.until_end, part=part)
     own = {
         "client": "kafka-python",
         "decode": "records",

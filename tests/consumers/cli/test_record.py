@@ -9,13 +9,19 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer
+from msgspec.structs import replace
+from rich.console import Console
 
-from consumers.cli.record import Recorded, RecordLimits, duration_s, record
+from consumers.cli.record import Recorded, RecordLimits, duration_s, record, source_to_record
 from consumers.cli.replay import replay
+from consumers.config.addresses import StreamRange
 from consumers.config.settings import FileSettings, Settings
-from consumers.errors import SinkError
+from consumers.daemon import run
+from consumers.errors import ConfigError, SinkError
 from consumers.messages import Partition
 from consumers.sources.recording import RecordingSource
+from consumers.terminal import make_view
+from streamnb.testing import ManualClock
 from tests.broker.broker import Broker
 from tests.consumers.full_disk import disk_full_at
 from tests.consumers.kafka.topics import Refused
@@ -178,6 +184,20 @@ def test_a_full_disk_ends_a_recording_that_can_be_continued(tmp_path: Path) -> N
     (rows,) = recorded(path).values()
     assert [offset for offset, *_ in rows] == list(range(len(rows)))
     assert len(rows) >= 500
+
+
+@pytest.mark.parametrize("source", ["generator", "jetstream", "wss://127.0.0.1:1/stream"])
+def test_a_stream_without_an_end_is_not_read_to_it(source: str) -> None:
+    """It would go on for ever: `run`, `record` and `bridge` say so unless another limit ends it."""
+    settings = Settings.model_validate({"source": source, "checkpoint": {"folder": None}})
+    endless = "--until-end: .* has no end; give --max-messages, or leave it out"
+    with pytest.raises(ConfigError, match=endless):
+        run(settings, make_view("log", Console(), ManualClock()), until_end=True)
+    limits = RecordLimits(until_end=True, part=StreamRange())
+    with pytest.raises(ConfigError, match=endless):
+        source_to_record(settings, limits)
+    source_to_record(settings, replace(limits, messages_max=3)).close()
+    source_to_record(settings, replace(limits, seconds_max=3.0)).close()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from consumers import daemon
-from consumers.cli.conventions import EXIT_DIFFERENT
+from consumers.cli.conventions import EXIT_DIFFERENT, source_apart
 from consumers.cli.verify import verify, without_slice
 from consumers.config.addresses import Bound, StreamRange
 from consumers.config.model import READING
@@ -414,6 +414,9 @@ def test_what_cannot_be_verified_is_refused(tmp_path: Path) -> None:
     piped = settings_for(tmp_path, "stdin")
     with pytest.raises(MismatchError, match="stdin"):
         verify(piped, stored(tmp_path))
+    for gone in ("stdin", "jetstream", "wss://127.0.0.1:1/stream", "lines+https://127.0.0.1:1/x"):
+        with pytest.raises(ConfigError, match="cannot be read again; name a file"):
+            source_apart(settings_for(tmp_path, gone), "verify")
     off = {"learned": {"messages_max": 0}, "corrections": {"to": "none"}}
     decays = settings_for(tmp_path, source, model={**MODEL, "half_life_s": 60}, **off)
     with pytest.raises(ConfigError, match="decayed counts round"):
