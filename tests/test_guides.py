@@ -14,6 +14,7 @@ import typer.main
 import yaml
 from prometheus_client import CollectorRegistry
 
+import streamnb
 from consumers import errors
 from consumers.cli import commands as cli
 from consumers.cli.conventions import EXIT_CODES
@@ -51,6 +52,19 @@ def subclasses(kind: type[Exception]) -> Iterator[type[Exception]]:
     yield kind
     for below in kind.__subclasses__():
         yield from subclasses(below)
+
+
+def test_every_likelihood_and_prior_is_told_of() -> None:
+    """What a model can be made of stands in the guide of models."""
+    told = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    made_of = ("streamnb.likelihoods.", "streamnb.priors")
+    names = [
+        name
+        for name, value in vars(streamnb).items()
+        if isinstance(value, type) and f"{value.__module__}.".startswith(made_of)
+    ]
+    assert len(names) >= 10
+    assert [name for name in names if not re.search(rf"\b{name}\b", told)] == []
 
 
 @pytest.mark.parametrize("path", sorted(set(settings_in(Settings))))

@@ -196,7 +196,7 @@ class Case:
         for state in model.state.groups.values():
             if not isinstance(state, NumbersState):
                 continue
-            prior = state.spec.likelihood.prior
+            prior = getattr(state.spec.likelihood, "prior", None)
             if isinstance(prior, VarianceFloor) and prior.share < _SHARE_LEAST:
                 return False
             held = state.moments()

@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from consumers import warm_up as warming
 from consumers.config.settings import Settings
 from consumers.warm_up import WarmUp, needed
+from streamnb.kernels.jit import DISABLED
 from tests.consumers.search.stores import Clock
 from tests.endtoend.daemon_process import Daemon, environment, write_config
 
@@ -133,6 +134,7 @@ def test_only_the_kernels_of_the_model_are_compiled() -> None:
     }
 
 
+@pytest.mark.skipif(DISABLED, reason="nothing is compiled")
 @pytest.mark.parametrize(
     "said",
     [{"corrections": {"to": "kafka:labels"}}, {"late_labels": {"source": "kafka:labels"}}, {}],

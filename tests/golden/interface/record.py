@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from consumers.config.model import GROUPS
 from tests.consumers.http.api_daemon import reading_daemon
 from tests.endtoend.daemon_process import command
 from tests.golden.daemon import ask
@@ -121,7 +122,10 @@ def config_lines() -> list[str]:
     """Return every key of the configuration with its default."""
     with tempfile.TemporaryDirectory() as folder:
         done = command("check-config", folder=Path(folder))
-    return sorted(_flat(yaml.safe_load(done.stdout)))
+    # The configuration that is printed has groups of words alone.
+    groups = {f"NAME({kind})": own.model_validate({"kind": kind}) for kind, own in GROUPS.items()}
+    own = {name: group.model_dump(mode="json") for name, group in groups.items()}
+    return sorted([*_flat(yaml.safe_load(done.stdout)), *_flat(own, "model.features")])
 
 
 def _flat(value: Any, at: str = "") -> Iterator[str]:

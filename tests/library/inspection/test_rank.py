@@ -53,7 +53,8 @@ def test_all_kinds_of_groups_are_told_together_or_one_alone() -> None:
     """Values of categories and numbers stand beside words; a group may be named."""
     model = mixed_model()
     together = {each.group for told in model.most_informative(50).values() for each in told}
-    assert together == {"text", "bag", "flags", "kinds", "numbers"}
+    assert together == set(model.state.groups)
+    assert len(together) >= 5
     alone = model.most_informative(3, "kinds")
     assert all(each.group == "kinds" for told in alone.values() for each in told)
     assert any("=" in each.feature for told in alone.values() for each in told)
