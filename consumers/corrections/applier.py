@@ -20,7 +20,7 @@ import structlog
 
 from consumers.corrections.model import Correction, Entry, LogReader, encode
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit
-from consumers.errors import GroupError
+from consumers.errors import ConfigError, GroupError
 from consumers.messages import WEIGHT, Partition, Reason, Reject, part_name
 from consumers.monitoring.metrics import CorrectionMetrics
 from consumers.sources.base import LogFacts, have_same_partitions
@@ -134,6 +134,8 @@ class CorrectionApplier:
         self._own: set[Partition] = set()  # the log's partitions, which are none of the stream
         self._away_since_s: dict[Partition, float] = {}
         self._started_s = clock()
+        self._have_agreed = False  # log and stream had as many partitions in this run
+        self._unequal: str | None = None
         metrics.watch(lambda: reading.n_waiting)
 
     def start(
@@ -180,10 +182,24 @@ class CorrectionApplier:
             positions[own] = position
 
     def are_partitions_known(self, n_messages: int | None) -> bool:
-        """Return whether the log is known to have as many partitions as the stream, if it must."""
+        """Return whether the log is known to have as many partitions as the stream, if it must.
+
+        Others are an error at the start. Once they had as many, both are getting more: each of the
+        two topics is heard of at a time of its own, and corrections wait meanwhile.
+        """
         if self._stream is None:
             return True
-        return have_same_partitions(self._reading.n_partitions, n_messages, "corrections.to")
+        n_labels = self._reading.n_partitions
+        try:
+            are_same = have_same_partitions(n_labels, n_messages, "corrections.to")
+        except ConfigError as error:
+            if not self._have_agreed:
+                raise
+            self._unequal = f"corrections wait: {error}"
+            return False
+        self._unequal = None
+        self._have_agreed |= are_same
+        return are_same
 
     def beginnings(self) -> Mapping[Partition, LogFacts]:
         """Return what is known of the log beside its position."""
@@ -191,8 +207,8 @@ class CorrectionApplier:
 
     @property
     def trouble(self) -> str | None:
-        """What keeps the log from being read back, in a sentence."""
-        return self._reading.trouble
+        """What keeps the log from being read back, or applied, in a sentence."""
+        return self._reading.trouble or self._unequal
 
     def has_backlog(self) -> bool:
         """Return whether corrections of before the start can still be applied."""

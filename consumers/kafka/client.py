@@ -400,6 +400,14 @@ class GroupClient(ABC):
     def topic_id(self) -> str | None:
         """Return the topic's id as last heard of, None if that is unknown; never wait."""
 
+    def n_partitions(self) -> int | None:
+        """Return how many partitions the topic has as last heard of; None if unknown, by default.
+
+        It never waits. The others of a group are told nothing where the one that leads it hears of
+        new partitions, and they get none of them.
+        """
+        return None
+
     def ask_topic_id(self, timeout_s: float) -> str | None:  # noqa: ARG002 -- see `topic_id`
         """Return the topic's id as it is now, None if nobody answers; any thread may call it.
 

@@ -298,6 +298,8 @@ class GroupSource(Source):
                 self._to_seek.setdefault(each, self._positions.position(each))
             return []
         self._positions.check_topic(self.client.topic_id())
+        if self.n_partitions is not None:
+            self.n_partitions = self.client.n_partitions() or self.n_partitions
         self._handle_events()  # the group may have changed within that poll
         batches = self._accept(fetched)
         if batches:

@@ -383,6 +383,10 @@ class KafkaPythonClient(GroupClient):
         """Return the topic's id by the newest metadata, as Kafka's own tools write it."""
         return topic_id_of(self._cluster, self.topic_name)
 
+    def n_partitions(self) -> int | None:
+        """Return how many partitions the topic has by the newest metadata."""
+        return len(self._cluster.partitions_for_topic(self.topic_name) or ()) or None
+
     def _ask(
         self, question: Callable[..., Any], partitions: Collection[Partition], timeout_s: float
     ) -> dict[Partition, int]:

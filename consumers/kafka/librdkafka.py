@@ -130,6 +130,7 @@ class LibrdkafkaClient(GroupClient):
         self._ask_at_s = 0.0
         self._ask_interval_s = settings.metadata_interval_s
         self._topic_id: str | None = None
+        self._n_partitions: int | None = None
 
     # -- connecting and closing ----------------------------------------------------------------
 
@@ -300,7 +301,7 @@ class LibrdkafkaClient(GroupClient):
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise ClientError(self._no_topic(error.args[0])) from error
             raise self._unanswered(_reason(error)) from error
-        self._topic_id = _id(found)
+        self._topic_id, self._n_partitions = _id(found), len(found.partitions)
         self._ask_at_s = time.monotonic() + self._ask_interval_s
         partitions = (Partition(self.topic_name, each.id) for each in found.partitions)
         return TopicDescription(self._topic_id, frozenset(partitions))
@@ -309,7 +310,8 @@ class LibrdkafkaClient(GroupClient):
         """Return the topic's id as last heard of; it is asked for now and then, without waiting."""
         if self._asked is not None and self._asked.done():
             if self._asked.exception() is None:
-                self._topic_id = _id(self._asked.result())
+                found = self._asked.result()
+                self._topic_id, self._n_partitions = _id(found), len(found.partitions)
                 self._asked = None
             else:
                 self._renew_admin()
@@ -317,6 +319,10 @@ class LibrdkafkaClient(GroupClient):
             self._asked = self._describe(self._ask_interval_s)
             self._ask_at_s = time.monotonic() + self._ask_interval_s
         return self._topic_id
+
+    def n_partitions(self) -> int | None:
+        """Return how many partitions the topic has, as `topic_id` last heard."""
+        return self._n_partitions
 
     def ask_topic_id(self, timeout_s: float) -> str | None:
         """Return the topic's id as it is now: the consumer reads on in a new topic unnoticed."""

@@ -325,6 +325,35 @@ def test_a_label_topic_of_other_partitions_is_refused(
 
 
 @pytest.mark.integration
+def test_partitions_may_be_added_to_one_topic_after_the_other(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Corrections wait, and the member says why, until both topics have as many again."""
+    topic, labels = new_topic(1), new_topic(1)
+    made = encode(Correction("label", "made", 5, {"text": "so made"}, "positive"))
+    with ExitStack() as stack:
+        source, to = f"kafka://{broker.address}/{topic}", f"kafka:{labels}"
+        group = DaemonGroup(
+            tmp_path, source, stack, to, group_id=f"of-{topic}", metadata_interval_s=0.5
+        )
+        fill(broker.address, topic, [message(examples(1)[0], 0)])
+        fill(broker.address, labels, [made])
+        daemon = group.start("first")
+        group.until_it_knows("first", 2)
+        broker.add_partitions(topic, 2)
+        said = "its topic has 1 partitions, and that of source has 2"
+        assert said in daemon.until_page("/readyz", 200, said)["degraded"]
+        fill(broker.address, labels, [made])
+        fill(broker.address, topic, [message(examples(1)[0], 1)], 1)
+        group.until_it_knows("first", 3)  # the message; the correction waits
+        broker.add_partitions(labels, 2)
+        fill(broker.address, labels, [made], 1)
+        group.until_it_knows("first", 5)
+        assert daemon.until_page("/readyz", 200)["degraded"] is None
+        assert daemon.stop() == 0
+
+
+@pytest.mark.integration
 def test_parts_of_a_topic_made_anew_enter_no_model(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

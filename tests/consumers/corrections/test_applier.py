@@ -130,6 +130,26 @@ def test_in_a_group_only_what_is_said_of_own_partitions_is_applied() -> None:
     assert Partition("labels", 0) not in positions
 
 
+def test_partitions_that_are_added_let_corrections_wait() -> None:
+    """Each topic is heard of at a time of its own; before they agreed, others are an error."""
+    source = Lines()
+    reading = LogReader(source, ("negative", "positive"), lambda _entry: None, is_shared=True)
+    metrics = Metrics(CollectorRegistry(), ("negative", "positive")).corrections
+    stream = SharedStream("t", "labels")
+    applier = CorrectionApplier(reading, ["text"], metrics, lambda: 0.0, stream=stream)
+    assert not applier.are_partitions_known(None)
+    with pytest.raises(ConfigError, match=r"has 2 partitions, and that of source has 3"):
+        applier.are_partitions_known(3)
+    assert applier.are_partitions_known(2)
+    assert not applier.are_partitions_known(3)
+    assert "has 2 partitions, and that of source has 3" in (applier.trouble or "")
+    source.n_partitions = 4
+    assert not applier.are_partitions_known(3)
+    assert "has 4 partitions, and that of source has 3" in (applier.trouble or "")
+    assert applier.are_partitions_known(4)
+    assert applier.trouble is None
+
+
 def test_a_deletion_means_an_update_that_was_learned_before_it() -> None:
     """So it is erased up to the update, whose text would stay else."""
     source, run = Lines(), Run(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NoReturn
 
@@ -362,6 +363,23 @@ def test_a_partition_added_while_reading_is_read_from_its_start(
         assert reader.values == {1: numbered(0, 500)}
     begun = reader.source.beginnings
     assert [begun[reader.place(n)].begin for n in (0, 1)] == [50, 0]
+
+
+def test_a_member_without_partitions_hears_how_many_there_are(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """Whoever leads the group hears of new ones first, and what the others get says nothing."""
+    topic = new_topic()
+    with ExitStack() as stack:
+        readers = [
+            stack.enter_context(read(broker.address, topic, metadata_interval_s=0.5))
+            for _ in range(3)
+        ]
+        sources = [each.source for each in readers]
+        until_all(readers, lambda: [each.n_partitions for each in sources] == [1, 1, 1])
+        broker.add_partitions(topic, 2)
+        until_all(readers, lambda: [each.n_partitions for each in sources] == [2, 2, 2])
+        until_all(readers, lambda: sorted(len(each.assignment()) for each in sources) == [0, 1, 1])
 
 
 def test_a_topic_made_anew_while_reading_ends_the_run(
