@@ -288,6 +288,7 @@ class Daemon:
             if self._stop.is_set():
                 return False
         self.reporter.note = None
+        self._health.set_starting("reading the checkpoint")
         return True
 
     def _before_checkpoint(self) -> None:
@@ -386,7 +387,7 @@ class Daemon:
         memory, labels = self._learned, self._labels
         join = None if labels is None else labels.join
         if memory is not None:
-            memory.n_classes = len(model.classes)
+            memory.n_classes, memory.tell = len(model.classes), self._health.set_starting
             consumed.append(memory)
         consumed += [] if join is None else [join]
         saved, others = self._build_models()
@@ -401,6 +402,7 @@ class Daemon:
         if not by_examples:  # else all figures are those of the log
             self.reporter.resume_from(model.words_dropped, values_dropped(model.state))
         confidence = statistics.confidence = None if saved is None else saved.learned
+        self._health.set_starting("publishing the first snapshot")
         learner = publishing.learner(model, self._board, self._clock, confidence, others)
         if settings.http.enabled:
             with contextlib.suppress(PredictorError):  # it is being stopped already

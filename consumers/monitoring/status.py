@@ -27,7 +27,7 @@ from consumers.monitoring.prequential import DriftReport
 from consumers.monitoring.quality import QualityReport, ShareReport
 from streamnb import ReliabilityBin
 
-# Before the loop turns, a checkpoint is read; compiling, which comes before that, says how it goes.
+# How long one step of a start may take, compiling or reading a checkpoint: each says that it began.
 START_LIMIT_S = 120.0
 # A message within the last two seconds counts as reading; then the source has nothing new.
 READING_WITHIN_S = 2.0

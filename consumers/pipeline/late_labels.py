@@ -536,8 +536,7 @@ class LateLabels:
 
     def counts_now(self) -> Mapping[str, int]:
         """Return what became of labels, and how many wait for their message."""
-        waiting = sum(each.n_labels for each in self._logs.values())
-        return {**self.counts, "waiting": waiting}
+        return {**self.counts, "waiting": sum(each.n_labels for each in self._logs.values())}
 
     # ---- the checkpoint ------------------------------------------------------------------------
 
@@ -573,7 +572,9 @@ class LateLabels:
 
     def begin(self) -> None:
         """Find what waits in the memory, once that has gone on from the checkpoint too."""
-        for partition, memory in self._memory.logs.items():
+        logs = self._memory.logs
+        for at, (partition, memory) in enumerate(logs.items(), 1):
+            self._memory.tell(f"finding messages that wait for labels, {at} of {len(logs)}")
             self._find_waiting(partition, memory)
 
     def _find_waiting(self, partition: Partition, memory: LogMemory) -> None:

@@ -309,6 +309,7 @@ class LearnedMemory:
         self.keep = keep
         self.n_classes = kernels.ANY_CLASS  # those of the restored model, before `unpack`
         self.logs: dict[Partition, LogMemory] = {}
+        self.tell: Callable[[str], object] = lambda _step: None  # of each step of a start
         self._key = hash_key_words(secrets.randbits(128))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="learned")
         self._waiting: deque[Future[None]] = deque()
@@ -506,7 +507,8 @@ class LearnedMemory:
 
     def unpack(self, entry: CheckpointEntry) -> None:
         """Take up the files that a checkpoint names; without a damaged one the rest goes on."""
-        for name, values in entry.values.items():
+        for at, (name, values) in enumerate(entry.values.items(), 1):
+            self.tell(f"reading what messages taught, {at} of {len(entry.values)}")
             memory = self.log(partition_of(name))
             memory.tag = values.get("tag", "")
             memory.is_elsewhere, was = values.get("is_elsewhere", False), values.get("per")
@@ -514,8 +516,7 @@ class LearnedMemory:
             def read(number: int, memory: LogMemory = memory, was: str | None = was) -> bytes:
                 if was != self.per:
                     raise DamagedError(f"it was written with per.field {was or 'null'}")
-                path = memory.path(number)
-                return b"" if path is None else path.read_bytes()
+                return b"" if (path := memory.path(number)) is None else path.read_bytes()
 
             self._take_up(memory, values, read, self.n_classes, is_stored=True)
 
@@ -558,8 +559,7 @@ class LearnedMemory:
             except OSError as error:
                 log.warning("learned_not_removed", path=str(folder), detail=error.strerror)
                 continue
-            found = [path for path in paths if _FILE.fullmatch(path.name)]
-            self._leaving[-1] += [path for path in found if path not in named]
+            self._leaving[-1] += [p for p in paths if _FILE.fullmatch(p.name) and p not in named]
 
     def _paths(self) -> set[Path | None]:
         """Return the files in use."""

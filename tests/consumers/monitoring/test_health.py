@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from consumers.config.settings import Settings
+from consumers.daemon import run
 from consumers.monitoring.status import READING_WITHIN_S, START_LIMIT_S, Health, State
 from streamnb.testing import ManualClock
+from tests.consumers.pipeline.test_data_flow import NoView
 
 STUCK_AFTER_S = 30.0
 
@@ -36,6 +42,33 @@ def test_a_start_has_an_end() -> None:
     assert health.report().state is State.STUCK
     health.beat()
     assert health.report().alive
+
+
+def test_a_start_says_what_it_restores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large state each step may take long; the next one shows that the start goes on."""
+    messages, labels = tmp_path / "in.jsonl", tmp_path / "labels.jsonl"
+    message = {"id": "a", "text": "good day", "created_at": 1_000_000_000}
+    messages.write_text(json.dumps(message) + "\n")
+    labels.write_text(json.dumps({"id": "b", "label": 4, "created_at": 1_000_000_001}) + "\n")
+    settings = Settings.model_validate(
+        {
+            "source": f"file:{messages}",
+            "http": {"enabled": False},
+            "checkpoint": {"folder": tmp_path / "state"},
+            "late_labels": {"source": f"file:{labels}", "id": "id", "window_s": 600},
+        }
+    )
+    run(settings, NoView(), until_end=True)
+    said: list[str] = []
+    monkeypatch.setattr(Health, "set_starting", lambda _health, text: said.append(text))
+    run(settings, NoView(), until_end=True)
+    assert [each for each in said if "compil" not in each] == [
+        "reading the checkpoint",
+        "reading what messages taught, 1 of 1",
+        "finding messages that wait for labels, 1 of 2",  # the labels' file may have some too
+        "finding messages that wait for labels, 2 of 2",
+        "publishing the first snapshot",
+    ]
 
 
 def test_a_longer_limit_for_turns_holds_for_the_start_too() -> None:
