@@ -95,7 +95,7 @@ class Checkpoint:
         self._identity = dict(identity)
         self._clock = clock
         self._due_at = clock() + settings.interval_s
-        self._written_at: float | None = None
+        self._current_at: float | None = None
         self._folder: int | None = None  # the locked folder's descriptor
         self._entries: dict[str, CheckpointEntry] = {}  # restored, and not handed out yet
         self.serving = MODEL  # the name of the restored model among the challengers
@@ -191,12 +191,17 @@ class Checkpoint:
         return self.path is not None and self._clock() >= self._due_at
 
     def age_s(self) -> float | None:
-        """Return the age of this run's last checkpoint; None before the first."""
-        return None if self._written_at is None else self._clock() - self._written_at
+        """Return for how long this run's last checkpoint may lack something; None before one."""
+        return None if self._current_at is None else self._clock() - self._current_at
 
     def postpone(self) -> None:
         """Start the next interval, after a checkpoint or a failed one."""
         self._due_at = self._clock() + self._settings.interval_s
+
+    def note_current(self) -> None:
+        """Note that nothing was read since the last checkpoint, and start the next interval."""
+        self._current_at = self._clock()
+        self.postpone()
 
     def restore(
         self, fresh: NaiveBayes, challengers: Mapping[str, NaiveBayes] = MappingProxyType({})
@@ -279,8 +284,8 @@ class Checkpoint:
         except StreamnbError as error:
             said = str(error).replace(str(path), str(self.path))
             raise CheckpointError(f"checkpoint.folder: {said}") from error
-        self._written_at = self._clock()
-        return SavedCheckpoint(positions, size, self._written_at - began)
+        self._current_at = self._clock()
+        return SavedCheckpoint(positions, size, self._current_at - began)
 
     def oldest_positions(self) -> dict[Partition, int]:
         """Return by log the offset before which no kept file will ever read again.

@@ -230,7 +230,7 @@ class Pipeline(msgspec.Struct):
                 self._collect_checkpoint(0.0)
             elif self.checkpoint.is_due() and self._is_saved():
                 # Nothing was read since: the file is current, and must not push out older ones.
-                self.checkpoint.postpone()
+                self.checkpoint.note_current()
                 self.metrics.checkpoint_is_current()
             elif self.checkpoint.is_due():
                 self._begin_checkpoint()

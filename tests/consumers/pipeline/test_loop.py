@@ -290,8 +290,12 @@ def test_an_idle_daemon_keeps_its_checkpoints(tmp_path: Path) -> None:
         run.pipeline._process(batch)
         run.look_around(11.0)
         first.append(run.file.stat().st_ino)
-        run.look_around(11.0)
+        run.clock.now_s += 5.0
+        assert run.pipeline.checkpoint.age_s() == run.value("checkpoint_age_seconds") == 5.0
+        run.look_around(6.0)
         assert run.file.stat().st_ino == first[number]
+        run.clock.now_s += 1.0  # the file is of now: nothing was read since
+        assert run.pipeline.checkpoint.age_s() == run.value("checkpoint_age_seconds") == 1.0
     assert first[0] != first[1]
     run.end()
     assert run.file.stat().st_ino == first[1]
