@@ -578,7 +578,7 @@ class LateLabels:
             self._find_waiting(partition, memory)
 
     def _find_waiting(self, partition: Partition, memory: LogMemory) -> None:
-        known, early, waits_yet = self._logs[partition], [np.empty(0, np.uint64)], set[int]()
+        known, waits_yet = self._logs[partition], set[int]()
         for found, is_labelled in waiting_records(memory):
             hashes = self._memory.hashed(found.texts(kernels.ID))
             times_ms = waiting_times(found, len(self._fields), MESSAGES_AND_LABELS)
@@ -591,8 +591,7 @@ class LateLabels:
             known.labels.add(times_ms[is_label], found.numbers[is_label], hashes[is_label])
             known.early.update(hashes[is_label].tolist())
             waits_yet.update(found.numbers[is_label].tolist())
-            early.append(hashes[is_label])
-        by_id = self._by_id(memory, np.unique(np.concatenate(early))).values()
+        by_id = self._by_id(memory, np.array(sorted(known.early), np.uint64)).values()
         for own, messages in zip(by_id, waiting_messages(by_id), strict=True):
             known.joined.update(
                 label.number
