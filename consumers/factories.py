@@ -296,7 +296,7 @@ def build_corrections(
     )
     applier = CorrectionApplier(
         reading,
-        settings.model.fields,
+        learned_kinds(settings),
         metrics.corrections,
         clock,
         correction_service.not_applied,

@@ -11,14 +11,16 @@ each correction, and is saved with the counts: so a kill neither loses one nor a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 import structlog
 
+from consumers.config.model import FieldKind
 from consumers.corrections.model import Correction, Entry, LogReader, encode
+from consumers.decode.fields import learned_values
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit
 from consumers.errors import ConfigError, GroupError
 from consumers.messages import WEIGHT, Partition, Reason, Reject, part_name
@@ -99,18 +101,18 @@ class SharedStream(msgspec.Struct, frozen=True):
 class CorrectionApplier:
     """Applies corrections in the order of their log.
 
-    `fields` are those that the model reads, `clock` returns monotonic seconds. Skipped corrections
-    are those of messages that others learn; a log that `is_own` has none but of messages that were
-    read here. After the start they wait, as the group may take us for the process before.
-    `not_applied` is called, on the consuming thread, with each that the model did not learn. In a
-    group the log belongs to a `stream`: what stands in a partition is of messages of the stream's
-    with its number, and is applied by who reads that.
+    `fields` are those that messages are learned by, with what they hold; `clock` returns monotonic
+    seconds. Skipped corrections are those of messages that others learn; a log that `is_own` has
+    none but of messages that were read here. After the start they wait, as the group may take us
+    for the process before. `not_applied` is called, on the consuming thread, with each that the
+    model did not learn. In a group the log belongs to a `stream`: what stands in a partition is of
+    messages of the stream's with its number, and is applied by who reads that.
     """
 
     def __init__(
         self,
         reading: LogReader,
-        fields: Sequence[str],
+        fields: Mapping[str, FieldKind],
         metrics: CorrectionMetrics,
         clock: Callable[[], float] = time.monotonic,
         not_applied: Callable[[Correction], None] = lambda _said: None,
@@ -122,7 +124,8 @@ class CorrectionApplier:
         self.n_refused = self.n_skipped = 0
         self._deleted: list[DeletedMessage] = []
         self._reading = reading
-        self._nothing: dict[str, list[str]] = {field: [] for field in fields}
+        self._fields = dict(fields)
+        self._nothing: dict[str, list[str]] = {name: [] for name in fields if name != WEIGHT}
         self._metrics = metrics
         self._clock = clock
         self._not_applied = not_applied
@@ -307,7 +310,7 @@ class CorrectionApplier:
             return self._refuse(_reject(entry, said, detail, Reason.UNKNOWN_LABEL))
         try:
             if message is None or self._memory is None:
-                _teach(said, part, learner)
+                _teach(said, part, learner, self._fields)
             else:
                 _check_was_taught(said, message)
                 self._memory.correct(said, message, part, learner)
@@ -399,8 +402,10 @@ def _check_was_taught(said: Correction, message: CorrectedMessage) -> None:
         raise InputError(f"its message never taught {said.was!r:.200} here.")
 
 
-def _teach(said: Correction, part: str, learner: Learner) -> None:
+def _teach(said: Correction, part: str, learner: Learner, fields: Mapping[str, FieldKind]) -> None:
     """Take back what the message taught, and teach its new label: both or, if refused, neither."""
+    if said.was is not None or said.label is not None:
+        learned_values(said.example, fields)  # refuses what no message may have
     weight = said.example.get(WEIGHT, 1.0)
     if said.was is not None and said.was_part is not None:
         learner.unlearn_one(said.was_part, said.example, said.was, weight=weight)

@@ -28,6 +28,7 @@ from consumers.messages import ACCOUNT_MARK, WEIGHT, Reason, take_texts
 from consumers.process import cached
 from streamnb import TextColumn
 from streamnb.columns import LARGEST, missing_text, text_column
+from streamnb.errors import InputError
 from streamnb.features.category_values import value_text
 from streamnb.kernels.layout import Texts
 from streamnb.tokenizer import composed
@@ -78,6 +79,7 @@ class ValueType(StrEnum):
 WEIGHT_MIN, WEIGHT_MAX = 2.0**-10, 1e6
 _EXPECTED = {
     ValueType.WEIGHT: f"a number between 1/1024 and {WEIGHT_MAX:,.0f}",
+    ValueType.WORDS: "a string",
     ValueType.CATEGORY: "a string, number, true or false",
     ValueType.FLAG: "true, false, 1 or 0",
     ValueType.NUMBER: f"a number between {-LARGEST:g} and {LARGEST:g}",
@@ -139,6 +141,26 @@ def converter(spec: FieldSpec, *, is_csv: bool) -> Callable[[Any], Any]:
         return _error(spec, value) if found is None else found
 
     return entry
+
+
+def learned_values(example: Mapping[str, Any], kinds: Mapping[str, FieldKind]) -> dict[str, Any]:
+    """Return the values by which an example is learned that was decoded before, and written down.
+
+    Other fields and missing values are left out; a value that no message may have is an InputError.
+    """
+    found: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        value = example.get(name)
+        if value is None:
+            continue
+        spec = FieldSpec(name, ValueType.WEIGHT if name == WEIGHT else ValueType(kind))
+        read = converter(spec, is_csv=False)(value)
+        if read is None:  # where messages are decoded, what is no text is missing
+            read = _error(spec, value)
+        if isinstance(read, DecodeError):
+            raise InputError(read.detail)
+        found[name] = read
+    return found
 
 
 def missing_entry(spec: FieldSpec) -> Any:

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from consumers.config.model import holds_floats
 from consumers.corrections.applier import CorrectedMessage
 from consumers.corrections.model import Correction
+from consumers.decode.fields import learned_values
 from consumers.decode.labels import keep_classes
 from consumers.features import columns_of
 from consumers.kernels import learned_records as kernels
@@ -399,14 +400,13 @@ class Reviser:
             return
         if record is None and said.label is None and message.state != "waits":
             return  # it taught nothing, and teaches nothing
+        offset = said.offset if record is None else record.offset
+        fields = self._columns(said.example) if offset == said.offset else {}  # or it is refused
         if record is not None:
             found = self.memory.log(said.place).read(np.array([record.number]))
             taught_part = found.parts(len(self._fields))[0] or part_name(said.place)
             unlearn(found, taught_part, self._fields, learner, part_name(said.place))
-        if record is not None and record.offset != said.offset:
-            fields = found.columns(self._fields)
-        else:
-            fields = {name: self._column(name, said.example) for name in self._fields}
+            fields = fields or found.columns(self._fields)
         if said.label is not None:
             try:
                 own, weights = weighed(fields)
@@ -418,7 +418,6 @@ class Reviser:
                     learner.learn(taught_part, own, codes, weights=weights, judged=False)
                 raise
             keep_classes(learner.model)
-        offset = said.offset if record is None else record.offset
         self._note(said, np.array([offset], np.int64), fields, part, learner)
 
     def _delete(self, said: Correction, record: LearnedRecord, learner: Learner) -> None:
@@ -430,15 +429,17 @@ class Reviser:
         found = memory.read(np.array([each.number for each in alive], np.int64))
         self.counts.update(take_back_with(found, record.number, part, self._fields, learner))
         offsets = np.unique(np.array([last, *(each.offset for each in alive)], np.int64))
-        fields = {name: self._column(name, {}, len(offsets)) for name in self._fields}
-        self._note(said, offsets, fields, part, learner)
+        self._note(said, offsets, self._columns({}, len(offsets)), part, learner)
 
-    def _column(self, name: str, example: Mapping[str, Any], n: int = 1) -> Column:
-        """Return an example's value of a field as a column of equal rows."""
-        value = example.get(name)
-        if holds_floats(self._fields[name]):
-            return np.full(n, np.nan if value is None else value, np.float64)
-        return texts_of([None if value is None else str(value).encode()] * n)
+    def _columns(self, example: Mapping[str, Any], n: int = 1) -> dict[str, Column]:
+        """Return an example as columns of equal rows; see `learned_values`."""
+        values = learned_values(example, self._fields)
+        return {
+            name: np.full(n, values.get(name, np.nan))
+            if holds_floats(kind)
+            else texts_of([values[name].encode() if name in values else None] * n)
+            for name, kind in self._fields.items()
+        }
 
     def _note(
         self,

@@ -30,7 +30,7 @@ from streamnb.inspection.summary import n_features
 from streamnb.serialization import pack
 from tests.consumers import decoded_messages
 from tests.consumers.corrections.stepped_daemon import JOURNAL_PART, STREAM, Life, Store, by_part
-from tests.consumers.pipeline.revised_log import LOG, Run, Said
+from tests.consumers.pipeline.revised_log import FIELDS, LOG, Run, Said
 from tests.endtoend.expected_counts import examples
 
 JOURNAL = Partition("journal:corrections.jsonl", 0)
@@ -93,7 +93,7 @@ def test_in_a_group_only_what_is_said_of_own_partitions_is_applied() -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry, ("negative", "positive")).corrections
     shared = SharedStream("t", "labels")
-    applier = CorrectionApplier(reading, ["text"], metrics, lambda: 0.0, stream=shared)
+    applier = CorrectionApplier(reading, FIELDS, metrics, lambda: 0.0, stream=shared)
     model = build_model(Settings().model)
     learner = Learner(model, SnapshotBoard(), EveryExamples(1 << 30), lambda: 0.0)
     positions = {Partition("t", 0): 9, Partition("t", 1): 9}
@@ -157,7 +157,7 @@ def test_a_deletion_means_an_update_that_was_learned_before_it() -> None:
     source.open(reading._positions.get)
     metrics = Metrics(CollectorRegistry(), ("negative", "positive")).corrections
     shared = SharedStream("t", "labels")
-    applier = CorrectionApplier(reading, ["text"], metrics, lambda: 0.0, stream=shared)
+    applier = CorrectionApplier(reading, FIELDS, metrics, lambda: 0.0, stream=shared)
     applier._memory = run.reviser
     log = [Said("create", "a", "sun", "positive"), Said("update", "a", "snow", "negative")]
     run.read(log, 2)

@@ -41,6 +41,7 @@ from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 from streamnb.storage import read
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.pipeline.late_logs import LateRun
+from tests.consumers.pipeline.revised_log import FIELDS
 from tests.consumers.scripted_source import PositionOf, ScriptedSource, Step
 
 LOG = Partition("t", 0)
@@ -183,7 +184,7 @@ def test_all_threads_end_though_the_source_does_not_close(
     pipeline.labels = LabelReader(late, labels.late, pipeline.reader, ("text",))
     reading = LogReader(ScriptedSource(), ("negative", "positive"), lambda _: None)
     metrics = CorrectionMetrics(CollectorRegistry())
-    pipeline.corrections = CorrectionApplier(reading, ["text"], metrics, run.clock)
+    pipeline.corrections = CorrectionApplier(reading, FIELDS, metrics, run.clock)
     files = PartFiles(tmp_path / "shared", {}, build_model(Settings().model), 3)
     pipeline.group = GroupParts(files, LOG.topic, 3600.0)
     pipeline.reader.start({}, Limits())
