@@ -56,7 +56,8 @@ class InDoubt(CorrectionError):  # noqa: N818 -- as above
     """The log has not said in time whether it took the correction."""
 
 
-_OFFSET_MAX = 2**63 - 1
+OFFSET_MAX = 2**62 - 1  # as sources number messages, and deletions are noted
+_PARTITION_MAX = 2**31 - 1  # as Kafka numbers them
 
 
 class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -74,8 +75,9 @@ class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
     label: str | None = None  # None but for a label
     was: str | None = None  # the class that it has taught so far; None where it taught nothing
     was_part: str | None = None  # the part that learned it: of the stream, or of the log itself
-    partition: tuple[str, int] | None = None  # the message's own log
-    offset: Annotated[int, msgspec.Meta(ge=-1, le=_OFFSET_MAX)] = -1
+    # The message's own log.
+    partition: tuple[str, Annotated[int, msgspec.Meta(ge=0, le=_PARTITION_MAX)]] | None = None
+    offset: Annotated[int, msgspec.Meta(ge=-1, le=OFFSET_MAX)] = -1
     by: str | None = None  # whose label it is, if no person's
     # Whether the example was taken out of the log, as its message was deleted.
     gone: bool = False

@@ -38,6 +38,7 @@ import structlog
 from msgspec import Meta
 
 from consumers.corrections.journal import Journal
+from consumers.corrections.model import OFFSET_MAX
 from consumers.errors import SinkError
 from consumers.kernels import learned_records as kernels
 from consumers.messages import ACCOUNT_MARK, Partition, account_prefixes, names_account
@@ -110,7 +111,7 @@ class Deletion(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     topic: str
     partition: int
-    offset: Annotated[int, Meta(ge=-1, lt=1 << 62)]
+    offset: Annotated[int, Meta(ge=-1, le=OFFSET_MAX)]
     from_stream: bool
     said: tuple[str, int, int] | None = None
 

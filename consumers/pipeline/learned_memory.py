@@ -321,10 +321,9 @@ class LearnedMemory:
 
     def log(self, partition: Partition) -> LogMemory:
         """Return the memory of a partition, which may be empty."""
-        found = self.logs.get(partition)
-        if found is None:
-            found = self.logs[partition] = self._empty_log(self._path(partition))
-        return found
+        if partition not in self.logs:
+            self.logs[partition] = self._empty_log(self._path(partition))
+        return self.logs[partition]
 
     def _empty_log(self, folder: Path | None) -> LogMemory:
         return LogMemory(folder, self.fields, self.records_max, self.hashed, accounts=self.accounts)
@@ -380,8 +379,7 @@ class LearnedMemory:
 
     def is_elsewhere(self, partition: Partition) -> bool:
         """Return whether another member remembers more of a partition; any thread may ask."""
-        memory = self.logs.get(partition)
-        return memory is not None and memory.is_elsewhere
+        return partition in self.logs and self.logs[partition].is_elsewhere
 
     def shared(self, partition: Partition) -> SharedRecords | None:
         """Return what the files hold of a partition as the checkpoint names it; behind `sync`."""
@@ -400,9 +398,8 @@ class LearnedMemory:
         return SharedRecords(values, sealed, tail, self._erasing)
 
     def _path(self, partition: Partition) -> Path | None:
-        if self.folder is None:
-            return None
-        return self.folder / quote(part_name(partition), safe="")
+        name = quote(part_name(partition), safe="")
+        return None if self.folder is None else self.folder / name
 
     @property
     def trouble(self) -> str | None:
@@ -574,25 +571,28 @@ class LearnedMemory:
     def erase(self, deleted: OffsetsByLog) -> None:
         """Overwrite the texts of deleted messages in all files; on the erasing thread.
 
-        Of each log and id, records up to an offset go.
+        Of each log and id, records up to an offset go. A log that fails holds up no other.
         """
         if self.folder is None or not self.folder.is_dir():
             return
+        # A log that was never read here may have a name that no folder can have.
+        known, failed = {each for each in self.folder.iterdir() if each.is_dir()}, list[OSError]()
         for partition, own in deleted.items():
             named = {name: id_named(partition, at, name) for name, at in own.items()}
             ids = {each.encode(): own[name] for name, each in named.items() if each is not None}
             places = [own[name] for name, each in named.items() if each is None]
-            folder = self.folder / quote(part_name(partition), safe="")
+            folder = path = self.folder / quote(part_name(partition), safe="")
             erased = ErasedIds(ids, places, self.hashed, accounts=self.accounts)
-            for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-                if not _FILE.fullmatch(path.name):
-                    continue
-                try:
-                    with self._erasing, contextlib.suppress(FileNotFoundError):  # it has left
-                        erase_records(path, erased)
-                except OSError as error:  # a path by a descriptor tells people nothing
-                    where = f"{FOLDER_NAME}/{folder.name}/{path.name}"
-                    raise OSError(error.errno, error.strerror, where) from error
+            try:
+                for path in sorted(folder.iterdir()) if folder in known else ():
+                    if _FILE.fullmatch(path.name):
+                        with self._erasing, contextlib.suppress(FileNotFoundError):  # it has left
+                            erase_records(path, erased)
+            except OSError as error:  # a path by a descriptor tells people nothing
+                where = path.relative_to(self.folder.parent)
+                failed.append(OSError(error.errno, error.strerror, str(where)))
+        if failed:
+            raise failed[0]
 
 
 def next_segment(n: int) -> int:

@@ -23,7 +23,7 @@ values = st.one_of(
     example=st.dictionaries(st.text(), values),
     id_=st.text(),
     label=st.sampled_from(CLASSES),
-    offset=st.integers(0, 2**62),
+    offset=st.integers(0, 2**62 - 1),
 )
 def test_a_correction_comes_back_as_it_was(
     example: dict[str, object], id_: str, label: str, offset: int
@@ -85,6 +85,22 @@ def test_each_line_says_where_reading_goes_on() -> None:
             b'{"kind":"delete","id":"m1","time_ms":5,"partition":["t",0],"offset":%d}' % 2**63,
             Reason.WRONG_TYPE,
             "offset",
+        ),
+        (
+            b'{"kind":"delete","id":"m1","time_ms":5,"partition":["t",0],"offset":%d}' % 2**62,
+            Reason.WRONG_TYPE,
+            "offset",
+        ),
+        (
+            b'{"kind":"delete","id":"m1","time_ms":5,"partition":["t",-1]}',
+            Reason.WRONG_TYPE,
+            "partition",
+        ),
+        pytest.param(
+            b'{"kind":"delete","id":"m1","time_ms":5,"partition":["t",%d]}' % 2**31,
+            Reason.WRONG_TYPE,
+            "partition",
+            id="beyond",
         ),
     ],
 )
