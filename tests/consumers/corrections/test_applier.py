@@ -136,7 +136,7 @@ def test_partitions_that_are_added_let_corrections_wait() -> None:
     reading = LogReader(source, ("negative", "positive"), lambda _entry: None, is_shared=True)
     metrics = Metrics(CollectorRegistry(), ("negative", "positive")).corrections
     stream = SharedStream("t", "labels")
-    applier = CorrectionApplier(reading, ["text"], metrics, lambda: 0.0, stream=stream)
+    applier = CorrectionApplier(reading, FIELDS, metrics, lambda: 0.0, stream=stream)
     assert not applier.are_partitions_known(None)
     with pytest.raises(ConfigError, match=r"has 2 partitions, and that of source has 3"):
         applier.are_partitions_known(3)
