@@ -39,6 +39,10 @@ _TILT = 1e-3  # keeps the order of classes whose bins came true equally often
 _UNIT = 1 << 30  # of a count: an example is halved up to 20 times without rounding
 _STATED_UNIT = _UNIT >> 10  # of a sum of probabilities, each rounded to 1/1024
 _HALVINGS_MAX = 20
+# Above it, the unit of all counts is made twice as large where a curve is drawn. Until the next
+# curve 1,024 examples of 2²¹ classes fit in, and into 64 bits the sum of two calibrators.
+_FULL = 1 << 61
+_UNITS = [_UNIT >> halved for halved in range(_HALVINGS_MAX + 1)]  # then a rounded 1/1024 is 1
 _RENEWED_SHARE, _RENEWED_MAX = 16, 1024  # a curve lasts a sixteenth of the examples, and at most so
 
 Floats = NDArray[np.float64]
@@ -90,7 +94,10 @@ class Calibrator:
         How many examples were counted; taking back leaves it as it is.
     counts : ndarray of shape (3, n_bins), int64
         By bin: how often some class was stated so, how often it was true, and the sum of what was
-        stated; each in units of 2⁻³⁰.
+        stated; each in examples times `unit`.
+    unit : int
+        What one example counts as: 2³⁰, and half of it, again and again, where a bin was stated so
+        often that 64 bits would not hold it. Up to 2⁵³ statements nothing is rounded by that.
     curve : ndarray of shape (n_bins,)
         The calibrated log-odds in the middle of each bin; replaced, and never changed.
     renewed_at : int
@@ -121,8 +128,9 @@ class Calibrator:
         self.half_life = None if half_life is None else int(half_life)  # `to_dict` is JSON
         self.n = 0
         self.counts: Whole = np.zeros((3, len(SCALED_ODDS)), dtype=np.int64)
+        self.unit = _UNIT
         self.renewed_at = 0
-        self.curve = _curve_of(self.counts)
+        self.curve = _curve_of(self.counts, self.unit)
 
     def calibrate(self, log_posteriors: ArrayLike) -> Floats:
         """Return calibrated log-posteriors, ndarray of shape (n, n_classes), in nats.
@@ -186,7 +194,8 @@ class Calibrator:
         while begin < len(given):
             end = min(len(given), begin + self._n_unchanged())
             out[begin:end] = _on_curve(self.curve, asked_odds[begin:end], asked[begin:end])
-            self.counts += _counted(odds[begin:end], given[begin:end], places[begin:end])
+            added = _counted(odds[begin:end], given[begin:end], places[begin:end])
+            self.counts += added >> _n_coarser(self.unit)
             self.n += end - begin
             if self.half_life is not None and self.n % self.half_life == 0:
                 self.counts >>= 1
@@ -210,8 +219,9 @@ class Calibrator:
             nothing back.
         numbers : sequence of int, of length n, optional
             The `n` that stood before each, needed with a half-life: it says how often the example
-            has been halved. After 20 half-lives nothing is left of it to take back. A sum of two
-            calibrators has lost these numbers: take back before adding.
+            has been halved. After 20 half-lives nothing is left of it to take back; after one less
+            for each time that `unit` was halved. A sum of two calibrators has lost these numbers:
+            take back before adding.
 
         Raises
         ------
@@ -235,12 +245,14 @@ class Calibrator:
             if len(own) and not 0 <= own.min() <= own.max() < self.n:
                 raise InputError(f"numbers must be below n, {self.n}. Got {numbers!r} instead.")
             ages = self.n // self.half_life - stood.astype(np.int64) // self.half_life
-        left, rows = self.counts.copy(), np.flatnonzero(counted & (ages <= _HALVINGS_MAX))
+        coarser = _n_coarser(self.unit)
+        is_left = counted & (ages <= _HALVINGS_MAX - coarser)
+        left, rows = self.counts.copy(), np.flatnonzero(is_left)
         # Taken back together: rows of the same classes, counted between the same halvings.
         kinds = np.column_stack((has[rows].astype(np.int64), ages[rows]))
         for (*_, age), at in zip(*_alike(kinds), strict=True):
             stated, own = _without_gaps(given[rows[at]], places[rows[at]], has[rows[at[0]]])
-            left -= _counted(scaled_odds(stated), stated, own) >> age
+            left -= _counted(scaled_odds(stated), stated, own) >> (age + coarser)
         self.counts = _possible(left, "take back what was not counted")
         self._renew()
 
@@ -284,14 +296,14 @@ class Calibrator:
         return self._combined(other, -1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of the state as JSON values."""
+        """Return all of the state as JSON values; `unit` is among them if it was halved."""
         return {
             "half_life": self.half_life,
             "n": self.n,
             "renewed_at": self.renewed_at,
             "counts": self.counts.tolist(),
             "curve": self.curve.tolist(),
-        }
+        } | ({} if self.unit == _UNIT else {"unit": self.unit})
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -307,6 +319,7 @@ class Calibrator:
             found.n, found.renewed_at = map(operator.index, (values["n"], values["renewed_at"]))
             counts = np.array(values["counts"], dtype=np.int64)
             curve = np.array(values["curve"], dtype=np.float64)
+            unit = operator.index(values.get("unit", _UNIT))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(
                 f"these values describe no calibrator ({error!r}). Give what `to_dict` returned."
@@ -316,6 +329,8 @@ class Calibrator:
                 "counts must be three rows of whole numbers, one for each bin, and curve a number"
                 f" for each. Got shapes {counts.shape} and {curve.shape} instead."
             )
+        if unit not in _UNITS:
+            raise InputError(f"unit must be a power of two from 2¹⁰ to 2³⁰. Got {unit} instead.")
         since = found.n - found.renewed_at
         if not (_can_be(counts) and (np.diff(curve) > 0.0).all() and np.isfinite(curve).all()):
             raise InputError("counts must be those of a calibrator, and its curve must rise.")
@@ -325,7 +340,7 @@ class Calibrator:
                 f" {found.renewed_at} and n {found.n} instead."
             )
         curve.setflags(write=False)
-        found.counts, found.curve = counts, curve
+        found.curve, (found.counts, found.unit) = curve, _with_room(counts, unit, 2 * _FULL - 1)
         return found
 
     # ---- inside --------------------------------------------------------------------------------
@@ -335,7 +350,7 @@ class Calibrator:
 
         Each statement was rounded to 1/1024, so that those below half of that came to 0.
         """
-        n, came_true, stated = self.counts.astype(np.float64) / _UNIT
+        n, came_true, stated = self.counts.astype(np.float64) / self.unit
         return np.stack((n, came_true, np.clip(stated, n * _ENDS[:-1], n * _ENDS[1:])))
 
     def _lasts(self) -> int:
@@ -350,8 +365,9 @@ class Calibrator:
         )
 
     def _renew(self) -> None:
+        self.counts, self.unit = _with_room(self.counts, self.unit)
         self.renewed_at = self.n
-        self.curve = _curve_of(self.counts)
+        self.curve = _curve_of(self.counts, self.unit)
 
     def _combined(self, other: Calibrator, sign: int) -> Self:
         if self.half_life != other.half_life:
@@ -361,9 +377,26 @@ class Calibrator:
             )
         found = type(self)(self.half_life)
         found.n = max(0, self.n + sign * other.n)
-        found.counts = _possible(self.counts + sign * other.counts, "hold less than nothing")
-        found.renewed_at, found.curve = found.n, _curve_of(found.counts)
+        unit = min(self.unit, other.unit)
+        own, others = (
+            each.counts >> (_n_coarser(unit) - _n_coarser(each.unit)) for each in (self, other)
+        )
+        counts = _possible(own + sign * others, "hold less than nothing")
+        found.counts, found.unit = _with_room(counts, unit)
+        found.renewed_at, found.curve = found.n, _curve_of(found.counts, found.unit)
         return found
+
+
+def _n_coarser(unit: int) -> int:
+    """Return how often a unit was made twice as large."""
+    return _UNITS.index(unit)
+
+
+def _with_room(counts: Whole, unit: int, most: int = _FULL) -> tuple[Whole, int]:
+    """Return counts, none above `most`, and the unit that is so large, where it has to be."""
+    while counts.max() > most and unit > _UNITS[-1]:
+        counts, unit = counts >> 1, unit >> 1
+    return counts, unit
 
 
 def _can_be(counts: Whole) -> bool:
@@ -441,14 +474,14 @@ def _counted(odds: Floats, log_posteriors: Floats, truth: NDArray[np.intp]) -> W
     return found
 
 
-def _curve_of(counts: Whole) -> Floats:
+def _curve_of(counts: Whole, unit: int) -> Floats:
     """Return the calibrated log-odds in the middle of each bin."""
     from scipy.optimize import isotonic_regression  # noqa: PLC0415 -- slow to import, rarely needed
 
     known = np.flatnonzero(counts[0])
     if not known.size:
         known = np.arange(len(SCALED_ODDS))
-    n, came_true = counts[:2, known].astype(np.float64) / _UNIT
+    n, came_true = counts[:2, known].astype(np.float64) / unit
     weights = n + _PRIOR_EXAMPLES
     share = (came_true + _PRIOR_EXAMPLES * _PRIOR[known]) / weights
     rising = isotonic_regression(share, weights=weights).x

@@ -516,3 +516,69 @@ def test_a_half_life_of_numpy_is_json() -> None:
     """What `to_dict` returns can be written as JSON, whatever the half-life was counted by."""
     made = nb.Calibrator(np.int64(10))  # type: ignore[arg-type]
     assert json.loads(json.dumps(made.to_dict()))["half_life"] == 10
+
+
+def nearly_full(n_free: int, half_life: int | None = None) -> nb.Calibrator:
+    """Return a calibrator whose lowest bin has room for `n_free` more statements in 64 bits."""
+    values = nb.Calibrator(half_life).to_dict()
+    counts = np.zeros((3, 50), dtype=np.int64)
+    counts[0, 0] = ((1 << 33) - n_free) << 30
+    return nb.Calibrator.from_dict(values | {"counts": counts.tolist()})
+
+
+def surely_first(n: int, k: int) -> Stream:
+    """Return judgements that rule all classes out but the first, which is the true one."""
+    return normalised(np.append(300.0, np.zeros(k - 1))[np.newaxis].repeat(n, axis=0)), np.zeros(
+        n, dtype=np.intp
+    )
+
+
+@pytest.mark.parametrize("half_life", [None, 100_000])
+def test_many_classes_do_not_fill_the_counts(half_life: int | None) -> None:
+    """Each example makes a statement for each class: of 50,000 classes 64 bits are soon full."""
+    stated, truth = surely_first(40, 2_000)
+    calibrator = nearly_full(50_000, half_life)
+    calibrator.prequential_many(stated, truth)
+    lowest, highest = calibrator.reliability()
+    assert (lowest.n, highest.n) == (2**33 - 50_000 + 40 * 1_999, 40.0)
+    assert (lowest.came_true, highest.came_true) == (0.0, 1.0)
+    assert json.loads(state(calibrator))["unit"] == calibrator.unit < 2**30
+
+
+def test_counts_in_a_larger_unit_merge_save_and_come_off_exactly() -> None:
+    """What 64 bits would not hold is counted more coarsely, and nothing is rounded by it."""
+    stated, truth = surely_first(40, 2_000)
+    some, others = stated[:17], truth[:17]
+    whole, pieces = nearly_full(50_000), nearly_full(50_000)
+    once = whole.prequential_many(stated, truth)
+    first = pieces.prequential_many(some, others)
+    pieces = nb.Calibrator.from_dict(json.loads(state(pieces)))
+    assert np.concatenate((first, pieces.prequential_many(stated[17:], truth[17:]))).tobytes() == (
+        once.tobytes()
+    )
+    assert state(whole) == state(pieces)
+    part = nb.Calibrator(None)
+    part.prequential_many(some, others)
+    both = whole + part
+    assert state(both) == state(part + whole)
+    assert (both - part).counts.tolist() == whole.counts.tolist()
+    doubled = whole + whole
+    assert doubled.reliability()[0].n == 2.0 * whole.reliability()[0].n
+    both.unlearn_many(some, others)
+    assert both.counts.tolist() == whole.counts.tolist()
+    with pytest.raises(InputError, match="unit must be"):
+        nb.Calibrator.from_dict(whole.to_dict() | {"unit": 3})
+
+
+def test_a_decayed_example_comes_off_a_larger_unit() -> None:
+    """How often the unit was halved is one with the half-lives since it was counted."""
+    stated, truth = surely_first(40, 2_000)
+    calibrator, never = nearly_full(50_000, 30), nearly_full(50_000, 30)
+    calibrator.prequential_many(stated, truth)
+    gone = np.array([3, 35])
+    calibrator.unlearn_many(stated[gone], truth[gone], gone)
+    without = stated.copy()
+    without[gone] = -np.inf
+    never.prequential_many(without, truth)
+    assert calibrator.unit == never.unit < 2**30
+    assert calibrator.counts.tolist() == never.counts.tolist()
