@@ -299,16 +299,17 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         given = _weights(X, weights, at_least_one=forget and classes is None)
         if forget:
             known = np.unique(labels if classes is None else column_or_1d(classes))
-            _check_known(labels, known)
-            model = NaiveBayes(
-                _class_labels(known), self._class_prior(known), self._groups(), decay=self.decay,
-                prior_half_life=self.prior_half_life,
-            )  # fmt: skip
-            self.classes_, self.model_ = known, model
-        _check_known(labels, self.classes_)
-        codes = np.searchsorted(self.classes_, labels).astype(np.int32)
-        coded = Codes(codes, _class_labels(self.classes_))
-        self.model_.learn_many(columns, coded, weights=given)
+        else:
+            known = self.classes_
+        _check_known(labels, known)
+        model = self.model_ if not forget else NaiveBayes(
+            _class_labels(known), self._class_prior(known), self._groups(), decay=self.decay,
+            prior_half_life=self.prior_half_life,
+        )  # fmt: skip
+        codes = np.searchsorted(known, labels).astype(np.int32)
+        model.learn_many(columns, Codes(codes, _class_labels(known)), weights=given)
+        self.classes_: NDArray[Any] = known  # here, where nothing is refused any more
+        self.model_: NaiveBayes = model
         return self
 
     def _columns(self, X: Any, *, reset: bool) -> Mapping[str, Any]:

@@ -265,3 +265,20 @@ def test_the_checks_are_silent() -> None:
         warnings.simplefilter("error")
         model = StreamNBClassifier().fit([[0.0], [1.0]], ["a", "b"], sample_weight=[1.0, 0.0])
         assert model.predict_proba([[5.0]]).tolist() == [[1.0, 0.0]]
+
+
+def test_what_is_refused_leaves_an_estimator_as_it_was() -> None:
+    """A weight below 0 is found as the model learns: neither a new model nor classes stay."""
+    X, y = [[1.0], [2.0]], ["a", "b"]
+    new = StreamNBClassifier()
+    with pytest.raises(ValueError, match="weights"):
+        new.partial_fit(X, y, classes=["a", "b", "c"], sample_weight=[1.0, -1.0])
+    assert not hasattr(new, "model_")
+    assert not hasattr(new, "classes_")
+    assert new.partial_fit(X, y, classes=["a", "b"]).classes_.tolist() == ["a", "b"]
+    fitted = StreamNBClassifier().fit(X, y)
+    before = fitted.predict_log_proba(X)
+    with pytest.raises(ValueError, match="weights"):
+        fitted.fit(X, ["c", "d"], sample_weight=[1.0, -1.0])
+    assert fitted.classes_.tolist() == ["a", "b"]
+    assert np.array_equal(fitted.predict_log_proba(X), before)
