@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamnb.errors import InputError
+from streamnb.errors import InputError, shown
 from streamnb.kernels.layout import Texts
 from streamnb.kernels.word_table import byte_bounds, first_misplaced
 
@@ -199,7 +199,7 @@ def _text_or_none(field: str, row: int, value: Any) -> str | None:
         return None
     raise InputError(
         f"field {field!r}, row {row}: text must be a str, or None where it is missing."
-        f" Got {value!r} ({type(value).__name__}) instead."
+        f" Got {shown(value)} ({type(value).__name__}) instead."
     )
 
 
@@ -504,7 +504,7 @@ def _value(kind: Kind, field: str, row: int, value: Any) -> float:
 def _refusal(kind: Kind, field: str, row: int, value: Any) -> InputError:
     return InputError(
         f"field {field!r}, row {row}: the value must be {kind.allowed}."
-        f" Got {value!r} ({type(value).__name__}) instead."
+        f" Got {shown(value)} ({type(value).__name__}) instead."
     )
 
 

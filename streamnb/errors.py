@@ -19,6 +19,7 @@ import math
 import numbers
 import operator
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,20 @@ class QueueFullError(PredictorError):
 
 class PredictorStopped(PredictorError):  # noqa: N818 -- a state, named for what happened
     """The predictor has been stopped; nothing more will be answered."""
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it.
+
+    Examples
+    --------
+    >>> shown("a"), shown(10**5000)
+    ("'a'", 'one of more than 4,300 digits')
+    """
+    try:
+        return repr(value)
+    except ValueError:  # Python prints no longer numbers
+        return f"one of more than {sys.get_int_max_str_digits():,} digits"
 
 
 def check_kind(name: str, value: object, *kinds: type) -> None:

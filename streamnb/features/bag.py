@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streamnb.columns import Strings, as_array, as_list, check_length, first_present, is_missing
 from streamnb.decay import AMOUNTS, WEIGHT_MAX, WEIGHT_MIN, are_amounts
-from streamnb.errors import InputError
+from streamnb.errors import InputError, shown
 from streamnb.features.counted_words import CountedState
 from streamnb.features.fields import check_max
 from streamnb.features.protocol import plain_values
@@ -241,7 +241,7 @@ def _counted(field: str, row: int, value: Any) -> Mapping[str, float]:
         return {word: float(count) for word, count in Counter(value).items()}
     raise InputError(
         f"field {field!r}, row {row}: a mapping of word to count, or a list of str, is wanted. Got"
-        f" {value!r} ({type(value).__name__}) instead."
+        f" {shown(value)} ({type(value).__name__}) instead."
     )
 
 
@@ -276,7 +276,7 @@ def _numbers(field: str, values: Any, n: int) -> NDArray[np.float64]:
 
 def _wrong(field: str, row: int, value: Any, where: str) -> InputError:
     return InputError(
-        f"field {field!r}, row {row}: a count{where} must be {AMOUNTS}. Got {value!r} instead."
+        f"field {field!r}, row {row}: a count{where} must be {AMOUNTS}. Got {shown(value)} instead."
     )
 
 

@@ -5,6 +5,7 @@ Declared values have the first columns, in the order they were declared, for goo
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ from streamnb.columns import (
     read_column,
     text_column,
 )
-from streamnb.errors import InputError
+from streamnb.errors import InputError, shown
 from streamnb.features.fields import FieldTable
 from streamnb.features.protocol import ExampleScratch
 from streamnb.features.statistics import Arrays
@@ -274,14 +275,15 @@ def value_text(field: str, row: int, value: Any) -> str | None:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int | np.integer):
-        return str(int(value))
+        with contextlib.suppress(ValueError):  # Python prints no number of so many digits
+            return str(int(value))
     if isinstance(value, float | np.floating):
         return _float_text(float(value))
     if _is_missing(value):
         return None
     raise InputError(
         f"field {field!r}, row {row}: a category must be a str, a number, or True or False; or None"
-        f" where it is missing. Got {value!r} ({kind.__name__}) instead."
+        f" where it is missing. Got {shown(value)} ({kind.__name__}) instead."
     )
 
 

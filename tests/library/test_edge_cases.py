@@ -268,3 +268,33 @@ def test_a_field_that_was_unlearned_is_not_shown(group: Any, value: Any) -> None
     model.learn_one({"kept": value}, "a")
     model.unlearn_one({"kept": value}, "a")
     assert (repr(model), model.parameters()) == before
+
+
+# ---- values that look like numbers -------------------------------------------------------------
+
+_GROUPS: dict[str, Any] = {
+    "numbers": nb.Numbers(fields=["n"]),
+    "categories": nb.Categories(fields=["n"]),
+    "bins": nb.Categories(fields=["n"], bins=0.5),
+    "flags": nb.Flags(fields=["n"]),
+    "counts": nb.Bag(nb.Multinomial(), dictionary=("n",)),
+}
+
+
+@pytest.mark.parametrize("value", [10**5000, -(10**5000)], ids=["above", "below"])
+@pytest.mark.parametrize(
+    "group",
+    [*list(_GROUPS), "words", "bag"],
+)
+def test_a_number_too_long_to_be_shown_is_refused_by_name(group: str, value: int) -> None:
+    """Python prints no number of more than 4,300 digits: the error names its field and row."""
+    groups = _GROUPS | {
+        "words": nb.Words(nb.Multinomial(), field="n"),
+        "bag": nb.Bag(nb.Multinomial(), field="n"),
+    }
+    model = nb.NaiveBayes(["x", "y"], features={"n": groups[group]}, hash_key=1)
+    given: Any = {"a": value} if group == "bag" else value
+    with pytest.raises(InputError, match=r"field 'n', row 0.* digits"):
+        model.learn_one({"n": given}, "x")
+    with pytest.raises(InputError, match=r"field 'n', row 1.* digits"):
+        model.learn_many({"n": [None, given]}, ["x", "y"])
