@@ -171,6 +171,8 @@ def as_list(field: str, values: Any) -> list[Any]:
     """Return a column's values, or refuse what is one value, or has a length and no values."""
     if not isinstance(values, str | bytes | Mapping):
         with contextlib.suppress(TypeError):
+            if hasattr(values, "to_pylist"):  # Arrow's arrays would yield scalars of their own
+                return list(values.to_pylist())
             return values.tolist() if isinstance(values, np.ndarray) else list(values)
     raise _no_sequence(field, values)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
@@ -202,3 +203,24 @@ def test_counts_that_cannot_be(matrix: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         model.learn_many({"n": matrix}, ["x"])
     assert model.to_bytes() == before
+
+
+# ---- columns of other libraries in a mapping ---------------------------------------------------
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_text_may_be_an_arrow_array_in_a_mapping(chunked: bool) -> None:
+    """A table's column is text as its values are, and so are lists of words."""
+    texts, bags = ["win a prize", None, "lunch"], [["a", "b"], None, ["a"]]
+    features: Any = {
+        "text": nb.Words(nb.Multinomial()),
+        "bag": nb.Bag(nb.Multinomial(), field="bag"),
+    }
+    wanted, found = (nb.NaiveBayes(features=features, hash_key=3) for _ in range(2))
+    wanted.learn_many({"text": texts, "bag": bags}, ["x", "y", "y"])
+    table = pa.table({"text": texts, "bag": bags})
+    columns = {
+        name: table[name] if chunked else table[name].combine_chunks() for name in ("text", "bag")
+    }
+    found.learn_many(columns, ["x", "y", "y"])
+    assert found.to_bytes() == wanted.to_bytes()
