@@ -173,8 +173,18 @@ def as_list(field: str, values: Any) -> list[Any]:
         with contextlib.suppress(TypeError):
             if hasattr(values, "to_pylist"):  # Arrow's arrays would yield scalars of their own
                 return list(values.to_pylist())
-            return values.tolist() if isinstance(values, np.ndarray) else list(values)
+            return values_of_array(values) if isinstance(values, np.ndarray) else list(values)
     raise _no_sequence(field, values)
+
+
+def values_of_array(array: NDArray[Any]) -> list[Any]:
+    """Return an array's values; dates and times as NumPy's own, None where one is missing.
+
+    In nanoseconds NumPy would make plain numbers of them.
+    """
+    if array.dtype.kind not in "mM" or array.ndim != 1:
+        return array.tolist()  # type: ignore[no-any-return]
+    return [None if np.isnat(each) else each for each in array]
 
 
 def _length(field: str, values: Any) -> int:
@@ -390,6 +400,11 @@ def is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType"
 
 
+def is_time(value: Any) -> bool:
+    """Return whether a value is one of NumPy's dates or times, of which it says they are whole."""
+    return isinstance(value, np.datetime64 | np.timedelta64)
+
+
 def accepts(kind: Kind, values: Any) -> bool:
     """Return whether the first value that is there is of a kind: what a new field is known by.
 
@@ -411,7 +426,7 @@ def first_present(values: Any) -> Any:
     A column of text that is one buffer holds no values to look at.
     """
     array = as_array(values)
-    plain = values if array is None else array.tolist()
+    plain = values if array is None else values_of_array(array)
     if not isinstance(plain, Iterable):
         return None
     return next((value for value in plain if not is_missing(value)), None)
@@ -471,6 +486,8 @@ def as_array(values: Any) -> NDArray[Any] | None:
     A masked array comes as objects, with None for what is masked.
     """
     if is_masked_array(values):
+        if values.dtype.kind in "mM":
+            return values.filled(np.array("NaT", dtype=values.dtype))  # type: ignore[no-any-return]
         return np.array(values.tolist(), dtype=object)
     if isinstance(values, np.ndarray):
         return values
@@ -488,6 +505,8 @@ def _column(kind: Kind, field: str, plain: list[Any]) -> Floats:
 
 
 def _is_plain(kind: Kind, value: Any) -> bool:
+    if is_time(value):
+        return False
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, bool):
         return bool in kind.types

@@ -11,7 +11,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.columns import Strings, as_array, as_list, check_length, first_present, is_missing
+from streamnb.columns import (
+    Strings,
+    as_array,
+    as_list,
+    check_length,
+    first_present,
+    is_missing,
+    is_time,
+)
 from streamnb.decay import AMOUNTS, WEIGHT_MAX, WEIGHT_MIN, are_amounts
 from streamnb.errors import InputError, shown
 from streamnb.features.counted_words import CountedState
@@ -246,7 +254,7 @@ def _counted(field: str, row: int, value: Any) -> Mapping[str, float]:
 
 
 def _count(field: str, row: int, count: Any, where: str) -> float:
-    is_number = isinstance(count, int | float | np.integer | np.floating)
+    is_number = isinstance(count, int | float | np.integer | np.floating) and not is_time(count)
     if not is_number or not (count == 0 or WEIGHT_MIN <= count <= WEIGHT_MAX):
         raise _wrong(field, row, count, where)
     return float(count)
@@ -367,7 +375,8 @@ class BagState(CountedState):
         if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
             return True
         first = first_present(values)
-        return isinstance(first, int | float | np.number) and not isinstance(first, bool)
+        is_number = isinstance(first, int | float | np.number) and not is_time(first)
+        return is_number and not isinstance(first, bool)
 
     def read(self, columns: Mapping[str, Any], n: int) -> SparseRows:
         """Return the counts of `n` examples in sparse rows over the names that they have."""

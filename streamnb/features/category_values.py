@@ -25,6 +25,7 @@ from streamnb.columns import (
     as_list,
     check_length,
     is_missing,
+    is_time,
     read_column,
     text_column,
 )
@@ -274,7 +275,7 @@ def value_text(field: str, row: int, value: Any) -> str | None:
         return _TRUTH[bool(value)]
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, int | np.integer):
+    if isinstance(value, int | np.integer) and not is_time(value):
         with contextlib.suppress(ValueError):  # Python prints no number of so many digits
             return str(int(value))
     if isinstance(value, float | np.floating):

@@ -281,6 +281,38 @@ _GROUPS: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("unit", ["ns", "us", "D"])
+@pytest.mark.parametrize("kind", ["datetime64", "timedelta64"])
+@pytest.mark.parametrize("group", _GROUPS)
+def test_dates_and_times_are_no_numbers(group: str, kind: str, unit: str) -> None:
+    """In nanoseconds NumPy makes them plain numbers: they are refused as in any other unit."""
+    times: Any = np.array([1, "NaT"], dtype=f"{kind}[{unit}]")
+    model = nb.NaiveBayes(["x", "y"], features={"n": _GROUPS[group]}, hash_key=1)
+    model.learn_one({"n": 1}, "x")
+    before = model.to_bytes()
+    masked = np.ma.masked_array(times, [False, True])
+    for column in (times, times[:1].tolist() if unit != "ns" else list(times), masked):
+        with pytest.raises(InputError, match=r"row 0|no such values"):
+            model.learn_many({"n": column}, ["x", "y"][: len(column)])
+    if unit == "ns":
+        with pytest.raises(InputError, match=r"row 0|no such values"):
+            model.learn_many({"n": pd.Series(times)}, ["x", "y"])
+    with pytest.raises(InputError, match=r"row 0|no such values"):
+        model.learn_one({"n": times[0]}, "x")
+    assert model.to_bytes() == before
+
+
+def test_a_new_field_of_dates_is_in_no_group_of_numbers() -> None:
+    """In nanoseconds as in any other unit: an open group takes numbers alone."""
+    groups: Any = {"n": nb.Numbers(), "c": nb.Categories(fields=["c"])}
+    model, without = (nb.NaiveBayes(features=groups, hash_key=1) for _ in range(2))
+    for unit in ("ns", "us"):
+        times = np.array([1, 2], dtype=f"datetime64[{unit}]")
+        model.learn_many({"c": ["a", "b"], "when": times}, ["x", "y"])
+        without.learn_many({"c": ["a", "b"]}, ["x", "y"])
+    assert model.to_bytes() == without.to_bytes()
+
+
 @pytest.mark.parametrize("value", [10**5000, -(10**5000)], ids=["above", "below"])
 @pytest.mark.parametrize(
     "group",
