@@ -483,7 +483,8 @@ def check_length(field: str, column: Sized, n: int) -> None:
 def as_array(values: Any) -> NDArray[Any] | None:
     """Return an array, or a data frame's series as one; None where values are anything else.
 
-    A masked array comes as objects, with None for what is masked.
+    A masked array comes as objects, with None for what is masked; so do whole numbers of which some
+    are missing.
     """
     if is_masked_array(values):
         if values.dtype.kind in "mM":
@@ -491,7 +492,24 @@ def as_array(values: Any) -> NDArray[Any] | None:
         return np.array(values.tolist(), dtype=object)
     if isinstance(values, np.ndarray):
         return values
-    return np.asarray(values) if hasattr(values, "__array__") else None
+    if not hasattr(values, "__array__"):
+        return None
+    array = np.asarray(values)
+    if array.dtype.kind == "f" and _is_whole(values):  # large ones have lost digits
+        lists = ("to_pylist", "to_list", "tolist")  # of Arrow, of Polars and pandas, of its arrays
+        named = next((each for each in lists if hasattr(values, each)), None)
+        if named is not None:
+            array = np.array(getattr(values, named)(), dtype=object)
+    return array
+
+
+def _is_whole(values: Any) -> bool:
+    """Return whether a column of another library is one of whole numbers, by its type's name.
+
+    Arrow calls them `uint8`, Polars `UInt8`, pandas `UInt8` or `uint8[pyarrow]`.
+    """
+    name = str(getattr(values, "dtype", getattr(values, "type", "")))
+    return name.lower().startswith(("int", "uint"))
 
 
 def _column(kind: Kind, field: str, plain: list[Any]) -> Floats:

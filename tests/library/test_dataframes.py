@@ -207,6 +207,31 @@ def test_counts_that_cannot_be(matrix: Any, said: str) -> None:
 
 # ---- columns of other libraries in a mapping ---------------------------------------------------
 
+WHOLE: list[int | None] = [2**53 + 1, None, 2**53]  # floats cannot tell them apart
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pa.array,
+        lambda values: pa.chunked_array([values[:1], values[1:]]),
+        pl.Series,
+        lambda values: pd.Series(values, dtype="Int64"),
+        lambda values: pd.Series(values, dtype="int64[pyarrow]"),
+        lambda values: pd.array(values, dtype="Int64"),
+    ],
+    ids=["arrow", "arrow chunks", "polars", "pandas", "pandas over arrow", "pandas array"],
+)
+def test_whole_numbers_beside_a_missing_one_keep_their_digits(make: Any) -> None:
+    """A column in a mapping is read as it is in a frame: no category through a float."""
+    wanted, found = (
+        nb.NaiveBayes(features={"c": nb.Categories(fields=["c"])}, hash_key=3) for _ in range(2)
+    )
+    labels = ["x", "y", "y"]
+    wanted.learn_many({"c": WHOLE}, labels)
+    found.learn_many({"c": make(WHOLE)}, labels)
+    assert found.to_bytes() == wanted.to_bytes()
+
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_text_may_be_an_arrow_array_in_a_mapping(chunked: bool) -> None:
