@@ -183,7 +183,7 @@ class Clock:
             labels = np.where(taught, labels, np.int32(UNLABELLED))
         now = None if n and math.isnan(after) else (after if n else self.now)
         clock = Clock(self.half_life, now, landmark)
-        updates = RowUpdates(labels, grown, scales, own_scales)
+        updates = RowUpdates(labels, grown, scales, own_scales, decays=True)
         return DecaySchedule(updates, moves, clock, None if math.isnan(own_now) else own_now)
 
     def _times(

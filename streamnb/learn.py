@@ -502,7 +502,8 @@ def unlearn(
     # So long ago that nothing of it was learned, or is left.
     indices = np.where(state.clock.teaches(amounts), indices, np.int32(UNLABELLED))
     held = state.class_counts if target is None else target.class_counts
-    check_examples("the class prior", indices, amounts, held)
+    decays = state.clock.half_life is not None
+    check_examples("the class prior", indices, amounts, held, decays=decays)
     batches, n_skipped = [], []
     for name, group in state.groups.items():
         batch = group.encode_to_unlearn(fields[name], indices)
@@ -511,7 +512,7 @@ def unlearn(
         batches.append(taken)
         n_skipped.append(skipped)
     scales = np.full(n, state.clock.scale)
-    updates = RowUpdates(indices, -amounts, scales, scales)
+    updates = RowUpdates(indices, -amounts, scales, scales, decays)
     learn_batches(state, batches, updates, target if len(state.parts) > 1 else None)
     for group, skipped in zip(state.groups.values(), n_skipped, strict=True):
         group.n_skipped += skipped

@@ -229,7 +229,9 @@ def _add(total: ModelState, other: ModelState, sign: int) -> None:
     counts, change = total.class_counts, factor * other.class_counts
     before = counts.copy()
     counts[places] = (
-        counts[places] + change if sign > 0 else statistics.left_of(counts[places], change)
+        counts[places] + change
+        if sign > 0
+        else statistics.left_of(counts[places], change, decays=total.clock.half_life is not None)
     )
     least = float(counts.min(initial=0.0))
     if least < 0.0:

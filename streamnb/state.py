@@ -267,10 +267,10 @@ class ModelState:
 
     def find_weighing(self) -> None:
         """Find out which groups a hybrid weights; of another number its weights begin again."""
-        self.weighing = Weighing.of(self.groups)
+        weighing = self.weighing = Weighing.of(self.groups)
         for name, group in self.groups.items():
-            is_host = self.weighing is not None and self.weighing.host == name
-            n_others = len(self.weighing.others) if self.weighing and is_host else 0
+            group.decays = self.clock.half_life is not None
+            n_others = len(weighing.others) if weighing and weighing.host == name else 0
             group.set_n_others(n_others)
             for part in self.summands():
                 part.groups[name].set_n_others(n_others)

@@ -235,7 +235,7 @@ class CategoriesState(GroupState):
     def drop_from_part(self, part: GroupPart, n_kept: int) -> int:
         """Drop a part's least useful values, from the sum as well; return how many."""
         columns, held = self._drop_values(part.counts, n_kept)
-        left = left_of(self.counts.by_value[columns], held)
+        left = left_of(self.counts.by_value[columns], held, decays=self.decays)
         self.counts.by_value[columns] = np.maximum(left, 0.0)
         self._settle(self.counts)
         return len(columns)
@@ -296,7 +296,11 @@ class CategoriesState(GroupState):
         columns, unknown = batch.columns.copy(), batch.unknown()
         of_row, j = np.nonzero((columns != MISSING) & (labels >= 0)[:, None])
         short, held = short_entries(
-            counts.by_value, columns[of_row, j], labels[of_row], weights[of_row]
+            counts.by_value,
+            columns[of_row, j],
+            labels[of_row],
+            weights[of_row],
+            decays=self.decays,
         )
         wrong = [
             *((int(of_row[k]), batch.fields.names[j[k]], held[k]) for k in np.flatnonzero(short)),
@@ -338,7 +342,7 @@ class CategoriesState(GroupState):
 
     def _subtract(self, columns: NDArray[np.int64], held: Floats, n_dropped: int) -> None:
         """Take counts away; refuse what is more than there is, unless values have left."""
-        left = left_of(self.counts.by_value[columns], held)
+        left = left_of(self.counts.by_value[columns], held, decays=self.decays)
         below = (left < 0.0).any(axis=1)
         if below.any() and not n_dropped:
             at = columns[below][:1]

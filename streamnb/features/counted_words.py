@@ -26,7 +26,7 @@ from streamnb.features.protocol import (
     not_learned,
     short_words,
 )
-from streamnb.features.statistics import UNBOUNDED, kept
+from streamnb.features.statistics import UNBOUNDED, kept, left_of
 from streamnb.kernels import counting, word_table
 from streamnb.kernels import hybrid as kernel
 from streamnb.kernels.hybrid import Said, Weights
@@ -151,8 +151,8 @@ class CountedState(GroupState):
         self._grow_sum()  # it was not, while parts learned alone
         table, n_words = self.vocabulary.table, self.vocabulary.n_words
         columns = statistics.leaving(part.counts, table, n_words, n_kept)
-        held = statistics.drop(part.counts, columns)
-        statistics.subtract_rows(self.counts, columns, held)
+        held = statistics.drop(part.counts, columns, decays=self.decays)
+        statistics.subtract_rows(self.counts, columns, held, decays=self.decays)
         self._forget_weights(part, columns)
         self.rebuild()
         return len(columns)
@@ -161,7 +161,7 @@ class CountedState(GroupState):
         columns = statistics.leaving(
             self.counts, self.vocabulary.table, self._n_counted, kept(self.n_words_max, n_new)
         )
-        statistics.drop(self.counts, columns)
+        statistics.drop(self.counts, columns, decays=self.decays)
         self._forget_weights(self.as_part(), columns)
         self.n_dropped += len(columns)
         self.rebuild()
@@ -209,8 +209,8 @@ class CountedState(GroupState):
         n_dropped = self.n_dropped if part is None else part.n_dropped
         rows = batch.rows
         own = np.where(batch.present, labels, np.int32(UNLABELLED))
-        check_examples(f"group {self.name!r}", own, weights, counts.examples)
-        short, wanted, held = short_words(counts, rows, own, weights)
+        check_examples(f"group {self.name!r}", own, weights, counts.examples, decays=self.decays)
+        short, wanted, held = short_words(counts, rows, own, weights, decays=self.decays)
         if short.any() and not n_dropped:
             at = int(np.argmax(short))
             row = at_row(int(np.searchsorted(rows.indptr, at, "right")) - 1, len(labels))
@@ -234,7 +234,7 @@ class CountedState(GroupState):
             return True
         chosen = np.flatnonzero(own >= 0)
         rows = take_rows(batch.rows, chosen)
-        return not short_words(counts, rows, own[chosen], weights[chosen])[0].any()
+        return not short_words(counts, rows, own[chosen], weights[chosen], decays=False)[0].any()
 
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
         """Add another group's counts, word by word, or take them away; see `GroupState`."""
@@ -275,7 +275,7 @@ class CountedState(GroupState):
         counts = self.counts
         entries = np.ix_(ours, places)
         held = counts.by_word[entries]
-        left = statistics.left_of(held, by_word)
+        left = left_of(held, by_word, decays=self.decays)
         short = left < 0.0
         if short.any() and not (self.n_dropped or n_dropped):
             at, c = (int(each[0]) for each in np.nonzero(short))
@@ -287,8 +287,9 @@ class CountedState(GroupState):
         self.n_skipped += int(short.any(axis=1).sum())
         counts.by_word[entries] = left
         gone = (held - left).sum(axis=0)
-        counts.tokens[places] = np.maximum(statistics.left_of(counts.tokens[places], gone), 0.0)
-        counts.examples[places] = statistics.left_of(counts.examples[places], examples)
+        tokens = left_of(counts.tokens[places], gone, decays=self.decays)
+        counts.tokens[places] = np.maximum(tokens, 0.0)
+        counts.examples[places] = left_of(counts.examples[places], examples, decays=self.decays)
         if counts.examples.min(initial=0.0) < 0.0:
             raise InputError(
                 f"group {self.name!r}: a class would hold {counts.examples.min():g} examples."

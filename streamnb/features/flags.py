@@ -136,14 +136,15 @@ class FlagsState(FieldsState):
         columns = np.where(places < 0, -1, places + len(counts.true) * (values == 0.0))
         held = np.concatenate((counts.true, counts.false))
         short, before = short_entries(
-            held, columns.astype(np.int32), labels[of_row], weights[of_row]
+            held, columns.astype(np.int32), labels[of_row], weights[of_row], decays=self.decays
         )
         for at in np.flatnonzero(short)[:1].tolist():
             row = int(of_row[at])
             where = f"{at_row(row, len(labels))}, field {batch.names[t[at]]!r}"
             what = f"group {self.name!r}{where}: {bool(values[at])}"
             raise not_learned(what, float(weights[row]), float(before[at]))
-        check_examples(f"group {self.name!r}", labels, weights, counts.examples)
+        what, decays = f"group {self.name!r}", self.decays
+        check_examples(what, labels, weights, counts.examples, decays=decays)
         return batch, 0
 
     def _merge(
@@ -164,7 +165,10 @@ class FlagsState(FieldsState):
         if sign > 0:
             statistics.add(self.counts, change)
             return
-        self.counts = FlagCounts(*map(left_of, self.counts, change))
+        left = (
+            left_of(*both, decays=self.decays) for both in zip(self.counts, change, strict=True)
+        )
+        self.counts = FlagCounts(*left)
         lowest = np.minimum(self.counts.true, self.counts.false).min(axis=1, initial=0.0)
         below = np.flatnonzero(np.minimum(lowest, self.counts.examples.min(initial=0.0)) < 0.0)
         if len(below):

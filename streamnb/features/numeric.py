@@ -106,7 +106,7 @@ class NumbersState(FieldsState):
         columns = np.arange(len(batch.names))
         tried = statistics.take(held, "fields", batch.places)
         ones = np.ones(len(labels))
-        updates = RowUpdates(labels, -weights, ones, ones)
+        updates = RowUpdates(labels, -weights, ones, ones, self.decays)
         if kernel.learn(tried, batch.x, columns, updates) < 0:
             return batch, 0
         tried = statistics.take(held, "fields", batch.places)
@@ -128,7 +128,7 @@ class NumbersState(FieldsState):
     ) -> None:
         rows = np.concatenate(([0], 1 + places)).astype(np.int64)
         columns = self._places_of(names)
-        misfit = kernel.add_moments(self.counts, theirs, rows, columns, sign * factor)
+        misfit = kernel.add_moments(self.counts, theirs, rows, columns, sign * factor, self.decays)
         if misfit >= 0:
             raise InputError(
                 f"group {self.name!r}, field {names[misfit]!r}: more numbers would be taken away"
@@ -152,7 +152,7 @@ class NumbersState(FieldsState):
     def add_counts(self, counts: Moments, other: Moments) -> None:
         """Add a part's moments by Chan's rule; the first is taken bit for bit."""
         rows, columns = (np.arange(n) for n in other.n.shape)
-        kernel.add_moments(counts, other, rows, columns, 1.0)
+        kernel.add_moments(counts, other, rows, columns, 1.0, self.decays)
 
     # ---- parts and files -----------------------------------------------------------------------
 

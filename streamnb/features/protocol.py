@@ -35,6 +35,7 @@ from streamnb.tokenizer import GRAMS_PER_TOKEN_MAX, scratch_for
 
 Floats = NDArray[np.float64]
 Places = dict[str, NDArray[np.int64]]
+_Ints = NDArray[np.int32]
 __all__ = [
     "SHORT_BYTES_MAX",
     "SHORT_CHARS_MAX",
@@ -100,6 +101,7 @@ class GroupState(ABC):
     weights: Any = None  # those weights, if there are any
     # Whether a hybrid can weight it: `learn_part` and `count` then write what a part says.
     can_be_weighted: bool = False
+    decays: bool = False  # whether its model forgets, so that no count is exact
     is_open: bool = False  # whether it adopts new fields that no other group names
     # Whether an example without any of its fields is normal: its fields are words, or flags that
     # are false when absent.
@@ -314,7 +316,7 @@ class GroupState(ABC):
         if not self.sums_exactly:
             self.sum_parts(others)
             return
-        statistics.subtract(self.counts, part.counts)
+        statistics.subtract(self.counts, part.counts, decays=self.decays)
         self.recount(self.counts)
         self.n_dropped -= part.n_dropped
 
@@ -414,29 +416,33 @@ def not_learned(what: str, weight: float, held: float, unit: str = "") -> InputE
 
 
 def short_entries(
-    held: Floats, columns: NDArray[np.int32], labels: NDArray[np.int32], wanted: Floats
+    held: Floats, columns: _Ints, labels: _Ints, wanted: Floats, *, decays: bool
 ) -> tuple[NDArray[np.bool_], Floats]:
     """Return which entries find less than they want back, and what each finds, in their order."""
     short, before = np.empty(len(columns), np.bool_), np.empty(len(columns))
-    find_short(held, columns, labels, wanted, before, short)
+    find_short(held, columns, labels, wanted, decays, before, short)
     return short, before
 
 
 def short_words(
-    counts: Any, rows: Rows, labels: NDArray[np.int32], weights: Floats
+    counts: Any, rows: Rows, labels: NDArray[np.int32], weights: Floats, *, decays: bool
 ) -> tuple[NDArray[np.bool_], Floats, Floats]:
     """Return which entries find less than they want back, what each wants, and what it finds."""
     n, sizes = int(rows.indptr[-1]), np.diff(rows.indptr)
     wanted = np.repeat(weights, sizes) * rows.counts[:n]
     entry_labels = np.repeat(labels, sizes)
-    short, held = short_entries(counts.by_word, rows.columns[:n], entry_labels, wanted)
+    short, held = short_entries(
+        counts.by_word, rows.columns[:n], entry_labels, wanted, decays=decays
+    )
     return short, wanted, held
 
 
-def check_examples(what: str, labels: NDArray[np.int32], weights: Floats, held: Floats) -> None:
+def check_examples(
+    what: str, labels: NDArray[np.int32], weights: Floats, held: Floats, *, decays: bool
+) -> None:
     """Refuse to unlearn examples from a class that holds less than their weight; shape (n,)."""
     nowhere = np.zeros(len(labels), np.int32)
-    short, before = short_entries(held.reshape(1, -1), nowhere, labels, weights)
+    short, before = short_entries(held.reshape(1, -1), nowhere, labels, weights, decays=decays)
     for row in np.flatnonzero(short)[:1].tolist():
         raise InputError(
             f"{what}{at_row(row, len(labels))}: an example of weight {weights[row]:g} cannot be"
@@ -447,7 +453,7 @@ def check_examples(what: str, labels: NDArray[np.int32], weights: Floats, held: 
 def has_short(held: Floats, labels: NDArray[np.int32], weights: Floats) -> bool:
     """Return whether a class holds less than the weight of its examples; see `check_examples`."""
     nowhere = np.zeros(len(labels), np.int32)
-    return bool(short_entries(held.reshape(1, -1), nowhere, labels, weights)[0].any())
+    return bool(short_entries(held.reshape(1, -1), nowhere, labels, weights, decays=False)[0].any())
 
 
 def at_row(row: int, n: int) -> str:

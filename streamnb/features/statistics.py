@@ -201,12 +201,12 @@ def add(statistics: S, other: S) -> None:
         array[:n] += theirs[:n]
 
 
-def subtract(statistics: S, other: S) -> None:
+def subtract(statistics: S, other: S, *, decays: bool) -> None:
     """Take away other statistics that are part of the sum, in place; the inverse of `add`."""
     for array, theirs in zip(floats(statistics), floats(other), strict=True):
         for begin in range(0, min(len(array), len(theirs)), _CHUNK_ROWS):
             rows = slice(begin, min(begin + _CHUNK_ROWS, len(array), len(theirs)))
-            array[rows] = left_of(array[rows], theirs[rows])
+            array[rows] = left_of(array[rows], theirs[rows], decays=decays)
 
 
 def rescale(statistics: S, factor: float) -> None:
@@ -294,17 +294,19 @@ def _are_first(places: Longs) -> bool:
     return n == 0 or (int(places[-1]) == n - 1 and np.array_equal(places, np.arange(n)))
 
 
-def left_of(counts: Floats, taken: Floats) -> Floats:
+def left_of(counts: Floats, taken: Floats, *, decays: bool) -> Floats:
     """Return counts without what is taken away; what rounding alone leaves of them is nothing.
 
     Multiples of 1/1024 leave no such rest, nor do larger whole numbers: of them the very last one
-    is kept, or found to be missing.
+    is kept, or found to be missing. Counts that decay are neither but by accident.
     """
     left = counts - taken
     # What follows takes three times as long, and hardly ever finds anything.
     is_small = (left != 0.0) & (np.abs(left) < DUST * taken)
     if not is_small.any():
         return left
+    if decays:
+        return np.where(is_small, 0.0, left)
     parts = EXACT_PARTS * left
     are_whole = (taken == np.rint(taken)) & (counts == np.rint(counts))
     is_exact = np.where(
@@ -396,19 +398,21 @@ def recount(counts: Counts) -> None:
     counts.state[LIVE] = len(live_columns(counts, len(counts.by_word)))
 
 
-def drop(counts: Counts, columns: Longs) -> Floats:
+def drop(counts: Counts, columns: Longs, *, decays: bool) -> Floats:
     """Set words to zero; return what they held, ndarray of shape (n, n_classes)."""
     held = counts.by_word[columns]
-    subtract_rows(counts, columns, held)
+    subtract_rows(counts, columns, held, decays=decays)
     return held
 
 
-def subtract_rows(counts: Counts, columns: Longs, held: Floats) -> None:
+def subtract_rows(counts: Counts, columns: Longs, held: Floats, *, decays: bool) -> None:
     """Take counts of some words away; a word at zero leaves V.
 
     What a sum of parts held may differ from the parts' own counts by rounding: no rest is kept.
     """
     was = counts.by_word[columns].any(axis=1)
-    counts.by_word[columns] = np.maximum(left_of(counts.by_word[columns], held), 0.0)
-    counts.tokens[:] = np.maximum(left_of(counts.tokens, held.sum(axis=0)), 0.0)
+    left = left_of(counts.by_word[columns], held, decays=decays)
+    counts.by_word[columns] = np.maximum(left, 0.0)
+    left = left_of(counts.tokens, held.sum(axis=0), decays=decays)
+    counts.tokens[:] = np.maximum(left, 0.0)
     counts.state[LIVE] -= int(was.sum() - counts.by_word[columns].any(axis=1).sum())

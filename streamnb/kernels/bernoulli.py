@@ -333,25 +333,26 @@ def learn_row(
     y: int,
     weight: float,
     n_words: int,
+    decays: bool,
 ) -> bool:
     """Add row `i` to class `y`, and follow every count that moves.
 
     False where the heavy words found no room, which happens only to counts that fall: the caller
     has the cache rebuilt.
     """
-    counts.examples[y] = add_weight(counts.examples[y], weight)
+    counts.examples[y] = add_weight(counts.examples[y], weight, decays)
     n_tokens = 0.0
     if weight < 0.0:
-        leave_out_short(counts.by_word, rows, i, y, weight)
+        leave_out_short(counts.by_word, rows, i, y, weight, decays)
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
         if column < 0:
             continue
         old = counts.by_word[column, y]
-        counts.by_word[column, y] = add_weight(old, weight * rows.counts[at])
+        counts.by_word[column, y] = add_weight(old, weight * rows.counts[at], decays)
         n_tokens += rows.counts[at]
         move_count(absence, y, old, counts.by_word[column, y])
-    counts.tokens[y] = add_weight(counts.tokens[y], weight * n_tokens)
+    counts.tokens[y] = add_weight(counts.tokens[y], weight * n_tokens, decays)
     if exponent_of(counts.examples[y] + beta2) != absence.exponents[y]:
         return rebuild_class(counts, beta2, absence, n_words, y)
     return True
@@ -401,7 +402,7 @@ def bernoulli(
     rebuilt, going on at the row that is returned.
     """
     scale = -1.0
-    labels, weights, scales, _ = updates
+    labels, weights, scales, _, decays = updates
     for i in range(options.row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         if scales[i] != scale:
@@ -423,7 +424,7 @@ def bernoulli(
                 return i, CROWDED, n_grams
             counts.state[LIVE] += n_new
             mass = beta2[y] * scale
-            is_followed = learn_row(counts, mass, absence, rows, i, y, weights[i], n_words)
+            is_followed = learn_row(counts, mass, absence, rows, i, y, weights[i], n_words, decays)
             if is_taken:
                 counts.state[LIVE] -= count_gone(counts.by_word, rows, i)
             if not is_followed:

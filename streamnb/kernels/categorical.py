@@ -134,7 +134,13 @@ def count_new(counts: ValueCounts, alphas: Alphas, columns: I32Grid, i: Int) -> 
 
 @inner
 def learn_row(
-    counts: ValueCounts, alphas: Alphas, columns: I32Grid, i: Int, y: Int, weight: float
+    counts: ValueCounts,
+    alphas: Alphas,
+    columns: I32Grid,
+    i: Int,
+    y: Int,
+    weight: float,
+    decays: bool,
 ) -> None:
     """Add row `i` to the counts of class `y`, or take it away where the weight is below zero."""
     for j in range(columns.shape[1]):
@@ -142,8 +148,8 @@ def learn_row(
         if column < 0:
             continue
         was_new = is_new(counts.by_value, column)
-        counts.by_value[column, y] = add_weight(counts.by_value[column, y], weight)
-        counts.seen[j, y] = add_weight(counts.seen[j, y], weight)
+        counts.by_value[column, y] = add_weight(counts.by_value[column, y], weight, decays)
+        counts.seen[j, y] = add_weight(counts.seen[j, y], weight, decays)
         change = int(was_new) - int(is_new(counts.by_value, column))
         counts.n_values[j] += change
         if alphas.declared[j] == 0:
@@ -168,7 +174,7 @@ def categorical(
     log-likelihood already. Returns where it stopped, why (`counting.ADDED` or `FULL`), and how many
     new values that row has; the row it stops at has been predicted and not learned.
     """
-    labels, weights, scales, _ = updates
+    labels, weights, scales, _, decays = updates
     for i in range(options.row, len(labels)):
         if i >= options.n_predicted:
             add_log_likelihood(counts, alphas, order, columns, i, scales[i], products, out)
@@ -178,7 +184,7 @@ def categorical(
                 v = counts.state[0]
                 if n_new > 0 and v > 0 and v + n_new > options.n_max:
                     return i, FULL, n_new
-            learn_row(counts, alphas, columns, i, labels[i], weights[i])
+            learn_row(counts, alphas, columns, i, labels[i], weights[i], decays)
     return len(labels), ADDED, 0
 
 
@@ -376,16 +382,23 @@ def add_flag_log_likelihood(
 
 @inner
 def learn_flag_row(
-    counts: FlagCounts, betas: Betas, x: F64Grid, places: I64, i: Int, y: Int, weight: float
+    counts: FlagCounts,
+    betas: Betas,
+    x: F64Grid,
+    places: I64,
+    i: Int,
+    y: Int,
+    weight: float,
+    decays: bool,
 ) -> None:
     """Add row `i` to the counts of class `y`, or take it away if the weight is below zero."""
-    counts.examples[y] = add_weight(counts.examples[y], weight)
+    counts.examples[y] = add_weight(counts.examples[y], weight, decays)
     for t in range(len(places)):
         j = places[t]
         if j >= 0 and x[i, t] == 1.0:
-            counts.true[j, y] = add_weight(counts.true[j, y], weight)
+            counts.true[j, y] = add_weight(counts.true[j, y], weight, decays)
         elif j >= 0 and x[i, t] == 0.0 and not betas.absent_is_false[0]:
-            counts.false[j, y] = add_weight(counts.false[j, y], weight)
+            counts.false[j, y] = add_weight(counts.false[j, y], weight, decays)
 
 
 @kernel
@@ -393,10 +406,10 @@ def learn_flags(
     counts: FlagCounts, betas: Betas, x: F64Grid, places: I64, updates: RowUpdates
 ) -> None:
     """Learn the rows that have a label."""
-    labels, weights, _, _ = updates
+    labels, weights, _, _, decays = updates
     for i in range(len(labels)):
         if labels[i] >= 0:
-            learn_flag_row(counts, betas, x, places, i, labels[i], weights[i])
+            learn_flag_row(counts, betas, x, places, i, labels[i], weights[i], decays)
 
 
 @kernel
@@ -415,8 +428,8 @@ def flags(
     `x` (n, n_columns) has 1, 0, or nan where a flag is missing; column t is the flag at
     `places[t]`, and is ignored where that is -1. `products` has a row of two for each class.
     """
-    labels, weights, scales, _ = updates
+    labels, weights, scales, _, decays = updates
     for i in range(len(labels)):
         add_flag_log_likelihood(counts, betas, x, places, i, scales[i], products, out)
         if learn and labels[i] >= 0:
-            learn_flag_row(counts, betas, x, places, i, labels[i], weights[i])
+            learn_flag_row(counts, betas, x, places, i, labels[i], weights[i], decays)

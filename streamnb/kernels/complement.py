@@ -102,14 +102,15 @@ def follow_row(
     i: int,
     y: int,
     weight: float,
+    decays: bool,
     scratch: F64Grid,
     sums: I64Grid,
 ) -> None:
     """Add row `i` to the counts of class `y` as `learn_row` does; the sums follow word by word."""
-    counts.examples[y] = add_weight(counts.examples[y], weight)
+    counts.examples[y] = add_weight(counts.examples[y], weight, decays)
     n_tokens = 0.0
     if weight < 0.0:
-        leave_out_short(counts.by_word, rows, i, y, weight)
+        leave_out_short(counts.by_word, rows, i, y, weight, decays)
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
         if column < 0:
@@ -117,7 +118,7 @@ def follow_row(
         was_known = not is_unknown(counts, column)
         was_new = is_new(counts.by_word, column)
         old = counts.by_word[column, y]
-        new = add_weight(old, weight * rows.counts[at])
+        new = add_weight(old, weight * rows.counts[at], decays)
         counts.by_word[column, y] = new
         is_known = not is_unknown(counts, column)
         counts.state[LIVE] += np.int64(was_new) - np.int64(is_new(counts.by_word, column))
@@ -130,7 +131,7 @@ def follow_row(
         if is_known:
             enter_word(counts, alphas, np.int64(column), 1, skipped, scratch, sums)
         n_tokens += rows.counts[at]
-    counts.tokens[y] = add_weight(counts.tokens[y], weight * n_tokens)
+    counts.tokens[y] = add_weight(counts.tokens[y], weight * n_tokens, decays)
 
 
 @inner
@@ -197,7 +198,7 @@ def complement(
     the counts if `normalise`; `scratch` has a row of three a class.
     Returns where it stopped, why, and how many new words that row has.
     """
-    labels, weights, scales, _ = updates
+    labels, weights, scales, _, decays = updates
     for i in range(options.row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         if not present[i]:
@@ -212,7 +213,8 @@ def complement(
             if has_no_room(counts, n_new, options.n_max):
                 return i, FULL, n_new
             if normalise:
-                follow_row(counts, alphas, rows, i, labels[i], weights[i], scratch, sums)
+                y, weight = labels[i], weights[i]
+                follow_row(counts, alphas, rows, i, y, weight, decays, scratch, sums)
             else:
-                learn_row(counts, rows, i, labels[i], weights[i], n_new)
+                learn_row(counts, rows, i, labels[i], weights[i], n_new, decays)
     return len(labels), ADDED, 0

@@ -79,14 +79,16 @@ def count_new(by_word: F64Grid, rows: Rows, i: int) -> int:
 
 
 @inner
-def leave_out_short(by_word: F64Grid, rows: Rows, i: int, y: int, weight: float) -> None:
+def leave_out_short(
+    by_word: F64Grid, rows: Rows, i: int, y: int, weight: float, decays: bool
+) -> None:
     """Set the columns to -1 of what row `i` would take back, and its class does not hold.
 
     These are words that have left: whether one has is known no sooner than here.
     """
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
-        if column >= 0 and is_short(by_word[column, y], -weight * rows.counts[at]):
+        if column >= 0 and is_short(by_word[column, y], -weight * rows.counts[at], decays):
             rows.columns[at] = np.int32(-1)
 
 
@@ -111,7 +113,9 @@ def has_no_room(counts: Counts, n_new: int, n_words_max: int) -> bool:
 
 
 @inner
-def learn_row(counts: Counts, rows: Rows, i: int, y: int, weight: float, n_new: int) -> None:
+def learn_row(
+    counts: Counts, rows: Rows, i: int, y: int, weight: float, n_new: int, decays: bool
+) -> None:
     """Add row `i`, `weight` times, to the counts of class `y`; below zero it is taken back.
 
     What the class does not hold is left out then; see `leave_out_short`.
@@ -126,16 +130,17 @@ def learn_row(counts: Counts, rows: Rows, i: int, y: int, weight: float, n_new: 
         for at in range(rows.indptr[i], rows.indptr[i + 1]):
             counts.by_word[rows.columns[at], y] += weight * rows.counts[at]
         return
-    leave_out_short(counts.by_word, rows, i, y, weight)
+    leave_out_short(counts.by_word, rows, i, y, weight, decays)
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
         if column < 0:
             continue
         n_tokens += rows.counts[at]
-        counts.by_word[column, y] = add_weight(counts.by_word[column, y], weight * rows.counts[at])
+        taken = weight * rows.counts[at]
+        counts.by_word[column, y] = add_weight(counts.by_word[column, y], taken, decays)
     counts.state[LIVE] -= count_gone(counts.by_word, rows, i)
-    counts.examples[y] = add_weight(counts.examples[y], weight)
-    counts.tokens[y] = add_weight(counts.tokens[y], weight * n_tokens)
+    counts.examples[y] = add_weight(counts.examples[y], weight, decays)
+    counts.tokens[y] = add_weight(counts.tokens[y], weight * n_tokens, decays)
 
 
 @inner
@@ -156,7 +161,7 @@ def add_rows(
     A row that would take V past `n_words_max` is left for the caller, who makes room first; with
     V = 0 it is taken whole.
     """
-    labels, weights, _, _ = updates
+    labels, weights, _, _, decays = updates
     for i in range(row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         y = labels[i]
@@ -165,7 +170,7 @@ def add_rows(
         n_new = count_new(counts.by_word, rows, i) if weights[i] > 0.0 else 0
         if has_no_room(counts, n_new, n_words_max):
             return i, FULL, n_new
-        learn_row(counts, rows, i, y, weights[i], n_new)
+        learn_row(counts, rows, i, y, weights[i], n_new, decays)
     return len(labels), ADDED, 0
 
 

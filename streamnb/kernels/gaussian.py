@@ -121,7 +121,15 @@ def rounding_of(m2: float, n: float, mean: float) -> float:
 
 @inner
 def absorb(
-    held: Moments, r: int, j: int, n: float, mean: float, mean_low: float, m2: float, m2_low: float
+    held: Moments,
+    r: int,
+    j: int,
+    n: float,
+    mean: float,
+    mean_low: float,
+    m2: float,
+    m2_low: float,
+    decays: bool,
 ) -> bool:
     """Take up a set of values, or take it away where `n` and `m2` are below zero.
 
@@ -129,7 +137,7 @@ def absorb(
     at no weight is nothing, bit for bit.
     """
     n_held = held.n[r, j]
-    total = add_weight(n_held, n)
+    total = add_weight(n_held, n, decays)
     if n_held == 0.0 and n > 0.0:
         put(held, r, j, n, mean, mean_low, m2, m2_low)
         return True
@@ -160,15 +168,17 @@ def absorb(
 
 
 @inner
-def learn_row(held: Moments, x: F64Grid, places: I64, i: int, y: int, weight: float) -> int:
+def learn_row(
+    held: Moments, x: F64Grid, places: I64, i: int, y: int, weight: float, decays: bool
+) -> int:
     """Learn row `i` of class `y`; return the column that could not be taken away, or -1."""
     misfit = -1
     for t in range(len(places)):
         value = x[i, t]
         j = places[t]
         if j >= 0 and not np.isnan(value):
-            fits = absorb(held, 1 + y, j, weight, value, 0.0, 0.0, 0.0)
-            absorb(held, 0, j, weight, value, 0.0, 0.0, 0.0)
+            fits = absorb(held, 1 + y, j, weight, value, 0.0, 0.0, 0.0, decays)
+            absorb(held, 0, j, weight, value, 0.0, 0.0, 0.0, decays)
             if not fits and misfit < 0:
                 misfit = t
     return misfit
@@ -180,18 +190,20 @@ def learn(held: Moments, x: F64Grid, places: I64, updates: RowUpdates) -> int:
 
     Returns the first column from which more was taken away than was there, or -1.
     """
-    labels, weights, _, _ = updates
+    labels, weights, _, _, decays = updates
     misfit = -1
     for i in range(len(labels)):
         if labels[i] >= 0:
-            found = learn_row(held, x, places, i, labels[i], weights[i])
+            found = learn_row(held, x, places, i, labels[i], weights[i], decays)
             if misfit < 0:
                 misfit = found
     return misfit
 
 
 @kernel
-def add_moments(held: Moments, other: Moments, rows: I64, columns: I64, factor: float) -> int:
+def add_moments(
+    held: Moments, other: Moments, rows: I64, columns: I64, factor: float, decays: bool
+) -> int:
     """Add other moments, weighed by `factor`: a power of two, below zero to take them away.
 
     Row r of `other` goes to `rows[r]`, its column j to `columns[j]`. Returns the first of its
@@ -210,6 +222,7 @@ def add_moments(held: Moments, other: Moments, rows: I64, columns: I64, factor: 
                     other.mean_low[r, j],
                     factor * other.m2[r, j],
                     factor * other.m2_low[r, j],
+                    decays,
                 )
                 if not fits and misfit < 0:
                     misfit = j
@@ -445,7 +458,7 @@ def gaussian(
     Column t of `x` is the field at `places[t]`, and is ignored where that is -1. `estimates` is
     room.
     """
-    labels, weights, scales, _ = updates
+    labels, weights, scales, _, decays = updates
     scale = scales[0] if len(scales) else 1.0
     floor = estimate_places(moments, estimates, options, scale, places)
     for i in range(len(labels)):
@@ -458,7 +471,7 @@ def gaussian(
             else:
                 out[i, c] += log_normal(moments, estimates, floor, x, places, i, c)
         if learn and labels[i] >= 0:
-            learn_row(moments, x, places, i, labels[i], weights[i])
+            learn_row(moments, x, places, i, labels[i], weights[i], decays)
             floor = estimate_places(moments, estimates, options, scale, places)
 
 

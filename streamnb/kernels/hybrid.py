@@ -446,13 +446,13 @@ def take_back(
     is_shared: bool,
     rows: Rows,
     i: int,
-    y: int,
-    amount: float,
+    updates: RowUpdates,
 ) -> None:
     """Take row `i` out of the counts; weights stay but for those of words that are gone."""
-    learn_row(part, rows, i, y, amount, 0)
+    y, amount = updates.labels[i], updates.weights[i]
+    learn_row(part, rows, i, y, amount, 0, updates.decays)
     if is_shared:
-        learn_row(counts, rows, i, y, amount, 0)
+        learn_row(counts, rows, i, y, amount, 0, updates.decays)
     forget_words(part_weights, weights, is_shared, part.by_word, rows, i)
 
 
@@ -502,7 +502,7 @@ def hybrid(
     part is the same arrays, ONE_PART if it has the same numbers, else PARTS.
     Returns where it stopped, why, and how many new words that row has, as `multinomial` does.
     """
-    labels, amounts, scales, own_scales = updates
+    labels, amounts, scales, own_scales, decays = updates
     is_shared, has_others = mode != WHOLE, len(weights.others) > 0
     weigh_groups(weights, scratch.weights)
     weigh_groups(part_weights, scratch.own_weights)
@@ -524,7 +524,7 @@ def hybrid(
             continue
         if is_taken:
             if present[i]:
-                take_back(counts, weights, part, part_weights, is_shared, rows, i, y, amounts[i])
+                take_back(counts, weights, part, part_weights, is_shared, rows, i, updates)
             continue
         n_new = count_new(part.by_word, rows, i)
         if has_no_room(part, n_new, options.n_max):
@@ -545,8 +545,8 @@ def hybrid(
         if n_new > 0:
             name_kinds(part, kinds, table, rows, i)
         if is_shared:
-            learn_row(counts, rows, i, y, amounts[i], count_new(counts.by_word, rows, i))
-        learn_row(part, rows, i, y, amounts[i], n_new)
+            learn_row(counts, rows, i, y, amounts[i], count_new(counts.by_word, rows, i), decays)
+        learn_row(part, rows, i, y, amounts[i], n_new, decays)
     return len(labels), ADDED, 0
 
 

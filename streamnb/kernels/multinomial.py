@@ -95,7 +95,7 @@ def multinomial(
     Returns where it stopped, why, and how many new words that row has, which has been predicted and
     not learned.
     """
-    labels, weights, scales, _ = updates
+    labels, weights, scales, _, decays = updates
     for i in range(options.row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         if not present[i]:
@@ -112,5 +112,5 @@ def multinomial(
                 n_new = count_new(counts.by_word, rows, i)
             if has_no_room(counts, n_new, options.n_max):
                 return i, FULL, n_new
-            learn_row(counts, rows, i, labels[i], weights[i], n_new)
+            learn_row(counts, rows, i, labels[i], weights[i], n_new, decays)
     return len(labels), ADDED, 0

@@ -56,7 +56,7 @@ def class_prior(
     `pseudo` are the pseudo-counts α_c, or with `fixed` the probabilities. `now` has a place for
     each class; it holds the last row's prior in the end.
     """
-    labels, weights, scales, _ = updates
+    labels, weights, scales, _, decays = updates
     n_classes = len(examples)
     n = 0.0
     pseudo_sum = 0.0
@@ -73,7 +73,7 @@ def class_prior(
             out[i, c] = now[c]
         y = labels[i]
         if learn and y >= 0:
-            examples[y] = add_weight(examples[y], weights[i])
+            examples[y] = add_weight(examples[y], weights[i], decays)
             n = 0.0
             for c in range(n_classes):
                 n += examples[c]
@@ -108,6 +108,7 @@ def change_recent(
     y: int,
     weight: float,
     counted: float,
+    decays: bool,
 ) -> None:
     """Learn an example among the recent ones, or take one back.
 
@@ -116,7 +117,7 @@ def change_recent(
     along by its weight; among the recent ones it counts as `counted` says.
     """
     held = examples[y]
-    examples[y] = add_weight(held, weight)
+    examples[y] = add_weight(held, weight, decays)
     if weight > 0.0:
         count_recent(own, whole, is_shared, y, decay, counted)
     elif held > 0.0:
@@ -146,7 +147,7 @@ def recent_class_prior(
     a copy of the log's N_c. An example counts as `most` at most: a model that decays weighs those
     that are newer than all before above 1.
     """
-    labels, weights, _, own_scales = updates
+    labels, weights, _, own_scales, decays = updates
     n_classes = len(whole)
     is_due = True
     for i in range(len(labels)):
@@ -163,27 +164,29 @@ def recent_class_prior(
             out[i, c] = now[c]
         if learn and labels[i] >= 0:
             counted = min(weights[i] / own_scales[i], most)
-            change_recent(examples, own, whole, is_shared, decay, labels[i], weights[i], counted)
+            y, weight = labels[i], weights[i]
+            change_recent(examples, own, whole, is_shared, decay, y, weight, counted, decays)
             is_due = True
 
 
 @kernel
 def count_recent_classes(examples: F64, own: F64, decay: float, updates: RowUpdates) -> None:
     """Count the labelled examples among the recent ones, as `recent_class_prior` does."""
-    labels, weights, _, _ = updates
+    labels, weights, _, _, decays = updates
     for i in range(len(labels)):
         if labels[i] >= 0:
-            change_recent(examples, own, own, False, decay, labels[i], weights[i], weights[i])
+            y, weight = labels[i], weights[i]
+            change_recent(examples, own, own, False, decay, y, weight, weight, decays)
 
 
 @kernel
 def count_classes(examples: F64, updates: RowUpdates) -> None:
     """Count the labelled examples by class, as `class_prior` does while it predicts."""
-    labels, weights, _, _ = updates
+    labels, weights, _, _, decays = updates
     for i in range(len(labels)):
         y = labels[i]
         if y >= 0:
-            examples[y] = add_weight(examples[y], weights[i])
+            examples[y] = add_weight(examples[y], weights[i], decays)
 
 
 @short_kernel
@@ -218,11 +221,14 @@ def normalise(joint: F64Grid, prior: F64Grid) -> int:
 
 
 @inner
-def _is_exact(count: float, taken: float) -> bool:
+def _is_exact(count: float, taken: float, decays: bool) -> bool:
     """Return whether what is left of a count is no rest of rounding.
 
-    Multiples of 1/1024 leave none, nor do larger whole numbers.
+    Multiples of 1/1024 leave none, nor do larger whole numbers. Weights that decay are neither but
+    by accident: far from the landmark float64 has few bits for their fractions, or none.
     """
+    if decays:
+        return False
     if taken < EXACT_BELOW:
         parts = (count - taken) * EXACT_PARTS
         return bool(parts == np.floor(parts))
@@ -230,23 +236,29 @@ def _is_exact(count: float, taken: float) -> bool:
 
 
 @inner
-def add_weight(count: float, change: float) -> float:
+def add_weight(count: float, change: float, decays: bool) -> float:
     """Return a count after a change; what is left of it by rounding alone is nothing."""
     left = count + change
     if change < 0.0 and left < -DUST * change:
-        return left if left > 0.0 and _is_exact(count, -change) else 0.0
+        return left if left > 0.0 and _is_exact(count, -change, decays) else 0.0
     return left
 
 
 @inner
-def is_short(held: float, wanted: float) -> bool:
+def is_short(held: float, wanted: float, decays: bool) -> bool:
     """Return whether less is held than is wanted back."""
-    return bool(held < wanted * (1.0 - DUST) or (held < wanted and _is_exact(held, wanted)))
+    return bool(held < wanted * (1.0 - DUST) or (held < wanted and _is_exact(held, wanted, decays)))
 
 
 @kernel
 def find_short(
-    held: F64Grid, columns: I32, labels: I32, wanted: F64, before: F64, short: Flags
+    held: F64Grid,
+    columns: I32,
+    labels: I32,
+    wanted: F64,
+    decays: bool,
+    before: F64,
+    short: Flags,
 ) -> None:
     """Find the entries of which less is held than is wanted back, entry after entry.
 
@@ -257,9 +269,9 @@ def find_short(
         column, y = columns[at], labels[at]
         known = 0 <= column < len(held)
         before[at] = held[column, y] if known and y >= 0 else 0.0
-        short[at] = y >= 0 and (not known or is_short(before[at], wanted[at]))
+        short[at] = y >= 0 and (not known or is_short(before[at], wanted[at], decays))
         if y >= 0 and not short[at]:
-            held[column, y] = add_weight(before[at], -wanted[at])
+            held[column, y] = add_weight(before[at], -wanted[at], decays)
     for at in range(len(columns) - 1, -1, -1):
         if labels[at] >= 0 and not short[at]:
             held[columns[at], labels[at]] = before[at]

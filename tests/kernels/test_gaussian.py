@@ -53,7 +53,7 @@ def run(
         held,
         np.array([x for x, _ in given_rows]).reshape(n, N_FIELDS),
         np.arange(N_FIELDS),
-        RowUpdates(labels, np.ones(n), *[np.full(n, scale)] * 2),
+        RowUpdates(labels, np.ones(n), np.full(n, scale), np.full(n, scale)),
         out,
         learn=True,
     )

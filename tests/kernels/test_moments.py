@@ -55,7 +55,7 @@ def taught(held: Moments, seen: Sequence[Seen], sign: float = 1.0) -> int:
 
 def merged(held: Moments, other: Moments, factor: float = 1.0) -> int:
     """Add other moments of the same field and classes."""
-    return add_moments(held, other, np.arange(len(held.n)), PLACE, factor)
+    return add_moments(held, other, np.arange(len(held.n)), PLACE, factor, False)
 
 
 def exact(held: Moments, r: int) -> Exact:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from random import Random
 from typing import Any, NamedTuple
 
+import hypothesis
 import numpy as np
 import pytest
 from hypothesis import given
@@ -399,3 +401,73 @@ def test_without_weights_a_file_says_no_time_of_a_part() -> None:
     model.set_hybrid("text", None)
     model.drop_part("2")
     assert model.state.clock.now == 90.0
+
+
+# ---- far from the landmark, where weights are whole by accident ----------------------------------
+
+
+def of_all_groups() -> NaiveBayes:
+    """Return a model with a half-life of a second, and a group of each kind."""
+    groups: dict[str, Group] = {
+        "text": Words(Multinomial()),
+        "bernoulli": Words(Bernoulli(Beta(1.0, 1.0)), field="text"),
+        "complement": Words(Complement(normalise=False), field="text"),
+        "number": Numbers(fields=["number"]),
+        "flag": Flags(fields=["flag"]),
+        "place": Categories(fields=["place"]),
+    }
+    return NaiveBayes(features=groups, decay=HalfLife(seconds=1.0), hash_key=1)
+
+
+def columns_of(word: str, n: int) -> dict[str, Any]:
+    """Return the fields of examples that are all the same."""
+    return {"text": [word] * n, "number": [7.0] * n, "flag": [True] * n, "place": [word] * n}
+
+
+def check_forgot(model: NaiveBayes) -> None:
+    """Assert that a model knows nothing of class "a" any more, nor of its word."""
+    assert "a" not in model.classes
+    assert all("word" not in model.words(name) for name in ("text", "bernoulli", "complement"))
+    values = model.state.groups["place"].live_values()  # type: ignore[attr-defined]
+    assert len(values.columns) == len(model.classes)
+
+
+whens = st.floats(0.0, 54.0) | st.floats(46.0, 54.0)
+after = st.lists(st.floats(0.0, 8.0), min_size=1, max_size=6)
+
+
+@given(whens, after, st.booleans(), st.randoms(use_true_random=False))
+@hypothesis.example(52.11, [0.0, 0.41], False, Random(0))
+@hypothesis.example(51.56, [0.0, 0.76], False, Random(0))
+def test_unlearned_anywhere_before_the_landmark_moves(
+    when: float, ages: list[float], in_parts: bool, random: Random
+) -> None:
+    """What is taken back leaves no rest, where float64 has few bits for a weight's fraction."""
+    model = of_all_groups()
+    parts = ["p", "q"] if in_parts else [None, None]
+    model.learn_many(columns_of("other", 1), ["b"], times_s=[0.0], part=parts[0])
+    times = [when + age for age in ages]
+    columns, labels = columns_of("word", len(times)), ["a"] * len(times)
+    model.learn_many(columns, labels, times_s=times, part=parts[1])
+    random.shuffle(times)
+    model.unlearn_many(columns, labels, times_s=times, part=parts[1])
+    check_forgot(model)
+    assert model.state.class_counts.tolist() == [1.0]
+    assert model.words("text") == ["other"]
+
+
+@given(whens, after, after)
+@hypothesis.example(51.76, [0.0, 1.64], [0.97])
+@hypothesis.example(52.75, [0.0, 0.28], [0.05])
+def test_a_sum_without_its_parts_is_nothing_anywhere(
+    when: float, mine: list[float], theirs: list[float]
+) -> None:
+    """So does a sum of models from which both are taken away again."""
+    first, second = of_all_groups(), of_all_groups()
+    for model, ages in ((first, mine), (second, theirs)):
+        model.learn_many(columns_of("other", 1), ["b"], times_s=[0.0])
+        times = [when + age for age in ages]
+        model.learn_many(columns_of("word", len(ages)), ["a"] * len(ages), times_s=times)
+    left = merge(first, second) - first - second
+    check_forgot(left)
+    assert left.classes == ()

@@ -36,7 +36,7 @@ def teach(
     fields = state.read(columns_of([x for x, _ in examples]), n)
     batch = state.encode(fields, 0, n, labels, learn=True)
     out = np.zeros((n, n_classes_of(state)))
-    teaching = RowUpdates(labels, np.full(n, weight), *[np.full(n, scale)] * 2)
+    teaching = RowUpdates(labels, np.full(n, weight), np.full(n, scale), np.full(n, scale))
     if part is None:
         state.run(batch, teaching, out, learn=True)
     else:
