@@ -68,7 +68,7 @@ class Folds:
         check_whole("n_folds", n_folds, 2)
         if n_folds > _FOLDS_MAX:
             raise InputError(f"n_folds must be at most {_FOLDS_MAX:,}. Got {n_folds:,} instead.")
-        if model.n_examples or model.parts:
+        if model.n_examples or model.parts or model.state.class_counts.any():
             raise InputError(
                 "folds need a model that has learned nothing yet. Give an untrained one."
             )

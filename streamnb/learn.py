@@ -581,7 +581,8 @@ def check_new_part(state: ModelState, name: Any) -> None:
     """Refuse a part that the model cannot have."""
     if not isinstance(name, str):
         raise InputError(f"part must be a str. Got {name!r} ({type(name).__name__}) instead.")
-    if not state.parts and state.n_examples:
+    # Fewer examples may have come than were taken back: then their weights alone are left.
+    if not state.parts and (state.n_examples or state.class_counts.any()):
         raise InputError(
             f"part {name!r}: this model has learned as a whole,"
             " and cannot be cut into parts any more."

@@ -15,6 +15,7 @@ from streamnb import (
     Bernoulli,
     Categories,
     Flags,
+    Folds,
     HalfLife,
     Multinomial,
     NaiveBayes,
@@ -354,3 +355,21 @@ def test_parts_that_cannot_be_put_in_change_nothing() -> None:
         model.part("x/9")
     with pytest.raises(InputError, match="no such part"):
         model.drop_part("x/9")
+
+
+def test_counts_left_by_other_weights_are_not_thrown_away() -> None:
+    """A model of as many examples taken back as learned may still hold what one of them taught."""
+    model = NaiveBayes(features={"text": Words(Multinomial())})
+    model.learn_many({"text": ["x", "y"]}, ["a", "b"], weights=[2.0, 1.0])
+    model.unlearn_many({"text": ["x", "x"]}, ["a", "a"])
+    assert model.n_examples == 0
+    part = NaiveBayes(features={"text": Words(Multinomial())}, hash_key=model.state.hash_key)
+    part.learn_one({"text": "z"}, "c", part="p")
+    before = model.to_bytes()
+    with pytest.raises(InputError, match="learned as a whole"):
+        model.set_part("p", part.part("p"))
+    with pytest.raises(InputError, match="learned as a whole"):
+        model.learn_one({"text": "z"}, "c", part="p")
+    with pytest.raises(InputError, match="has learned nothing"):
+        Folds(model, 2)
+    assert model.to_bytes() == before
