@@ -464,6 +464,9 @@ class HalfLives:
         """Take a model's counts as those of the half-lives."""
         self.model = model
         self._group = cast(CountedState, model.state.groups[_GROUP])
+        # Each half-life counts at a scale of its own: words leave by the counts of the longest.
+        first = int(np.argmax(self.half_lives)) * len(self.classes)
+        self._group.ranked_by = slice(first, first + len(self.classes))
         self._group.estimator = _SideBySide(self._lives, self.alpha, 0.5 ** (1.0 / self.memory))
 
     def __setstate__(self, state: dict[str, Any]) -> None:

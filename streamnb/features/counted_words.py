@@ -59,6 +59,7 @@ class CountedState(GroupState):
 
     counts: Counts  # N_jc, N_c, N_·c and V, by the vocabulary's columns
     n_others: int = 0  # groups beside it that the hybrid weights, too; see `set_n_others`
+    ranked_by: slice | None = None  # the classes by whose counts words leave; all if none
 
     def __init__(
         self,
@@ -158,9 +159,8 @@ class CountedState(GroupState):
         return len(columns)
 
     def _drop(self, n_new: int) -> None:
-        columns = statistics.leaving(
-            self.counts, self.vocabulary.table, self._n_counted, kept(self.n_words_max, n_new)
-        )
+        table, n_kept, own = self.vocabulary.table, kept(self.n_words_max, n_new), self.ranked_by
+        columns = statistics.leaving(self.counts, table, self._n_counted, n_kept, ranked_by=own)
         statistics.drop(self.counts, columns, decays=self.decays)
         self._forget_weights(self.as_part(), columns)
         self.n_dropped += len(columns)

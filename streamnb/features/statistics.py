@@ -359,14 +359,20 @@ def live_columns(counts: Counts | ValueCounts, n: int) -> Longs:
 
 
 def leaving(
-    counts: Counts | ValueCounts, table: Table, n_columns: int, n_kept: int, n_declared: int = 0
+    counts: Counts | ValueCounts,
+    table: Table,
+    n_columns: int,
+    n_kept: int,
+    n_declared: int = 0,
+    ranked_by: slice | None = None,
 ) -> Longs:
     """Return the columns of the least useful words: all but `n_kept` of those that count.
 
     The rule: the word with the smallest count over all classes leaves first; of words with the same
     count, the order is that of a hash of their text, the same in every model and on every machine.
     It is a function of the counts and the words alone, whatever the order they came in. The first
-    `n_declared` columns stay.
+    `n_declared` columns stay. `ranked_by` are the classes whose counts are compared: all, if none
+    are given.
     """
     totals = column_totals(counts, n_columns)
     live = np.flatnonzero(totals != 0.0)
@@ -374,7 +380,7 @@ def leaving(
     n_leaving = len(live) - n_kept
     if n_leaving <= 0:
         return np.empty(0, dtype=np.int64)
-    totals = totals[live]
+    totals = totals[live] if ranked_by is None else counts[0][live, ranked_by].sum(axis=1)
     threshold = np.partition(totals, n_leaving - 1)[n_leaving - 1]
     below = live[totals < threshold]
     tied = live[totals == threshold]

@@ -291,3 +291,19 @@ def test_an_unknown_label_is_refused_and_nothing_learned() -> None:
     with pytest.raises(InputError, match="'neutral'"):
         model.learn_many({"text": ["a", "b"]}, ["positive", "neutral"])
     assert model.model.vocabulary_size == 0
+
+
+@pytest.mark.parametrize("n", [100, 300, 450, 700])
+def test_the_words_that_leave_are_those_of_the_longest_half_life(n: int) -> None:
+    """Counts of a short half-life, at a scale of their own, do not say which word is frequent."""
+    words = nb.Words(nb.Multinomial(), max_words=40)
+    model, plain = (
+        nb.HalfLives(["a", "b"], words, [10.0, math.inf]),
+        nb.NaiveBayes(["a", "b"], features={"text": words}),
+    )
+    texts = ["often"] * 500 + ["x"] * n + [f"new{i}" for i in range(45)]
+    labels = ["ab"[i % 2] for i in range(len(texts))]
+    model.learn_many({"text": texts}, labels)
+    plain.learn_many({"text": texts}, labels)
+    assert {"often", "x"} <= set(plain.words())
+    assert sorted(model.model.words()) == sorted(plain.words())
