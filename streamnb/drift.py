@@ -565,6 +565,8 @@ class HalfLives:
             own = updates.rows(begin, end)
             batch = self._group.encode(text, begin, end, own.labels, learn=learn)
             self._group.run(batch, own, out[begin:end], learn=learn)
+            if learn:
+                self.model.state.compact()
         return out
 
 

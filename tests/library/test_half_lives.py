@@ -307,3 +307,24 @@ def test_the_words_that_leave_are_those_of_the_longest_half_life(n: int) -> None
     plain.learn_many({"text": texts}, labels)
     assert {"often", "x"} <= set(plain.words())
     assert sorted(model.model.words()) == sorted(plain.words())
+
+
+def test_words_that_left_take_no_memory() -> None:
+    """The table is brought to the words there are, as that of a plain model is."""
+    words = nb.Words(nb.Multinomial(), max_words=1_000)
+    model, plain = (
+        nb.HalfLives(["a"], words, [10.0, math.inf]),
+        nb.NaiveBayes(["a"], features={"text": words}),
+    )
+    for call in range(4):
+        texts = {"text": [f"w{5_000 * call + i}" for i in range(5_000)]}
+        model.learn_many(texts, ["a"] * 5_000)
+        plain.learn_many(texts, ["a"] * 5_000)
+    sizes = [
+        (group.vocabulary.n_words, len(group.counts.by_word))  # type: ignore[attr-defined]
+        for each in (model.model, plain)
+        for group in each.state.groups.values()
+    ]
+    assert sizes[0] == sizes[1]
+    assert sorted(model.model.words()) == sorted(plain.words())
+    assert model.predict_many({"text": ["w19999"]}) == ["a"]
