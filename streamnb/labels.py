@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.columns import is_masked_array, to_mapping
+from streamnb.columns import is_masked_array, is_time, to_mapping, values_of_array
 from streamnb.errors import InputError, check_kind
 from streamnb.kernels.layout import RowUpdates
 
@@ -79,7 +79,7 @@ class Codes:
 
 def check_label(where: str, i: int, label: Any) -> Label:
     """Return a label as plain Python; refuse what is no str, int or bool."""
-    if isinstance(label, np.generic):
+    if isinstance(label, np.generic) and not is_time(label):
         label = label.item()
     if isinstance(label, str | int):
         if not isinstance(label, str) and abs(label) > _LARGEST:
@@ -126,7 +126,7 @@ def read_labels(labels: Any, n: int | None, classes: Sequence[Label] = ()) -> Co
         return Codes(labels.codes, labels.classes)  # checked again: their owner may change them
     if len(getattr(labels, "shape", ())) == 2 or isinstance(labels, Mapping):
         return _read_one_hot(labels, n, classes)
-    plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    plain = values_of_array(labels) if isinstance(labels, np.ndarray) else labels
     if hasattr(plain, "to_pylist"):  # Arrow's arrays would yield scalars of their own
         plain = plain.to_pylist()
     if isinstance(plain, str | bytes) or not isinstance(plain, Iterable):

@@ -302,6 +302,20 @@ def test_dates_and_times_are_no_numbers(group: str, kind: str, unit: str) -> Non
     assert model.to_bytes() == before
 
 
+@pytest.mark.parametrize("unit", ["ns", "us"])
+@pytest.mark.parametrize("kind", ["datetime64", "timedelta64"])
+def test_dates_and_times_are_no_labels(kind: str, unit: str) -> None:
+    """They are no class, in whatever unit: of nanoseconds NumPy makes whole numbers."""
+    times: Any = np.array([1, "NaT"], dtype=f"{kind}[{unit}]")
+    for labels in (times, list(times), pd.Series(times)):
+        model = nb.NaiveBayes(features={"n": nb.Numbers()})
+        with pytest.raises(InputError, match=r"labels\[0\]: a label must be a str, int or bool"):
+            model.learn_many({"n": [1.0, 2.0]}, labels)
+        with pytest.raises(InputError, match="a label must be a str, int or bool"):
+            model.learn_one({"n": 1.0}, labels[0])
+        assert model.classes == ()
+
+
 def test_a_new_field_of_dates_is_in_no_group_of_numbers() -> None:
     """In nanoseconds as in any other unit: an open group takes numbers alone."""
     groups: Any = {"n": nb.Numbers(), "c": nb.Categories(fields=["c"])}
