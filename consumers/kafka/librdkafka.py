@@ -6,6 +6,7 @@ it cannot read, it reports in the place of a message.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -80,6 +81,7 @@ _FAULT_KINDS: Final[dict[int, Literal["position", "batch"]]] = {
     KafkaError._NOT_IMPLEMENTED: "batch",
 }
 
+_NO_ANSWER: Final = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}  # the connection may be dead
 _NO_ID: Final = "A" * 22  # a broker that knows no ids says 0, in base64
 
 _time_ms = itemgetter(1)  # of a pair: the kind of time, and the time
@@ -140,7 +142,7 @@ class LibrdkafkaClient(GroupClient):
         made_with = self._made_with | callbacks
         try:
             self._consumer = Consumer(made_with, logger=quiet_log("confluent_kafka"))
-            self._renew_admin()
+            self._admin = self._new_admin()
         except KafkaException as error:
             raise ConfigError(
                 f"Kafka's client refuses its settings: {_reason(error)}; check those that begin "
@@ -298,6 +300,8 @@ class LibrdkafkaClient(GroupClient):
             self._renew_admin()
             raise self._unanswered("it does not say what the topic is like") from None
         except KafkaException as error:
+            if error.args[0].code() in _NO_ANSWER:
+                self._renew_admin()
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise ClientError(self._no_topic(error.args[0])) from error
             raise self._unanswered(_reason(error)) from error
@@ -309,11 +313,12 @@ class LibrdkafkaClient(GroupClient):
     def topic_id(self) -> str | None:
         """Return the topic's id as last heard of; it is asked for now and then, without waiting."""
         if self._asked is not None and self._asked.done():
-            if self._asked.exception() is None:
-                found = self._asked.result()
+            asked, self._asked = self._asked, None
+            error = asked.exception()
+            if error is None:
+                found = asked.result()
                 self._topic_id, self._n_partitions = _id(found), len(found.partitions)
-                self._asked = None
-            else:
+            elif isinstance(error, KafkaException) and error.args[0].code() in _NO_ANSWER:
                 self._renew_admin()
         if self._asked is None and time.monotonic() >= self._ask_at_s:
             self._asked = self._describe(self._ask_interval_s)
@@ -334,9 +339,13 @@ class LibrdkafkaClient(GroupClient):
             return None
 
     def _renew_admin(self) -> None:
-        """Make the administrator: after its broker stood still it may hear no answer any more."""
+        """Make the administrator anew: after a broker stood still it may hear no answer."""
         self._asked = None
-        self._admin = AdminClient(self._admin_made_with, logger=quiet_log("confluent_kafka"))
+        with contextlib.suppress(KafkaException):  # a certificate is being replaced, say
+            self._admin = self._new_admin()
+
+    def _new_admin(self) -> Any:
+        return AdminClient(self._admin_made_with, logger=quiet_log("confluent_kafka"))
 
     def _describe(self, timeout_s: float) -> Future[Any]:
         asked = TopicCollection([self.topic_name])

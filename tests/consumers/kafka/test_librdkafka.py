@@ -7,7 +7,14 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicCollection
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -142,15 +149,24 @@ def test_no_codec_needs_a_package(broker: Broker, new_topic: NewTopic, codec: st
 
 
 class _Silent:
-    """An administrator whose connection brings no answers any more."""
+    """An administrator whose connection brings no answers any more, or an error each time."""
+
+    def __init__(self, code: int | None = None) -> None:
+        self.code = code
 
     def describe_topics(self, topics: TopicCollection, **_: object) -> dict[str, Future[object]]:
-        """Take a question, and never answer."""
-        return {name: Future() for name in topics.topic_names}
+        """Take a question, and answer none."""
+        asked: dict[str, Future[object]] = {name: Future() for name in topics.topic_names}
+        if self.code is not None:
+            for each in asked.values():
+                each.set_exception(KafkaException(KafkaError(self.code)))
+        return asked
 
 
 @pytest.mark.integration
-def test_an_administrator_without_answers_is_replaced(broker: Broker, new_topic: NewTopic) -> None:
+def test_an_administrator_without_answers_is_replaced(
+    broker: Broker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the topic is like is heard of again, whatever became of the first connection."""
     client = LibrdkafkaClient([broker.address], new_topic(), KafkaSettings())
     client.open()
@@ -160,6 +176,22 @@ def test_an_administrator_without_answers_is_replaced(broker: Broker, new_topic:
         with pytest.raises(ClientError, match="does not say what the topic is like"):
             client.topic(0)
         assert client.topic(60) == found
+        for code, is_replaced in [
+            (KafkaError._TIMED_OUT, True),
+            (KafkaError.TOPIC_AUTHORIZATION_FAILED, False),
+        ]:
+            client._admin = silent = _Silent(code)
+            client._asked = client._describe(60)
+            assert client.topic_id() == found.id
+            assert (client._admin is not silent) is is_replaced
+        # Its settings may name a file that is being replaced just now.
+        monkeypatch.setitem(client._admin_made_with, "ssl.ca.location", "/nowhere")
+        monkeypatch.setitem(client._admin_made_with, "security.protocol", "ssl")
+        client._admin = _Silent(KafkaError._TIMED_OUT)
+        client._asked = client._describe(60)
+        assert client.topic_id() == found.id
+        with pytest.raises(ClientError, match="no answer from Kafka"):
+            client.topic(0)
     finally:
         client.close(finish_commit=False)
 
