@@ -524,8 +524,8 @@ def ahead(items: Generator[Item], over: threading.Event | None = None) -> Genera
 
     thread = threading.Thread(target=make, name="ahead")
     with closing(items):
-        thread.start()
         try:
+            thread.start()
             asked.put(True)
             while True:
                 item, error = _taken(made)
@@ -539,7 +539,8 @@ def ahead(items: Generator[Item], over: threading.Event | None = None) -> Genera
             if over is not None:
                 over.set()
             asked.put(False)
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
 
 def _taken(made: SimpleQueue[Item]) -> Item:

@@ -215,13 +215,13 @@ class CorrectionApplier:
 
     def has_backlog(self) -> bool:
         """Return whether corrections of before the start can still be applied."""
-        if self._holds:  # the stream has not brought what they correct
+        if self._holds or self._unequal is not None:  # what they correct has not come, or may not
             return False
         return bool(self._reading.n_waiting) or not self._reading.caught_up.is_set()
 
     def is_behind(self) -> bool:
         """Return whether more can be applied at once: the last turn ended by its time."""
-        return self._is_behind
+        return self._is_behind and self._unequal is None and self._reading.n_waiting > 0
 
     def is_due(self) -> bool:
         """Return whether something waits, or raise what ended the reading of the log."""

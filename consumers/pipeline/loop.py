@@ -446,8 +446,8 @@ class Pipeline(msgspec.Struct):
         """Apply corrections that are due; return whether earlier ones are still being read."""
         if self.corrections is None:
             return False
-        is_known = self.corrections.are_partitions_known(self.reader.n_partitions)
-        if is_known and self.corrections.is_due():
+        is_due = self.corrections.is_due()  # or it raises what ended the reading
+        if self.corrections.are_partitions_known(self.reader.n_partitions) and is_due:
             self._is_mid_batch = True
             # In a group a partition is ours from its place in the queue of batches on.
             assigned = self._own if self.group else self.reader.source_status().assigned

@@ -358,7 +358,8 @@ def test_an_interrupt_ends_a_command_whose_source_has_nothing() -> None:
     # A process of its own: where the signal goes astray, it must not end the tests.
     process = multiprocessing.get_context("spawn").Process(target=interrupted)
     process.start()
-    process.join()
+    process.join(200)
+    process.kill()  # if it has not ended
     assert process.exitcode == 0
 
 

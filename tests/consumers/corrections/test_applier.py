@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,38 @@ def test_in_a_group_only_what_is_said_of_own_partitions_is_applied() -> None:
     assert apply({second}) == []
     applier.know(first, 0, positions, learner)  # part of a member that had applied none
     assert Partition("labels", 0) not in positions
+
+
+def test_more_can_be_applied_at_once_only_while_something_waits() -> None:
+    """The last of a turn that its time ended is no reason to go on without a pause."""
+    source = Lines()
+    reading = LogReader(source, ("negative", "positive"), lambda _entry: None, is_shared=True)
+    source.open(reading._positions.get)
+    metrics = Metrics(CollectorRegistry(), ("negative", "positive")).corrections
+    clock = itertools.count().__next__  # each turn has time for one
+    applier = CorrectionApplier(
+        reading, FIELDS, metrics, lambda: float(clock()), stream=SharedStream("t", "labels")
+    )
+    learner = Learner(
+        build_model(Settings().model), SnapshotBoard(), EveryExamples(1 << 30), lambda: 0.0
+    )
+    first = STREAM[0]
+    said = [Correction("delete", f"m{k}", 5, {}, None, None, None, first, k) for k in range(3)]
+    source.lines[0] = [encode(each) for each in said]
+    positions = {Partition("t", 0): 9}
+    applier.take_over(first, positions)
+    reading._rewind()
+    for raw in source.poll(0.0):
+        reading._take(raw)
+    behind = []
+    for n_partitions in (2, 3, 2):
+        applier.are_partitions_known(n_partitions)
+        if n_partitions == 2:
+            applier.apply(learner, positions, {first})
+        behind.append((applier.is_behind(), applier.has_backlog()))
+    assert behind == [(True, True), (False, False), (True, True)]
+    applier.apply(learner, positions, {first})
+    assert not applier.is_behind()
 
 
 def test_partitions_that_are_added_let_corrections_wait() -> None:
