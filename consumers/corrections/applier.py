@@ -404,19 +404,20 @@ def _check_was_taught(said: Correction, message: CorrectedMessage) -> None:
 
 def _teach(said: Correction, part: str, learner: Learner, fields: Mapping[str, FieldKind]) -> None:
     """Take back what the message taught, and teach its new label: both or, if refused, neither."""
-    if said.was is not None or said.label is not None:
-        learned_values(said.example, fields)  # refuses what no message may have
-    weight = said.example.get(WEIGHT, 1.0)
+    if said.was is None and said.label is None:
+        return
+    example = learned_values(said.example, fields)
+    weight = example.pop(WEIGHT, 1.0)
     if said.was is not None and said.was_part is not None:
-        learner.unlearn_one(said.was_part, said.example, said.was, weight=weight)
+        learner.unlearn_one(said.was_part, example, said.was, weight=weight)
     if said.label is None:
         return
     try:
-        learner.learn_one(part, said.example, said.label, weight=weight)
+        learner.learn_one(part, example, said.label, weight=weight)
         keep_classes(learner.model)
     except InputError:
         if said.was is not None and said.was_part is not None:
-            learner.learn_one(said.was_part, said.example, said.was, weight=weight)
+            learner.learn_one(said.was_part, example, said.was, weight=weight)
         raise
 
 

@@ -80,6 +80,7 @@ WEIGHT_MIN, WEIGHT_MAX = 2.0**-10, 1e6
 _EXPECTED = {
     ValueType.WEIGHT: f"a number between 1/1024 and {WEIGHT_MAX:,.0f}",
     ValueType.WORDS: "a string",
+    ValueType.METADATA: "a string, a whole number, or a list that begins with one",
     ValueType.CATEGORY: "a string, number, true or false",
     ValueType.FLAG: "true, false, 1 or 0",
     ValueType.NUMBER: f"a number between {-LARGEST:g} and {LARGEST:g}",
@@ -153,9 +154,13 @@ def learned_values(example: Mapping[str, Any], kinds: Mapping[str, FieldKind]) -
         value = example.get(name)
         if value is None:
             continue
-        spec = FieldSpec(name, ValueType.WEIGHT if name == WEIGHT else ValueType(kind))
+        type_ = ValueType.WEIGHT if name == WEIGHT else ValueType(kind)
+        if name in MESSAGE_PARTS:
+            type_ = ValueType.WORDS if name == "text" else ValueType.METADATA
+        spec = FieldSpec(name, type_)
         read = converter(spec, is_csv=False)(value)
-        if read is None:  # where messages are decoded, what is no text is missing
+        # Where messages are decoded, what is no text is missing.
+        if read is None or (name == "text" and "\0" in read):
             read = _error(spec, value)
         if isinstance(read, DecodeError):
             raise InputError(read.detail)

@@ -18,7 +18,7 @@ from tests.consumers.pipeline.revised_log import LOG, Run, Said
 
 FEATURES = {
     "text": {"kind": "words"},
-    "kind": {"kind": "categories", "fields": ["colour"]},
+    "kind": {"kind": "categories", "fields": ["colour", "user", "lang"]},
     "sure": {"kind": "flags", "fields": ["bold"]},
     "size": {"kind": "numbers", "fields": ["amount"]},
 }
@@ -27,7 +27,8 @@ UNUSABLE: list[dict[str, Any]] = [
     *({"amount": value} for value in NUMBERS),
     *({"bold": value} for value in [2, *NUMBERS[:5]]),
     *({"colour": value} for value in NUMBERS[2:5]),
-    *({"text": value} for value in [5, ["sun"], *NUMBERS[2:7]]),
+    *({"text": value} for value in [5, "a\0b", ["sun"], *NUMBERS[2:7]]),
+    *({"user": value} for value in [{}, [], True, 1.5]),
     *({WEIGHT: value} for value in [-1, 1e300, *NUMBERS[:7]]),
 ]
 
@@ -108,9 +109,13 @@ def test_an_example_is_learned_as_a_message_with_its_values(tmp_path: Path) -> N
         folder = tmp_path / str(has_memory)
         folder.mkdir()
         daemon = Corrected(folder, has_memory=has_memory)
-        example = {"text": "rain", "colour": True, "bold": 1, "amount": 3, "unread": [1]}
+        example = {
+            "text": "rain", "colour": True, "bold": 1, "amount": 3, "unread": [1],
+            "user": "a\0b", "lang": ["en"],
+        }  # fmt: skip
         assert daemon.apply(label("b", 1, "negative", example=example)) == []
-        model, told = daemon.run.learner.model, example | {"colour": "true"}
+        assert daemon.apply(label("a", 0, "negative", example={"text": "sun", "user": 17})) == []
+        model, told = daemon.run.learner.model, example | {"colour": "true", "lang": "en"}
         found.append(model.raw().predict_proba_one({k: told[k] for k in told if k != "unread"}))
         daemon.end()
     assert found[0] == found[1]
