@@ -55,6 +55,7 @@ SAVE_S: Final = 1.0  # how long a message may be sent before the cursor lies beh
 _TRY_S: Final = 0.5  # how long one attempt waits for the brokers, and a stop for it
 _LAST_S: Final = 5.0  # how long a bridge that is told to stop waits for what it has sent
 _TOPIC: Final = "topic"
+_OWN_TOPIC: Final = "--to: must not be the source's own topic: it would read what it writes"
 _HEADERS: Final = {SOURCE_HEADER, CURSOR_HEADER}
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -478,9 +479,15 @@ class TopicWriter:
         self._cursor.close()
 
     def _knows_topic(self) -> bool:
-        """Wait for the topic; return whether it is known. Another than before is an error."""
+        """Wait for the topic; return whether it is known. Another than before is an error.
+
+        So is the topic that is read, by whatever name of its brokers.
+        """
         if self._n_partitions is None and self._wait_for(self._find_partitions):
-            self._cursor.know_topic(self._sink.topic_ids())
+            found = self._sink.topic_ids()
+            if found.topic_id is not None and found.topic_id == self._source.topic_id:
+                raise ConfigError(_OWN_TOPIC)
+            self._cursor.know_topic(found)
             if self._goes_on:
                 self._cursor.save(self.positions, self.logs)
         return self._n_partitions is not None
@@ -536,7 +543,7 @@ def bridge_stream(
             "with `streamnb replay FILE --to kafka://HOST:PORT/TOPIC`"
         )
     if address.topic == topic and set(address.servers) & set(servers):
-        raise ConfigError("--to: must not be the source's own topic: it would read what it writes")
+        raise ConfigError(_OWN_TOPIC)
     source = source_to_record(settings, limits)
     try:
         is_keyed = address.kind == "kafka"

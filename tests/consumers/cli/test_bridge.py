@@ -134,6 +134,11 @@ def test_a_topic_goes_on_into_another_with_its_own_keys(
     assert found[1][2:4] == (b"k", None)
     with pytest.raises(ConfigError, match="must not be the source's own topic"):
         bridged(source, broker.address, first, tmp_path / "other")
+    n_before = len(in_topic(broker.address, first, tmp_path)[1])
+    named = source.replace("127.0.0.1", "localhost")  # by another name of its broker
+    with pytest.raises(ConfigError, match="must not be the source's own topic"):
+        bridged(named, broker.address, first, tmp_path / "third")
+    assert len(in_topic(broker.address, first, tmp_path)[1]) == n_before
 
 
 @pytest.mark.integration
