@@ -34,7 +34,7 @@ from consumers.config.addresses import (
 from consumers.errors import ConfigError, MovedError, RegistryError, SourceError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
 
     from consumers.config.settings import Settings
     from consumers.decode.decoder import Decoder
@@ -472,16 +472,25 @@ def polls(
         )
 
 
-def progress_bar(*, show: bool) -> Progress:
-    """Return a bar of progress, shown at a terminal."""
+def progress_bar(*columns: ProgressColumn, show: bool) -> Progress:
+    """Return a bar of progress, shown at the terminal of standard error: output is for results.
+
+    `columns` stand behind its text in the place of how much is done and how long it takes.
+    """
     from rich import progress  # noqa: PLC0415 -- heavy, as in `commands`
 
-    return progress.Progress(
-        progress.TextColumn("{task.description}"),
+    usual = (
         progress.BarColumn(),
         progress.TaskProgressColumn(),
         progress.TimeElapsedColumn(),
         progress.TimeRemainingColumn(),
+    )
+    return progress.Progress(
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}"),
+        *(columns or usual),
+        console=Console(stderr=True),
+        redirect_stdout=False,  # what a command prints meanwhile would go to the terminal too
         disable=not show,
     )
 

@@ -28,8 +28,9 @@ from typing import Any, Final, Literal, Protocol, Self
 import msgspec
 import structlog
 from msgspec import field
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import TimeElapsedColumn
 
+from consumers.cli.conventions import progress_bar
 from consumers.cli.replay import RecordReader, reading, recorded
 from consumers.config.addresses import StreamRange
 from consumers.config.settings import Settings
@@ -250,10 +251,7 @@ class _Shown:
 
     def __init__(self, source: Source, name: str, show: bool) -> None:
         self._source = source
-        self._progress = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
-            disable=not show,
-        )  # fmt: skip
+        self._progress = progress_bar(TimeElapsedColumn(), show=show)
         self._name = f"{source.name} → {name}"
         self._task = self._progress.add_task(self._name, total=None)
 

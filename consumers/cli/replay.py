@@ -27,15 +27,9 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, DownloadColumn, TimeElapsedColumn
 
+from consumers.cli.conventions import progress_bar
 from consumers.config.addresses import StreamRange
 from consumers.config.message import effective
 from consumers.config.model import FieldKind
@@ -354,14 +348,8 @@ class _Bar:
     """A progress bar over bytes; how long a packed file or the made-up stream is, nobody knows."""
 
     def __init__(self, recording: Path | GeneratorSettings, topic: str, show: bool) -> None:
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TimeElapsedColumn(),
-            disable=not show,
-        )
+        columns = BarColumn(), DownloadColumn(), TimeElapsedColumn()
+        self._progress = progress_bar(*columns, show=show)
         if isinstance(recording, GeneratorSettings):
             name, total = "generator", None
         else:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -253,6 +255,42 @@ def test_nobody_reads_the_output(trained: Path) -> None:
             timeout=PATIENCE_S,
         )
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["evaluate", "file:in.jsonl", "--json"],
+        ["predict", "in.jsonl"],
+        ["record", "file:in.jsonl", "made.jsonl.gz", "--until-end", "--json"],
+    ],
+)
+def test_progress_stays_out_of_the_output(trained: Path, arguments: list[str]) -> None:
+    """From a terminal into a file: the bar goes to the terminal, and the file holds JSON alone."""
+    code, out, shown = _at_a_terminal(arguments, trained)
+    assert code == 0, shown
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert len(lines) == (500 if arguments[0] == "predict" else 1)
+    assert "in.jsonl" in shown.decode()
+
+
+def _at_a_terminal(arguments: list[str], folder: Path) -> tuple[int, bytes, bytes]:
+    """Run a command whose errors alone go to a terminal; return code, output and what it shows."""
+    terminal, end = pty.openpty()
+    with (folder / "out").open("w+b") as out, os.fdopen(terminal, "rb", 0) as read:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "consumers", *arguments],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=end,
+            cwd=folder, env=environment(TERM="xterm", COLUMNS="200"),
+        )  # fmt: skip
+        os.close(end)
+        shown = bytearray()
+        with suppress(OSError):  # so ends a terminal that nobody writes to any more
+            while some := read.read(65_536):
+                shown += some
+        code = process.wait(PATIENCE_S)
+        out.seek(0)
+        return code, out.read(), bytes(shown)
 
 
 OUTPUTS = {
