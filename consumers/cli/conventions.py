@@ -478,6 +478,15 @@ def progress_bar(*columns: ProgressColumn, show: bool) -> Progress:
     `columns` stand behind its text in the place of how much is done and how long it takes.
     """
     from rich import progress  # noqa: PLC0415 -- heavy, as in `commands`
+    from rich.text import Text  # noqa: PLC0415 -- the same
+
+    from consumers.terminal import plain  # noqa: PLC0415 -- the same
+
+    class Description(progress.TextColumn):
+        """Names of files, and what servers say: neither markup nor anything to obey."""
+
+        def render(self, task: progress.Task) -> Text:
+            return Text(plain(task.description))
 
     usual = (
         progress.BarColumn(),
@@ -487,7 +496,7 @@ def progress_bar(*columns: ProgressColumn, show: bool) -> Progress:
     )
     return progress.Progress(
         progress.SpinnerColumn(),
-        progress.TextColumn("{task.description}"),
+        Description("{task.description}"),
         *(columns or usual),
         console=Console(stderr=True),
         redirect_stdout=False,  # what a command prints meanwhile would go to the terminal too

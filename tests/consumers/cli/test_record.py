@@ -234,3 +234,27 @@ def test_a_live_stream_is_recorded_and_goes_on_in_the_file(tmp_path: Path) -> No
             assert (done.messages, done.reason) == (n, "max messages")
     (rows,) = recorded(path).values()
     assert [(row[0], row[3]) for row in rows] == [(n - 1, commit2(n)) for n in range(1, 6)]
+
+
+def test_what_a_server_says_is_shown_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brackets stay in the line of progress, and a terminal finds nothing in it to obey."""
+    monkeypatch.setenv("COLUMNS", "400")
+    stop = threading.Event()
+
+    def refuse(peer: Peer) -> None:
+        peer.answer("503 Busy", "busy [/status] \x1b]0;owned\x07")
+
+    def refuse_at_last(peer: Peer) -> None:
+        refuse(peer)
+        stop.set()
+
+    with LiveServer(refuse, refuse_at_last) as server:
+        settings = Settings.model_validate({"source": f"lines+http://{server.host}/"})
+        path = tmp_path / "a [old].jsonl.gz"
+        record(settings, path, RecordLimits(), stop, show=True)
+    shown = capsys.readouterr().err
+    assert "busy [/status]" in shown
+    assert "a [old].jsonl.gz" in shown
+    assert "\x1b]" not in shown
