@@ -32,7 +32,7 @@ from consumers.cli.conventions import (
     print_json,
     stream_range,
 )
-from consumers.config.addresses import SourceAddress
+from consumers.config.addresses import SourceAddress, is_own_file
 
 HELP = (
     "Judge every labelled message of a source by a model that has not learned it, and say how well "
@@ -357,6 +357,28 @@ def revert(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         typer.echo(f"{now} answers from the next start on, in the place of {before}")
 
 
+def _check_target(to: Path, folder: Path) -> None:
+    """Refuse to write a model over anything else, or over what is in the checkpoint's `folder`."""
+    from consumers.errors import ConfigError
+    from streamnb.errors import StoreError
+    from streamnb.storage import positions_of
+
+    if not to.parent.is_dir():
+        raise ConfigError(f"--to {to}: there is no folder {to.parent}; make it first")
+    if is_own_file(to, folder):
+        what = "the daemon's files and checkpoints have such names there"
+        raise ConfigError(f"--to {to}: {what}; name another file")
+    if not to.exists():
+        return
+    if folder.resolve() in to.resolve().parents:
+        raise ConfigError(f"--to {to}: is there, in the daemon's own folder; name another file")
+    try:
+        positions_of(to)
+    except StoreError as error:
+        what = "is no model of streamnb, and would be lost; name another file"
+        raise ConfigError(f"--to {to}: {what}") from error
+
+
 def subtract_slice(
     name: Annotated[
         str, typer.Option("--slice", metavar="NAME", help="The slice, such as 2026-11-02.")
@@ -375,21 +397,20 @@ def subtract_slice(
     from consumers.cli import model_report as answers
     from consumers.cli.output import print_warning
     from consumers.cli.verify import without_slice
-    from consumers.errors import ConfigError
-    from consumers.private_files import FILE_MODE
+    from consumers.private_files import FILE_MODE, sync_folder
     from streamnb import save
 
     settings, stored, troubles = answers.read_newest(config, source)
     for text in troubles:
         print_warning(Console(stderr=True), text)
     newest = answers.newest_checkpoint(settings, takes_model=False)
-    if to.resolve().parent == newest.parent.resolve() and to.name.startswith(newest.name):
-        raise ConfigError(f"--to {to}: checkpoints have such names there; name another file")
-    if not to.parent.is_dir():
-        raise ConfigError(f"--to {to}: there is no folder {to.parent}; make it first")
+    _check_target(to, newest.parent)
     part, show = stream_range(begin, None), sys.stderr.isatty()
     model, n = without_slice(settings, stored, by, name, part, show=show)
-    save(model, to, mode=FILE_MODE)
+    made = to.with_name(f".{to.name}.made")  # what `save` writes loses any FILE.1 beside it
+    save(model, made, mode=FILE_MODE)
+    made.replace(to)
+    sync_folder(to.absolute().parent)
     digest = model.digest()
     left = model.n_examples
     if as_json:

@@ -510,6 +510,30 @@ def test_a_slice_is_subtracted_by_name(command: Command, tmp_path: Path, by: str
     assert stored(tmp_path).model.digest() == before
 
 
+def test_a_slice_is_written_over_no_file_but_a_model(command: Command, tmp_path: Path) -> None:
+    """What is read, what the daemon keeps and any other file stay, and so do files beside it."""
+    write_lines(tmp_path / "in.jsonl", list(entries(60, 3)))
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}")
+    run(settings)
+    config = tmp_path / "config.yaml"
+    config.write_text(settings.model_dump_json(exclude_unset=True))
+    (tmp_path / "notes.txt").write_text("notes", encoding="utf-8")
+    save(stored(tmp_path).model, tmp_path / "state" / "other.nb")
+    arguments = ("model", "subtract", "-c", str(config), "--slice", "en", "--by", "lang", "--to")
+    for name in ("in.jsonl", "config.yaml", "notes.txt", "state/recent.db", "state/other.nb", "."):
+        before = {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+        told = command(*arguments, str(tmp_path / name))
+        assert (told.code, told.out) == (78, "")
+        assert "name another file" in told.err
+        assert all(each.read_bytes() == was for each, was in before.items())
+    assert command(*arguments, "state/corrections.jsonl.old").code == 78
+    save(stored(tmp_path).model, tmp_path / "rest.nb")
+    (tmp_path / "rest.nb.1").write_text("notes", encoding="utf-8")
+    assert command(*arguments, "rest.nb").code == 0
+    assert load(tmp_path / "rest.nb").n_examples < stored(tmp_path).model.n_examples
+    assert (tmp_path / "rest.nb.1").read_text(encoding="utf-8") == "notes"
+
+
 def test_messages_without_a_time_are_a_slice_of_their_own(tmp_path: Path) -> None:
     """They belong to no day, the last one before 1970 least of all."""
     messages: list[dict[str, Any]] = [
