@@ -350,10 +350,10 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Write a recording into a topic."""
-    from consumers.config.settings import SourceAddress, load
+    from consumers.config.settings import SourceAddress
 
     part = stream_range(begin, end, "--until")
-    settings = load(find_config(config), os.environ)
+    settings = load_settings(config, None)
     prefix, colon, path = str(file).partition(":")
     if colon and prefix in {"file", "recording"} and not file.exists():
         raise typer.BadParameter(f"is a path, without {prefix}: {path}", param_hint="FILE")

@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import msgspec
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 from rich.progress import BarColumn, DownloadColumn, TimeElapsedColumn
 
@@ -57,7 +58,10 @@ _FIELDS = ("id", "created_at", "user", "lang", "text", "label")
 _PACKED = {".gz", ".xz", ".zst", ".bz2"}
 _CONNECT_TIMEOUT_S = 10.0
 _FLUSH_TIMEOUT_S = 60.0
+_WAIT_MAX_S = 86_400.0
 _POLL_TIMEOUT_S = 1.0  # a file has something or is at its end; the generator is seldom so slow
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Item(NamedTuple):
@@ -102,6 +106,9 @@ class Pace:
     At a speed of 1 or "recorded" it is the recording's own pace, at 10 ten times as fast. `wait`
     passes seconds of `clock`. Without a limit nothing ever waits. A speed that is no positive
     number is a `ConfigError`.
+
+    A record whose time would be more than a day of waiting away goes at once: a wrong time, or a
+    long silence. If the next one is near it the pace goes on from there, else from where it was.
     """
 
     def __init__(
@@ -118,18 +125,41 @@ class Pace:
         self._wait = wait
         self._began_s = 0.0
         self._first_ms: int | None = None
+        self._latest_ms = 0
+        self._leapt: tuple[int, float] | None = None  # the last record's time, and when it went
+        self._is_told = False
 
     def keep(self, time_ms: int | None) -> None:
         """Wait until a record of that time is due; one that is late or has no time is due now."""
         if time_ms is None or self.is_unlimited:
             return
         if self._first_ms is None:
-            self._first_ms = time_ms
-            self._began_s = self._clock()
+            self._go_on_from(time_ms, self._clock())
+        elif self._is_far(time_ms, self._latest_ms):
+            if self._leapt is None or self._is_far(time_ms, self._leapt[0]):
+                self._leap(time_ms)
+                return
+            self._go_on_from(*self._leapt)
+        assert self._first_ms is not None
+        self._leapt = None
+        self._latest_ms = max(self._latest_ms, time_ms)
         due_s = self._began_s + (time_ms - self._first_ms) / 1000 / self._speed
         left_s = due_s - self._clock()
         if left_s > 0:
             self._wait(left_s)
+
+    def _go_on_from(self, time_ms: int, now_s: float) -> None:
+        self._first_ms = self._latest_ms = time_ms
+        self._began_s = now_s
+
+    def _is_far(self, time_ms: int, other_ms: int) -> bool:
+        return abs(time_ms - other_ms) / 1000 / self._speed > _WAIT_MAX_S
+
+    def _leap(self, time_ms: int) -> None:
+        self._leapt = time_ms, self._clock()
+        if not self._is_told:
+            self._is_told = True
+            log.warning("replay_leap", from_ms=self._latest_ms, to_ms=time_ms)
 
 
 def replay(  # noqa: PLR0913 - each is one choice of whoever replays

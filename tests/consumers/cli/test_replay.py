@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from consumers.cli.replay import Pace, Replayed, reading, replay
 from consumers.config.model import FieldKind
@@ -29,6 +31,7 @@ from consumers.sources.records import from_parts, raw_columns, split_csv
 from streamnb.testing import ManualClock
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import Reader
+from tests.endtoend.daemon_process import command
 
 NewTopic = Callable[..., str]
 
@@ -169,8 +172,50 @@ def test_the_made_up_stream_plays_as_far_as_asked(broker: Broker, new_topic: New
         assert reader.values[0] == made
 
 
+DAY_MS = 86_400_000
+NOW_MS = 1_735_689_600_000
+# The times of records, in seconds from a day of 2025, and how long is waited.
+LEAPS: dict[str, tuple[list[float], list[float]]] = {
+    "a first one without its time": ([-NOW_MS / 1000, 0, 5, 9], [5, 4]),
+    "one of the year 9999": ([0, 2, 251_000_000_000, 5, 6], [2, 3, 1]),
+    "one of long ago": ([0, 2, -90_000, 5], [2, 3]),
+    "days without a record": ([0, 2, 90_000, 90_003, 90_004], [2, 3, 1]),
+    "just a day": ([0, 86_400, 86_401], [86_400, 1]),
+    "far ones that differ": ([0, 251_000_000_000, 90_000, 2], [2]),
+}
+
+
+@pytest.mark.parametrize("name", LEAPS)
+@pytest.mark.parametrize("speed", [1.0, 20.0])
+def test_no_wait_is_longer_than_a_day(name: str, speed: float) -> None:
+    """A leap goes at once and is told once; the pace stays that of the records that go on."""
+    times_s, waits_s = LEAPS[name]
+    clock = ManualClock(100.0)
+    pace = Pace(speed, clock, clock.wait)
+    with capture_logs() as told:
+        for time_s in times_s:
+            pace.keep(NOW_MS + int(time_s * speed * 1000))
+    assert clock.waits_s == pytest.approx(waits_s)
+    assert [each["event"] for each in told] == ["replay_leap"] * (name != "just a day")
+
+
+@pytest.mark.integration
+def test_a_far_time_is_told_beside_the_output(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """A record of the year 9999 holds nothing up; the log goes to standard error."""
+    times = ("2026-01-01T00:00:00Z", "9999-12-31T00:00:00Z", "2026-01-01T00:00:00Z")
+    lines = [json.dumps({"id": i, "created_at": time}) for i, time in enumerate(times)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    to = f"kafka://{broker.address}/{new_topic()}"
+    done = command("replay", "in.jsonl", "--to", to, "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["sent"] == 3
+    assert json.loads(done.stderr)["event"] == "replay_leap"
+
+
 @given(
-    times_ms=st.lists(st.none() | st.integers(0, 10**12), max_size=30),
+    times_ms=st.lists(st.none() | st.integers(0, DAY_MS // 10), max_size=30),
     speed=st.floats(0.1, 1_000),
 )
 def test_the_pace_is_the_recordings(times_ms: list[int | None], speed: float) -> None:
