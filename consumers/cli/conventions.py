@@ -373,7 +373,7 @@ def source_apart(settings: Settings, what: str, part: StreamRange | None = None)
     return build_source(settings.model_copy(update=own), until_end=True, part=part)
 
 
-_RECORDED = {".jsonl", ".csv", ".gz", ".xz", ".zst"}
+_RECORDED = {".jsonl", ".csv", ".gz", ".xz", ".zst", ".bz2"}
 
 
 def recorded_file(texts: Sequence[str]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import inspect
 import io
@@ -278,7 +279,7 @@ def test_predict_is_asked_by_fields_and_messages(command: Command, tmp_path: Pat
         assert command(*ask, *wrong.split()).code == code
 
 
-@pytest.mark.parametrize("how", ["plain", "packed", "source"])
+@pytest.mark.parametrize("how", ["plain", "gz", "bz2", "source"])
 def test_predict_judges_a_recorded_file(command: Command, tmp_path: Path, how: str) -> None:
     """Each message has its line, labelled or not; what is unusable its reason; nothing is learned.
 
@@ -293,8 +294,10 @@ def test_predict_judges_a_recorded_file(command: Command, tmp_path: Path, how: s
         '{"id": "a", "operation": "delete"}',
     ]  # fmt: skip
     data = ("\n".join(lines) + "\n").encode()
-    path = tmp_path / ("stream.jsonl.gz" if how == "packed" else "stream.jsonl")
-    path.write_bytes(gzip.compress(data) if how == "packed" else data)
+    packs: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress}
+    pack = packs.get(how)
+    path = tmp_path / ("stream.jsonl" if pack is None else f"stream.jsonl.{how}")
+    path.write_bytes(data if pack is None else pack(data))
     asked = ["--source", f"file:{path}"] if how == "source" else [str(path)]
     done = command("predict", "--model", str(model), *asked)
     assert (done.code, done.err) == (0, "3 messages judged, 1 rejected, 1 deletions not judged\n")
