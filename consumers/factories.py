@@ -95,8 +95,8 @@ def build_source(settings: Settings, *, until_end: bool, part: StreamRange | Non
         return _live_source(settings, begin)
     if not settings.source_address.has_past:
         raise ConfigError(
-            f"--from and --to: source {kind} has no past to begin in; they are for a topic, a file "
-            "or a recording, and --from for Jetstream and Wikimedia's streams"
+            f"bounds such as --from: source {kind} has no past to begin in; they are for a topic, "
+            "a file or a recording, and --from for Jetstream and Wikimedia's streams"
         )
     until_end = until_end or part.end is not None
     source = _whole_source(settings, until_end=until_end, begin_at=part.begin)

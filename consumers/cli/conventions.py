@@ -156,7 +156,8 @@ def stream_range(begin: str | None, end: str | None, end_name: str = "--to") -> 
             bounds.append(None if text is None else Bound.parse(text))
         return StreamRange(*bounds)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=name) from None
+        what = str(error).replace("the end", end_name)  # a topic is what `bridge` has as --to
+        raise typer.BadParameter(what, param_hint=name) from None
 
 
 def port_option(text: str) -> Any:

@@ -249,7 +249,7 @@ def _source(recording: Path | GeneratorSettings, file: FileSettings) -> Source:
 def _ranged(source: Source, part: StreamRange, read: RecordReader) -> Source:
     """Return a part of the source."""
     if isinstance(source, GeneratorSource):
-        raise ConfigError("--from and --to: the made-up stream has no past to begin in")
+        raise ConfigError("--from and --until: the made-up stream has no past to begin in")
 
     def times_of(raw: RawColumns) -> NDArray[np.int64]:
         times_ms = (item.time_ms for item in read(raw))

@@ -236,6 +236,27 @@ def test_a_wrong_recording_is_refused_before_it_begins(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["run", "record", "replay", "bridge"])
+def test_a_range_is_refused_by_the_names_of_its_options(command: Command, name: str) -> None:
+    """`--until` ends what `replay` and `bridge` read: their `--to` is a topic, and not at fault."""
+    to = ("--to", "kafka://127.0.0.1:1/t")
+    arguments, end = {
+        "run": (("--source", "generator"), "--to"),
+        "record": (("generator", "r.gz"), "--to"),
+        "replay": (("generator", *to), "--until"),
+        "bridge": (("generator", *to), "--until"),
+    }[name]
+    told = command(name, *arguments, "--from", "2026-11-03", end, "2026-11-02")
+    said = " ".join(told.err.replace("│", " ").split())
+    assert told.code == 2
+    assert f"{end} 2026-11-02T00:00:00.000Z must lie behind --from 2026-11-03T00" in said
+    assert "--to" not in said or end == "--to"
+    told = command(name, *arguments, "--from", "2026-11-03")
+    assert told.code == 78
+    assert "has no past to begin in" in told.err
+    assert "--to" not in told.err
+
+
 def test_predict_answers_from_a_model_file(command: Command, tmp_path: Path) -> None:
     """`predict` says label, probabilities and weighty words, as text and as a line of JSON each."""
     name = str(model_file(tmp_path))
