@@ -495,8 +495,8 @@ def bridge(  # noqa: PLR0913, PLR0917 -- each is an option
     if as_json:
         print_json(asdict(done))
         return
-    said = f"{done.messages:,} messages written to {topic} ({done.reason}); cursor in {done.cursor}"
-    said += refused_note(done.refused)
+    said = f"{done.messages - done.refused:,} messages written to {topic} ({done.reason})"
+    said += f"; cursor in {done.cursor}{refused_note(done.refused)}"
     if done.unsafe:
         said += "; what was read after them is not acknowledged, and is sent by the next run"
     typer.echo(said)

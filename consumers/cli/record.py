@@ -293,14 +293,14 @@ class BridgeCursor(msgspec.Struct, kw_only=True):
 
 
 class Bridged(msgspec.Struct):
-    """What a run wrote and the brokers acknowledged, and why it ended.
+    """What a run took from the source and the brokers acknowledged, and why it ended.
 
     `unsafe`: some were read and not acknowledged; they come again.
     """
 
     messages: int = 0
     value_bytes: int = 0
-    refused: int = 0  # of them: too large for the topic
+    refused: int = 0  # of them: too large for the topic, and so not in it
     unsafe: bool = False
     cursor: str = ""
     positions: dict[str, int] = field(default_factory=dict)
@@ -383,7 +383,8 @@ class TopicWriter:
 
     `read` makes records of a batch. Brokers that are away are waited for, until `stop` is set
     or it is `until_s` on the clock: then for `_LAST_S` at most. `is_unsafe` says whether that was
-    not enough; `n_unsafe` messages with `unsafe_bytes` are not known to be acknowledged.
+    not enough; `n_unsafe` messages with `unsafe_bytes` are not known to be acknowledged. Of those
+    before them `n_refused` were too large.
     """
 
     def __init__(
@@ -406,7 +407,7 @@ class TopicWriter:
         self._troubles = Backoff(log, clock, _TRY_S)
         self._began_s: float | None = None  # when the oldest news came that the cursor has not
         self._n_partitions: int | None = None
-        self.n_bytes = self.n_unsafe = self.unsafe_bytes = 0
+        self.n_bytes = self.n_unsafe = self.unsafe_bytes = self.n_refused = 0
         self.is_unsafe = False
         there = cursor.cursor
         self._goes_on = bool(there.positions)
@@ -467,6 +468,7 @@ class TopicWriter:
         if self._began_s is None or self.is_unsafe or not self._until_safe():
             return
         self.n_unsafe = self.unsafe_bytes = 0
+        self.n_refused = self._sink.n_refused
         self.logs |= self._source.logs(self.positions)
         self._cursor.save(self.positions, self.logs)
         self._began_s = None
@@ -559,6 +561,6 @@ def bridge_stream(
         source.close()
     saved = {str(partition_of(name)): at for name, at in sorted(file.cursor.positions.items())}
     return Bridged(
-        done.messages - writer.n_unsafe, done.value_bytes - writer.unsafe_bytes, sink.n_refused,
+        done.messages - writer.n_unsafe, done.value_bytes - writer.unsafe_bytes, writer.n_refused,
         writer.n_unsafe > 0, str(cursor), saved, done.reason,
     )  # fmt: skip

@@ -77,6 +77,23 @@ def _places(address: str, topic: str, folder: Path) -> list[list[int]]:
     ]
 
 
+@pytest.mark.integration
+def test_what_was_refused_is_not_said_to_be_written(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """Ten messages, of which three are too large: seven stand in the topic."""
+    topic = new_topic(1, **{"max.message.bytes": "20000"})
+    sizes = [30_000 if i in {2, 3, 9} else 10 for i in range(10)]
+    lines = [b'{"id": "m%d", "text": "%s"}\n' % (i, b"x" * n) for i, n in enumerate(sizes)]
+    (tmp_path / "in.jsonl").write_bytes(b"".join(lines))
+    to = f"kafka://{broker.address}/{topic}"
+    done = command("bridge", "file:in.jsonl", "--to", to, "--until-end", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"7 messages written to ")
+    assert done.stdout.endswith(b"; 3 were left out as too large\n")
+    assert sum(map(len, _places(broker.address, topic, tmp_path))) == 7
+
+
 @pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.slow
