@@ -82,13 +82,20 @@ _FRAMINGS: dict[str, Literal["events", "lines", "websocket"]] = {
 log = structlog.get_logger(__name__)
 
 
-def build_source(settings: Settings, *, until_end: bool, part: StreamRange | None = None) -> Source:
+def build_source(
+    settings: Settings,
+    *,
+    until_end: bool,
+    part: StreamRange | None = None,
+    with_headers: bool = False,
+) -> Source:
     """Return the source that `source` names, or a `part` of it, unopened.
 
-    A missing client is a `ConfigError`, and so is a part of a stream that cannot be read again.
+    A recording gives the headers of its messages only `with_headers`, for who copies them. A
+    missing client is a `ConfigError`, and so is a part of a stream that cannot be read again.
     """
     if part is None or part == StreamRange():
-        return _whole_source(settings, until_end=until_end)
+        return _whole_source(settings, until_end=until_end, with_headers=with_headers)
     kind = settings.source_address.kind
     if settings.source_address.urls:
         begin = live_beginning(settings.source_address, settings.message.preset, part)
@@ -99,7 +106,9 @@ def build_source(settings: Settings, *, until_end: bool, part: StreamRange | Non
             "a file or a recording, and --from for Jetstream and Wikimedia's streams"
         )
     until_end = until_end or part.end is not None
-    source = _whole_source(settings, until_end=until_end, begin_at=part.begin)
+    source = _whole_source(
+        settings, until_end=until_end, begin_at=part.begin, with_headers=with_headers
+    )
 
     def times_of(raw: RawColumns) -> NDArray[np.int64]:
         """Return the source's times; a file has none, so there the messages say theirs."""
@@ -120,7 +129,13 @@ def check_end(settings: Settings) -> None:
         )
 
 
-def _whole_source(settings: Settings, *, until_end: bool, begin_at: Bound | None = None) -> Source:
+def _whole_source(
+    settings: Settings,
+    *,
+    until_end: bool,
+    begin_at: Bound | None = None,
+    with_headers: bool = False,
+) -> Source:
     address = settings.source_address
     source: Source
     match address.kind:
@@ -132,7 +147,8 @@ def _whole_source(settings: Settings, *, until_end: bool, begin_at: Bound | None
                 raise ConfigError(f"source: {path} is a recording; write `recording:{path}`")
             source = FileSource(path, _file_settings(settings), follow=not until_end)
         case "recording":
-            source = RecordingSource(address.path or Path(), settings.file)
+            path = address.path or Path()
+            source = RecordingSource(path, settings.file, with_headers=with_headers)
         case "stdin":
             source = StdinSource(_file_settings(settings))
         case "generator":

@@ -130,7 +130,7 @@ def source_to_record(settings: Settings, limits: RecordLimits) -> Source:
     if limits == RecordLimits(until_end=True, part=part) and (part is None or part.end is None):
         check_end(settings)
     if address.kind != "kafka":
-        return build_source(settings, until_end=limits.until_end, part=part)
+        return build_source(settings, until_end=limits.until_end, part=part, with_headers=True)
     own = {
         "client": "kafka-python",
         "decode": "records",

@@ -14,12 +14,14 @@ from rich.console import Console
 
 from consumers.cli.record import Recorded, RecordLimits, duration_s, record, source_to_record
 from consumers.cli.replay import replay
-from consumers.config.addresses import StreamRange
+from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import FileSettings, Settings
 from consumers.daemon import run
+from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SinkError
 from consumers.messages import Partition
-from consumers.sources.recording import RecordingSource
+from consumers.sources.recording import RecordingHead, RecordingSource, RecordingWriter
+from consumers.sources.records import from_parts
 from consumers.terminal import make_view
 from streamnb.testing import ManualClock
 from tests.broker.broker import Broker
@@ -150,6 +152,31 @@ def test_a_file_is_recorded_as_it_is_read(tmp_path: Path) -> None:
     }
     source = RecordingSource(path, FileSettings())
     assert source.record_format.columns == ("text", "label")
+
+
+@pytest.mark.parametrize(
+    ("part", "offsets"),
+    [(None, [0, 1, 2]), (StreamRange(begin=Bound("offset", 1)), [1, 2])],
+)
+def test_a_recording_is_recorded_with_its_headers(
+    tmp_path: Path, part: StreamRange | None, offsets: list[int]
+) -> None:
+    """A copy of a recording, or of a part of it, has all that the recording has."""
+    partition = Partition("posts", 0)
+    rows: list[Row] = [
+        (0, 1_700_000_000_000, b"k", b'{"text":"a"}', [("trace", b"abc"), ("trace", b"\xff")]),
+        (1, 1_700_000_000_001, None, b'{"text":"b"}', [("none", None)]),
+        (2, 1_700_000_000_002, None, b'{"text":"c"}', []),
+    ]
+    first, second = tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl.gz"
+    stream = {"source": "kafka", "servers": "127.0.0.1:9092", "topic": "posts"}
+    writer = RecordingWriter(first, RecordingHead(stream=stream, format=RecordFormat()))
+    at, times_ms, keys, values, headers = zip(*rows, strict=True)
+    writer.add(from_parts(partition, keys, values, at, times_ms, 3, headers))
+    writer.flush()
+    writer.close()
+    recording(second, f"recording:{first}", RecordLimits(until_end=True, part=part))
+    assert recorded(second) == {partition: [rows[offset] for offset in offsets]}
 
 
 def test_limits_end_a_recording_to_the_message(tmp_path: Path) -> None:
