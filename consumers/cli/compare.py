@@ -303,18 +303,23 @@ _Engine = Callable[[list[Features], list[int], list[bool]], NDArray[np.float64]]
 
 
 def _river(n_classes: int) -> _Engine:
-    """Return River's softmax regression, which learns one by one."""
+    """Return River's softmax regression, which learns one by one.
+
+    It is told of all classes, as the others are: alone it gives those that have not come no share.
+    """
     from river.linear_model import SoftmaxRegression  # noqa: PLC0415 -- a peer
 
     model: Any = SoftmaxRegression()
+    for place in range(n_classes):
+        model.weights[place]  # a defaultdict, which then has it, without a weight
 
     def judge(
         rows: list[Features], places: list[int], is_learned: list[bool]
     ) -> NDArray[np.float64]:
-        found = np.full((len(rows), n_classes), 1.0 / n_classes)
+        found = np.empty((len(rows), n_classes))
         for i, row in enumerate(rows):
             for place, p in model.predict_proba_one(row).items():
-                found[i, int(place)] = p
+                found[i, place] = p
             if is_learned[i]:
                 model.learn_one(row, places[i])
         return found

@@ -285,6 +285,34 @@ def test_how_the_stream_is_cut_changes_no_peer(
     assert np.allclose(late, np.log(0.5))  # nothing was learned yet
 
 
+@pytest.mark.parametrize("peer", INSTALLED)
+def test_a_class_that_never_comes_costs_a_peer_little(
+    files: tuple[str, list[Path]], peer: str
+) -> None:
+    """Each learns that it does not come: its share does not stay beside those of the others."""
+    source, (config, *_) = files
+    path = Path(source.removeprefix("file:"))
+    path.write_text(path.read_text(encoding="utf-8") * 10, encoding="utf-8")
+    classes = {"classes": ["negative", "positive", "neither"], "new_classes": False}
+    config.write_text(json.dumps({"model": MODELS["words"] | classes}), encoding="utf-8")
+    settings = {"words": load(config, {}, {"source": source})}
+    judged = compare(settings, Method(), 0, [peer]).judged[peer]
+    shares = np.exp(judged.log_posteriors.astype(np.float64))
+    assert np.allclose(shares[0], 1 / 3)
+    assert shares[-N:, 2].mean() < 0.05
+
+
+def test_a_class_that_comes_late_costs_river_no_more_than_others(
+    files: tuple[str, list[Path]],
+) -> None:
+    """It is told of all classes at first, as the other libraries are: none is impossible."""
+    source, (config, *_) = files
+    judged = compare({"words": load(config, {}, {"source": source})}, Method(), 0, ["river"])
+    y, said = judged.judged["river"].labels, judged.judged["river"].log_posteriors
+    first = int(np.flatnonzero(y != y[0])[0])
+    assert -3.0 < said[first, y[first]] < 0.0
+
+
 def test_a_step_is_of_learned_messages(
     files: tuple[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
