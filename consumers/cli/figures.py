@@ -321,7 +321,9 @@ def _add_areas(
         for name, values, value in zip(names, known[label].drawn, known[label].exact, strict=True):
             by_class[label][name] = figure(values, float(value), most=1.0)
     for i, name in enumerate(names if known else ()):
-        mean = np.mean([each.drawn[i] for each in known.values()], axis=0)
+        drawn = np.array([each.drawn[i] for each in known.values()])
+        came = np.isfinite(drawn)  # of the others a replicate has no curve
+        mean = _divided(np.where(came, drawn, 0.0).sum(axis=0), came.sum(axis=0))
         exact = float(np.mean([each.exact[i] for each in known.values()]))
         by_name[f"{name}_macro"] = figure(mean, exact, most=1.0)
     return {label: each.points for label, each in known.items()}

@@ -324,7 +324,9 @@ def _figure(each: Mapping[str, float]) -> tuple[str, str]:
     """Return a figure and its interval as text."""
     if math.isnan(each["value"]):
         return "–", "–"
-    return f"{each['value']:.4f}", f"{each['low']:.4f} – {each['high']:.4f}"
+    has_interval = not math.isnan(each["low"])
+    interval = f"{each['low']:.4f} – {each['high']:.4f}" if has_interval else "–"
+    return f"{each['value']:.4f}", interval
 
 
 def _size(summary: Summary) -> str:

@@ -188,8 +188,9 @@ def with_interval(each: Mapping[str, float], form: str = ".4f") -> str:
     """Return a figure and its interval as HTML."""
     if math.isnan(each["value"]):
         return "–"
-    low, high = f"{each['low']:{form}}", f"{each['high']:{form}}"
-    return f"{each['value']:{form}}<small>{low} – {high}</small>"
+    has_interval = not math.isnan(each["low"])
+    interval = f"{each['low']:{form}} – {each['high']:{form}}" if has_interval else "–"
+    return f"{each['value']:{form}}<small>{interval}</small>"
 
 
 def _keys(models: Mapping[str, Measured]) -> str:

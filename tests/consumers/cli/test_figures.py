@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +301,44 @@ def test_the_interval_of_an_area_ends_at_1() -> None:
     for area in areas:
         assert 0.99 < area["low"] <= area["value"]
         assert area["value"] <= area["high"] <= 1.0
+
+
+def test_areas_of_rare_classes_have_intervals() -> None:
+    """A replicate averages over the classes that came in it, of which there are never all."""
+    n, n_rare = 400, 40
+    judged = made_up(n, 2 + n_rare)
+    y = np.arange(n) % 2
+    y[:: n // n_rare] = np.arange(2, 2 + n_rare)
+    posteriors = made_up(n, 2 + n_rare).log_posteriors
+    posteriors[np.arange(n), y] += 2.0
+    judged = msgspec.structs.replace(judged, labels=y, log_posteriors=posteriors)
+    found = figures(judged)["figures"]
+    for name in ("roc_auc_macro", "pr_auc_macro"):
+        area = found[name]
+        assert 0.0 < area["low"] < area["high"] <= 1.0
+        assert area["high"] - area["low"] < 0.5
+
+
+def test_what_has_no_interval_is_shown_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no replicate has the one message of a class, a dash stands for the interval."""
+    monkeypatch.setattr(figures_module, "REPLICATES", 1)
+    rows = [{"text": "sun" if i % 2 else "rain", "label": "positive"} for i in range(20)]
+    rows[10]["label"] = "negative"
+    source, report = write(tmp_path / "some.jsonl", rows), tmp_path / "report.html"
+    arguments = ["evaluate", source, "--seed", "6"]
+    done = CliRunner().invoke(commands.app, [*arguments, "--json"], catch_exceptions=False)
+    area = json.loads(done.stdout)["figures"]["roc_auc_macro"]
+    assert (area["low"], area["high"]) == (None, None)
+    value = f"{area['value']:.4f}"
+    arguments += ["--report", str(report)]
+    done = CliRunner().invoke(commands.app, arguments, catch_exceptions=False)
+    assert [line.split() for line in done.stdout.splitlines() if "roc auc macro" in line] == [
+        ["roc", "auc", "macro", value, "–"]
+    ]
+    assert "nan" not in done.stdout
+    assert f"{value}<small>–</small>" in report.read_text(encoding="utf-8")
 
 
 def test_the_calibration_error_lies_within_its_interval() -> None:
