@@ -9,6 +9,7 @@ that lies behind a position would leave messages out between the two, and is an 
 
 from __future__ import annotations
 
+import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -33,6 +34,12 @@ class Fingerprint(msgspec.Struct, frozen=True):
     begin: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
     end: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
     digest: str
+
+    @classmethod
+    def of(cls, begin: int, data: bytes) -> Fingerprint:
+        """Return that of the bytes that begin at a place of a file."""
+        digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+        return cls(begin, begin + len(data), digest)
 
 
 class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):

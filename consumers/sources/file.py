@@ -2,16 +2,15 @@
 
 They may be those of gzip, bzip2, xz or Zstandard.
 
-A compressed file is decompressed in small steps. The step bounds the memory that a hostile file can
-ask for (512 bytes of Zstandard can stand for 22 MB), and everything before a damaged place is
-returned before the damage is reported.
+A compressed file is decompressed in small steps, bzip2 and xz by no more than is asked for. That
+bounds the memory that a hostile file can ask for (512 bytes of Zstandard can stand for 22 MB), and
+everything before a damaged place is returned before the damage is reported.
 """
 
 from __future__ import annotations
 
 import bz2
 import contextlib
-import hashlib
 import lzma
 import os
 import re
@@ -59,14 +58,16 @@ class _Member(Protocol):
 
     eof: bool
     unused_data: bytes
+    needs_input: bool  # of bzip2 and xz alone
 
-    def decompress(self, data: bytes) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = ...) -> bytes: ...
 
 
+_ZSTANDARD = b"\x28\xb5\x2f\xfd"
 _MEMBER_BY_MAGIC: dict[bytes, Callable[[], Any]] = {
     b"\x1f\x8b": lambda: zlib.decompressobj(wbits=31),
     b"\xfd7zXZ\x00": lambda: lzma.LZMADecompressor(memlimit=_MEMORY_BYTES_MAX),
-    b"\x28\xb5\x2f\xfd": lambda: zstandard.ZstdDecompressor().decompressobj(),
+    _ZSTANDARD: lambda: zstandard.ZstdDecompressor().decompressobj(),
     b"BZh": bz2.BZ2Decompressor,
 }
 DAMAGE = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError)
@@ -84,7 +85,7 @@ class FileBytes:
         self._file = path.open("rb")
         start = self._file.read(max(map(len, _MEMBER_BY_MAGIC)))
         self._file.seek(0)
-        self._magic = next(filter(start.startswith, _MEMBER_BY_MAGIC), b"")
+        self._magic = _magic_of(start)
         self.packed = bool(self._magic)
         self.damage: str | None = None
         self.whole = (0, 0)
@@ -92,6 +93,7 @@ class FileBytes:
         self._new_member = _MEMBER_BY_MAGIC.get(self._magic)
         self._member: _Member | None = None
         self._input = b""
+        self._has_more = False  # the member can go on without further input
 
     def seek(self, position: int) -> None:
         """Continue at this byte; for plain files only."""
@@ -113,10 +115,9 @@ class FileBytes:
         """Return about `size` bytes; none at the end or at a damaged place."""
         if self._new_member is None:
             return self._file.read(size)
-        parts: list[bytes] = []
-        length = 0
+        parts, length = list[bytes](), 0
         while length < size and self.damage is None and self._fill():
-            parts.append(self._unpack())
+            parts.append(self._unpack(size - length))
             length += len(parts[-1])
         return b"".join(parts)
 
@@ -130,7 +131,8 @@ class FileBytes:
 
     def _fill(self) -> bool:
         """Read compressed bytes and open their member; return False at the end of the file."""
-        self._input = self._input or self._file.read(STEP_BYTES)
+        if not (self._input or self._has_more):
+            self._input = self._file.read(STEP_BYTES)
         if self._member is None:
             # Zeros may pad a file between and behind its members.
             while self._input and not (rest := self._input.lstrip(b"\0")):
@@ -138,21 +140,22 @@ class FileBytes:
             if not self._input:
                 return False
             self._input = rest
-            assert self._new_member is not None
-            self._member = self._new_member()
-        if not self._input:
+            self._member = _MEMBER_BY_MAGIC[self._magic]()
+        if not (self._input or self._has_more):
             self.damage = CUT_OFF
-        return bool(self._input)
+        return self.damage is None
 
-    def _unpack(self) -> bytes:
-        """Decompress the bytes read."""
+    def _unpack(self, size: int) -> bytes:
+        """Decompress the bytes read; of those that bound it, up to a size."""
         assert self._member is not None
+        most = (size,) if hasattr(self._member, "needs_input") else ()
         try:
-            data = self._member.decompress(self._input)
+            data = self._member.decompress(self._input, *most)
         except DAMAGE as error:
             self.damage = f"it is damaged there: {error}"
             return b""
         self._n_unpacked += len(data)
+        self._has_more = bool(most) and not (self._member.eof or self._member.needs_input)
         if self._member.eof:
             self._input = self._member.unused_data
             self.whole = (self._file.tell() - len(self._input), self._n_unpacked)
@@ -268,8 +271,8 @@ class FileSource(Source):
             with contextlib.suppress(OSError, ValueError):  # closed: the checkpoint knew it before
                 self._facts = LogFacts(
                     self._first,
-                    head=_fingerprint(0, self._head[:at]),
-                    tail=_fingerprint(begin, self._bytes.peek(begin, at)),
+                    head=Fingerprint.of(0, self._head[:at]),
+                    tail=Fingerprint.of(begin, self._bytes.peek(begin, at)),
                 )
         return {} if self._facts.head is None else {self.partition: self._facts}
 
@@ -329,7 +332,7 @@ class FileSource(Source):
         `SourceError`.
         """
         head = self._bytes.peek(0, _HEAD_BYTES)
-        packed = head.startswith(tuple(_MEMBER_BY_MAGIC))
+        packed = bool(_magic_of(head))
         if not packed and not _has_line(head):
             return data
         found, first = (None, 0) if packed else self._recognised(head)
@@ -427,7 +430,7 @@ class FileSource(Source):
         if known is None:
             return
         found = self._bytes.peek(known.begin, min(known.end, known.begin + n_max))
-        if known != _fingerprint(known.begin, found):
+        if known != Fingerprint.of(known.begin, found):
             self._is_replaced = True
             raise ReplacedError(
                 f"{self._path}: its bytes {known.begin} to {known.end} are not those that were "
@@ -456,10 +459,8 @@ class FileSource(Source):
             return
         other = self._opened()
         begin = self._position - len(self._tail)
-        same = not other.packed and (other.peek(0, len(self._head)), other.peek(begin, at)) == (
-            self._head,
-            self._tail + self._pending,
-        )
+        ours = self._head, self._tail + self._pending
+        same = not other.packed and ours == (other.peek(0, len(self._head)), other.peek(begin, at))
         if not same:
             other.close()
             raise ReplacedError(
@@ -472,14 +473,16 @@ class FileSource(Source):
         log.info("file_replaced_by_copy", path=str(self._path), position=self._position)
 
 
+def _magic_of(start: bytes) -> bytes:
+    """Return the magic bytes of what packed a file that begins so; none if nothing did."""
+    if start[1:4] == b"\x2a\x4d\x18" and start[0] >> 4 == 5:  # a skippable frame
+        return _ZSTANDARD
+    return next(filter(start.startswith, _MEMBER_BY_MAGIC), b"")
+
+
 def _has_line(head: bytes) -> bool:
     """Return whether a first line that is not blank is whole, or longer than any header."""
     return b"\n" in head.removeprefix(BOM).lstrip(b" \t\r\n") or len(head) >= _HEAD_BYTES
-
-
-def _fingerprint(begin: int, data: bytes) -> Fingerprint:
-    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
-    return Fingerprint(begin, begin + len(data), digest)
 
 
 # ---- standard input ------------------------------------------------------------------------------
@@ -590,8 +593,7 @@ class StdinSource(Source):
         buffer = self._pending
         records = split_lines(buffer, last=self._ended)
         self._pending = buffer[records.consumed :]
-        n = len(records.starts)
-        if n == 0:
+        if not (n := len(records.starts)):
             return None
         offsets = np.arange(self._position, self._position + n, dtype=np.int64)
         self._position += n
