@@ -51,6 +51,9 @@ class Family:
     group: Callable[[Any, Sequence[str]], Group]
 
 
+_OF_COLUMNS = ("n_features_in_", "feature_names_in_")  # what scikit-learn notes of X
+
+
 def _gaussian(estimator: Any, names: Sequence[str]) -> Group:
     return Numbers(
         Gaussian(VarianceFloor(estimator.var_smoothing), estimator.variance), tuple(names)
@@ -294,6 +297,18 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     # ---- inside --------------------------------------------------------------------------------
 
     def _learn(self, X: Any, y: Any, classes: Any, weights: Any, *, forget: bool) -> Self:
+        """Learn rows; what is refused leaves the shape and names of X as they were, too."""
+        own = self.__dict__
+        before = {name: own[name] for name in _OF_COLUMNS if name in own}
+        try:
+            return self._learned(X, y, classes, weights, forget=forget)
+        except BaseException:
+            for name in _OF_COLUMNS:
+                own.pop(name, None)
+            own.update(before)
+            raise
+
+    def _learned(self, X: Any, y: Any, classes: Any, weights: Any, *, forget: bool) -> Self:
         columns = self._columns(X, reset=forget)
         labels = _targets(X, y)
         given = _weights(X, weights, at_least_one=forget and classes is None)

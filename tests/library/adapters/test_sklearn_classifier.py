@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn import naive_bayes
@@ -275,6 +276,7 @@ def test_what_is_refused_leaves_an_estimator_as_it_was() -> None:
         new.partial_fit(X, y, classes=["a", "b", "c"], sample_weight=[1.0, -1.0])
     assert not hasattr(new, "model_")
     assert not hasattr(new, "classes_")
+    assert not hasattr(new, "n_features_in_")
     assert new.partial_fit(X, y, classes=["a", "b"]).classes_.tolist() == ["a", "b"]
     fitted = StreamNBClassifier().fit(X, y)
     before = fitted.predict_log_proba(X)
@@ -282,3 +284,10 @@ def test_what_is_refused_leaves_an_estimator_as_it_was() -> None:
         fitted.fit(X, ["c", "d"], sample_weight=[1.0, -1.0])
     assert fitted.classes_.tolist() == ["a", "b"]
     assert np.array_equal(fitted.predict_log_proba(X), before)
+    wider = pd.DataFrame({"p": [1.0, 2.0], "q": [3.0, 4.0]})
+    with pytest.raises(ValueError, match="weights"):
+        fitted.fit(wider, y, sample_weight=[1.0, -1.0])
+    assert (fitted.n_features_in_, hasattr(fitted, "feature_names_in_")) == (1, False)
+    assert np.array_equal(fitted.predict_log_proba(X), before)
+    with pytest.raises(ValueError, match="2 features"):
+        fitted.predict(wider.to_numpy())
