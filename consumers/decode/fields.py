@@ -80,7 +80,6 @@ WEIGHT_MIN, WEIGHT_MAX = 2.0**-10, 1e6
 _EXPECTED = {
     ValueType.WEIGHT: f"a number between 1/1024 and {WEIGHT_MAX:,.0f}",
     ValueType.WORDS: "a string",
-    ValueType.METADATA: "a string, a whole number, or a list that begins with one",
     ValueType.CATEGORY: "a string, number, true or false",
     ValueType.FLAG: "true, false, 1 or 0",
     ValueType.NUMBER: f"a number between {-LARGEST:g} and {LARGEST:g}",
@@ -154,13 +153,14 @@ def learned_values(example: Mapping[str, Any], kinds: Mapping[str, FieldKind]) -
         value = example.get(name)
         if value is None:
             continue
-        type_ = ValueType.WEIGHT if name == WEIGHT else ValueType(kind)
-        if name in MESSAGE_PARTS:
-            type_ = ValueType.WORDS if name == "text" else ValueType.METADATA
-        spec = FieldSpec(name, type_)
-        read = converter(spec, is_csv=False)(value)
+        spec = FieldSpec(name, ValueType.WEIGHT if name == WEIGHT else ValueType(kind))
+        read: Any = None
+        if name in MESSAGE_PARTS and name != "text":
+            read = metadata_text(value)
+        if read is None:  # people may give a user or language that a message has not
+            read = converter(spec, is_csv=False)(value)
         # Where messages are decoded, what is no text is missing.
-        if read is None or (name == "text" and "\0" in read):
+        if read is None or (name == "text" and isinstance(read, str) and "\0" in read):
             read = _error(spec, value)
         if isinstance(read, DecodeError):
             raise InputError(read.detail)
