@@ -403,7 +403,7 @@ def test_a_replay_can_be_interrupted(broker: Broker, new_topic: NewTopic, tmp_pa
     """Ctrl-C ends a replay that waits for its next message with 130, and without a traceback."""
     lines = [b'{"created_at":"2020-01-01T00:00:00Z","text":"a"}'] * 600
     (tmp_path / "in.jsonl").write_bytes(
-        b"\n".join([*lines, b'{"created_at":"2021-01-01T00:00:00Z","text":"b"}'])
+        b"\n".join([*lines, b'{"created_at":"2020-01-01T20:00:00Z","text":"b"}'])
     )
     topic = new_topic()
     with subprocess.Popen(
