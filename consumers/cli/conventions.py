@@ -154,10 +154,12 @@ def stream_range(begin: str | None, end: str | None, end_name: str = "--to") -> 
     try:
         for name, text in (("--from", begin), (end_name, end)):  # noqa: B007 -- named below
             bounds.append(None if text is None else Bound.parse(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=name) from None
+    try:
         return StreamRange(*bounds)
     except ValueError as error:
-        what = str(error).replace("the end", end_name)  # a topic is what `bridge` has as --to
-        raise typer.BadParameter(what, param_hint=name) from None
+        raise typer.BadParameter(f"{end_name} {error}", param_hint=end_name) from None
 
 
 def port_option(text: str) -> Any:

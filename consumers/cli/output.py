@@ -213,12 +213,12 @@ def print_evaluation(console: Console, found: Mapping[str, Any]) -> None:
         console.print(each, highlight=False, markup=False, soft_wrap=True)
     table = _table("figure", "value", "95 % interval")
     for name, each in found["figures"].items():
-        table.add_row(name.replace("_", " "), *_figure(each))
+        table.add_row(name.replace("_", " "), *figure_texts(each))
     _show(console, table)
     names = ("precision", "recall", "specificity", "f1", "roc_auc", "pr_auc")
     table = _table("class", "n", *(name.replace("_", " ") for name in names))
     for label, row in found["by_class"].items():
-        cells = ("\n".join(_figure(row[name])).replace("– ", "–\n") for name in names)
+        cells = ("\n".join(figure_texts(row[name])).replace("– ", "–\n") for name in names)
         table.add_row(Text(plain(label)), number(row["support"]), *cells)
     _show(console, table)
     table = _table("truth, and what was said", *map(plain, found["classes"]))
@@ -227,7 +227,7 @@ def print_evaluation(console: Console, found: Mapping[str, Any]) -> None:
     _show(console, table)
     table = _table("the surest", "accuracy", "95 % interval", "sure from")
     for row in found["coverage"]:
-        table.add_row(share(row["coverage"]), *_figure(row), f"{row['confidence']:.4f}")
+        table.add_row(share(row["coverage"]), *figure_texts(row), f"{row['confidence']:.4f}")
     _show(console, table)
     if found["impossible"]:
         console.print(
@@ -245,13 +245,13 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
     models = found["models"]
     table = _table("figure", *map(plain, models))
     for name in next(iter(models.values()))["figures"]:
-        cells = ("\n".join(_figure(each["figures"][name])) for each in models.values())
+        cells = ("\n".join(figure_texts(each["figures"][name])) for each in models.values())
         table.add_row(name.replace("_", " "), *cells)
     _show(console, table)
     heads = ("only 1st right", "only 2nd right", "McNemar's p", "accuracy ahead", "log-loss ahead")
     table = _table("pair", *heads)
     for row in found["pairs"]:
-        ahead = ("\n".join(_figure(row[key])) for key in ("accuracy", "log_loss"))
+        ahead = ("\n".join(figure_texts(row[key])) for key in ("accuracy", "log_loss"))
         table.add_row(
             Text(plain(f"{row['first']} – {row['second']}")), number(row["only_first_right"]),
             number(row["only_second_right"]), f"{row['p_value']:.3g}", *ahead,
@@ -320,13 +320,13 @@ def peer_facts(found: Mapping[str, Any]) -> list[str]:
     return [f"{name}: {what}" for name, what in found["peers"].items()]
 
 
-def _figure(each: Mapping[str, float]) -> tuple[str, str]:
-    """Return a figure and its interval as text."""
+def figure_texts(each: Mapping[str, float], form: str = ".4f") -> tuple[str, str]:
+    """Return a figure and its interval as text; a dash for what there is not."""
     if math.isnan(each["value"]):
         return "–", "–"
     has_interval = not math.isnan(each["low"])
-    interval = f"{each['low']:.4f} – {each['high']:.4f}" if has_interval else "–"
-    return f"{each['value']:.4f}", interval
+    interval = f"{each['low']:{form}} – {each['high']:{form}}" if has_interval else "–"
+    return f"{each['value']:{form}}", interval
 
 
 def _size(summary: Summary) -> str:

@@ -18,7 +18,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from consumers.cli.output import scores_line
+from consumers.cli.output import figure_texts, scores_line
 from consumers.errors import ConfigError, SinkError
 from consumers.private_files import open_private
 
@@ -186,11 +186,8 @@ def table(
 
 def with_interval(each: Mapping[str, float], form: str = ".4f") -> str:
     """Return a figure and its interval as HTML."""
-    if math.isnan(each["value"]):
-        return "–"
-    has_interval = not math.isnan(each["low"])
-    interval = f"{each['low']:{form}} – {each['high']:{form}}" if has_interval else "–"
-    return f"{each['value']:{form}}<small>{interval}</small>"
+    value, interval = figure_texts(each, form)
+    return value if math.isnan(each["value"]) else f"{value}<small>{interval}</small>"
 
 
 def _keys(models: Mapping[str, Measured]) -> str:

@@ -268,7 +268,7 @@ class StreamRange(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         begin, end = self.begin, self.end
         if begin is not None and end is not None and begin.kind == end.kind and end.at <= begin.at:
-            raise ValueError(f"the end {end} must lie behind --from {begin}")
+            raise ValueError(f"{end} must lie behind --from {begin}")
 
 
 # How the names of the daemon's own files in checkpoint.folder begin.

@@ -379,7 +379,7 @@ class LearnedMemory:
 
     def is_elsewhere(self, partition: Partition) -> bool:
         """Return whether another member remembers more of a partition; any thread may ask."""
-        return partition in self.logs and self.logs[partition].is_elsewhere
+        return (memory := self.logs.get(partition)) is not None and memory.is_elsewhere
 
     def shared(self, partition: Partition) -> SharedRecords | None:
         """Return what the files hold of a partition as the checkpoint names it; behind `sync`."""
