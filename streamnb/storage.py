@@ -78,7 +78,7 @@ def save(
     positions : mapping of str to int, optional
         The next offset of each part's log, saved with the part in one step.
     notes : mapping of str to JSON values, optional
-        Whatever the caller wants to find again in the header.
+        Whatever the caller wants to find again in the header; each text has a UTF-8 form.
     extras : mapping of str to ndarray, optional
         Arrays of bool, float64, int32, int64, uint64 or uint8, to be found again by `read`.
     keep : int
@@ -146,10 +146,15 @@ def _check_positions(positions: Any) -> None:
 def _checked_notes(notes: Any) -> dict[str, Any]:
     checked = dict(_mapping("notes", notes))
     try:
-        json.dumps(checked)
+        _check_text(checked)
     except (TypeError, ValueError) as error:
         raise InputError(f"notes must be values that JSON knows ({error}).") from error
     return checked
+
+
+def _check_text(notes: Any) -> None:
+    """Refuse notes with half a character: other readers of JSON end at it."""
+    json.dumps(notes, ensure_ascii=False).encode()
 
 
 def _checked_extras(extras: Any) -> Arrays:
@@ -246,6 +251,7 @@ def _header(path: Path) -> dict[str, Any]:
     _opened(path).close()
     with safetensors.safe_open(path, framework="numpy") as file:
         header: dict[str, Any] = json.loads(file.metadata()["header"])
+    _check_text(header["notes"])
     return header
 
 
@@ -341,6 +347,7 @@ def _read_one(path: Path) -> Stored:
                 if meta["digest"] != digest:
                     continue  # a newer file has just been put in its place
                 header = json.loads(meta["header"])
+                _check_text(header["notes"])
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- no mapping
             arrays |= {name: arrays[first] for name, first in header.get("repeated", {}).items()}
             state, positions = serialization.unpack(header, arrays)

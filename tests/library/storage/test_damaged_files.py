@@ -16,9 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamnb import Bernoulli, NaiveBayes, Words
-from streamnb.errors import StoreError
+from streamnb.errors import InputError, StoreError
 from streamnb.serialization import FORMAT, from_bytes, to_blocks
-from streamnb.storage import StoreWarning, load, older_files, read, save
+from streamnb.storage import StoreWarning, load, notes_of, older_files, read, save
 
 # What each message offers: one of these stands in it.
 WAYS_OUT = ("Restore", "restore", "Give a file", "Load it with", "Check the path", "Load it again")
@@ -294,6 +294,21 @@ def test_a_header_of_wrong_values_falls_back_too(kept: Path, key: str, value: ob
         assert load(kept).n_examples == 3
     with pytest.raises(StoreError, match="do not describe a model"):
         NaiveBayes.from_bytes(kept.read_bytes())
+
+
+@pytest.mark.parametrize("notes", [{"topic_id": "\ud800"}, {"\udfff": 1}, {"of": [["\udc00"]]}])
+def test_half_a_character_among_the_notes_is_damage(kept: Path, notes: dict[str, object]) -> None:
+    """Whoever reads notes as JSON or UTF-8 would end at it; none is saved."""
+    save(model_of(3), kept)
+    header, arrays = from_bytes(kept.read_bytes())
+    kept.unlink()
+    kept.write_bytes(b"".join(to_blocks(header | {"notes": notes}, arrays)))
+    with pytest.raises(StoreError, match="it does not describe a model"):
+        load(kept)
+    with pytest.raises(StoreError, match="its header cannot be read"):
+        notes_of(kept)
+    with pytest.raises(InputError, match=r"notes must be values that JSON knows.*surrogates"):
+        save(model_of(3), kept, notes=notes)
 
 
 def test_strangers_beside_the_file_are_left_alone(kept: Path) -> None:
