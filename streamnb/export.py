@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
@@ -24,7 +23,7 @@ from streamnb.priors import class_prior_to_dict
 from streamnb.reader import ModelReader
 from streamnb.serving.publisher import Snapshot
 from streamnb.state import ModelState
-from streamnb.storage import read, save
+from streamnb.storage import new_file, read, save
 
 __all__ = [
     "export_arrow",
@@ -117,13 +116,12 @@ def export_json(model: ModelReader, target: str | os.PathLike[str] | TextIO) -> 
 
 def write_beside(path: Path, data: bytes) -> None:
     """Write a file beside the one it replaces, then take its place."""
-    fresh = path.with_name(f".{path.name}.new")
     try:
-        fresh.write_bytes(data)
-        fresh.replace(path)
+        with new_file(path) as (fresh, file):
+            file.write(data)
+            file.flush()
+            fresh.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
         raise StoreError(
             f"{path}: cannot be written ({error.strerror or error}). See to the folder and the"
             " disk's room, then export again."

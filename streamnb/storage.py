@@ -6,7 +6,7 @@ its parts share (of words: fingerprints, text, where each text ends), and per **
 statistics of one part. A model kept whole is one section without a name; a model kept in parts has
 one a part, each with its log's position if the caller gave one. The model is the sections' sum.
 
-Writing: ① everything into a new file beside the old one ② fsync ③ older files move down, `model.nb`
+Writing: ① everything into a new file beside the old one, locked ② fsync ③ older files move down, `model.nb`
 being linked as `model.nb.1` ④ rename over `model.nb` ⑤ fsync the folder. A kill at any instant
 leaves a complete `model.nb`.
 """
@@ -39,6 +39,7 @@ from streamnb.state import ModelState
 
 _ATTEMPTS = 5
 _MODE_MAX = 0o7777
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})  # of a file system
 
 
 class StoreWarning(UserWarning):
@@ -107,14 +108,13 @@ def save(
     _check_positions(positions)
     header, arrays = serialization.pack(state, positions or {})
     header["notes"], arrays = _checked_notes(notes), arrays | _checked_extras(extras)
-    fresh = target.with_name(f".{target.name}.new")
     try:
-        size = _write(fresh, serialization.to_blocks(header, _each_once(arrays, header)), mode)
-        _move_down(target, keep)
-        fresh.replace(target)
+        with new_file(target) as (fresh, file):
+            blocks = serialization.to_blocks(header, _each_once(arrays, header))
+            size = _write(file, blocks, mode)
+            _move_down(target, keep)
+            fresh.replace(target)
     except OSError as error:
-        with contextlib.suppress(OSError):  # the next save writes over it
-            fresh.unlink(missing_ok=True)
         raise StoreError(
             f"{target}: cannot be written ({error.strerror or error}). The file before it still"
             " stands; see to the folder and the disk's room, then save again."
@@ -295,16 +295,48 @@ def _older(target: Path, number: int) -> Path:
     return target.with_name(f"{target.name}.{number}")
 
 
-def _write(path: Path, blocks: Iterable[bytes | memoryview], mode: int | None) -> int:
-    """Write a file and wait until the disk has it; return its size."""
-    with path.open("wb") as file:
-        if mode is not None and path.is_file():  # before anything stands in it
-            os.fchmod(file.fileno(), mode)
-        for block in blocks:
-            file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
-        return file.tell()
+@contextlib.contextmanager
+def new_file(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """Open an empty file beside a target, and no other save's, to be renamed over the target.
+
+    It is locked for as long: if another save writes it, that is a StoreError, and two at once never
+    mix. What a kill leaves of it the next save writes over. It goes if an error ends the writing.
+    """
+    fresh = target.with_name(f".{target.name}.new")
+    with fresh.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = os.path.samestat(os.fstat(file.fileno()), fresh.stat())
+        except (BlockingIOError, FileNotFoundError):
+            is_ours = False
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            is_ours = True
+        if not is_ours:
+            raise StoreError(
+                f"{target}: another save writes it at the same time. What that leaves is whole;"
+                " save again, or let one thread or process do it."
+            )
+        try:
+            file.truncate(0)
+            yield fresh, file
+        except BaseException:
+            with contextlib.suppress(OSError):  # the next save writes over it
+                fresh.unlink(missing_ok=True)
+            raise
+
+
+def _write(file: BinaryIO, blocks: Iterable[bytes | memoryview], mode: int | None) -> int:
+    """Write a new file and wait until the disk has it; return its size."""
+    if mode is not None:  # before anything stands in it
+        os.fchmod(file.fileno(), mode)
+    size = 0
+    for block in blocks:
+        size += file.write(block)
+    file.flush()
+    os.fsync(file.fileno())
+    return size
 
 
 def _sync_folder(folder: Path) -> None:

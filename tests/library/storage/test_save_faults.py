@@ -7,12 +7,14 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
+from streamnb import serialization
 from streamnb.errors import StoreError
 from streamnb.storage import load, older_files, save
 from tests.library.storage.saving_process import CALLS, KEEP, ages, at_step, model_of
@@ -85,6 +87,49 @@ def test_the_disk_has_the_file_before_its_name_is_changed(tmp_path: Path) -> Non
         sys.setprofile(None)
     lasting = [name for name in called if name in {"fsync", "link", "replace"}]
     assert lasting == ["fsync", "link", "replace", "fsync"]
+
+
+def test_two_saves_at_once_never_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one save writes, another to the same path is refused; the first one's file is whole."""
+    path = tmp_path / "model.nb"
+    save(model_of(1), path)
+    whole = serialization.to_blocks
+    refused: list[str] = []
+
+    def amid(header: dict[str, Any], arrays: Any) -> Iterator[bytes | memoryview]:
+        first, *others = whole(header, arrays)
+        yield first
+        monkeypatch.setattr(serialization, "to_blocks", whole)
+        with pytest.raises(StoreError, match="another save writes it at the same time") as told:
+            save(model_of(5), path)
+        refused.append(str(told.value))
+        yield from others
+
+    monkeypatch.setattr(serialization, "to_blocks", amid)
+    save(model_of(2), path)
+    assert len(refused) == 1
+    assert load(path).n_examples == 2
+    save(model_of(5), path)
+    assert load(path).n_examples == 5
+    assert [each.name for each in tmp_path.iterdir()] == ["model.nb"]
+
+
+def test_an_interrupted_save_leaves_nothing_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in its middle: the file before it stands alone."""
+    path = tmp_path / "model.nb"
+    save(model_of(1), path)
+
+    def amid(*_: Any) -> Iterator[bytes]:
+        yield b"some"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(serialization, "to_blocks", amid)
+    with pytest.raises(KeyboardInterrupt):
+        save(model_of(2), path)
+    assert [each.name for each in tmp_path.iterdir()] == ["model.nb"]
+    assert load(path).n_examples == 1
 
 
 def run(kind: str, folder: Path) -> subprocess.CompletedProcess[str]:
