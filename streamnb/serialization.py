@@ -337,13 +337,17 @@ def _check_arrays(arrays: Arrays) -> None:
 def _check_names(state: ModelState) -> None:
     """Refuse group names that a file could be written with, but not read."""
     for name in state.groups:
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            raise InputError(
-                f"group {name!r}: its name has no UTF-8 form, so no file could hold it. Give it"
-                " another one."
-            ) from None
+        check_name(f"group {name!r}", name)
+
+
+def check_name(what: str, name: str) -> None:
+    """Refuse the name of an array that a file could be written with, but not read."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{what}: its name has no UTF-8 form, so no file could hold it. Give it another one."
+        ) from None
 
 
 def _sections(state: ModelState) -> list[tuple[str | None, PartState]]:

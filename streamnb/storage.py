@@ -6,9 +6,9 @@ its parts share (of words: fingerprints, text, where each text ends), and per **
 statistics of one part. A model kept whole is one section without a name; a model kept in parts has
 one a part, each with its log's position if the caller gave one. The model is the sections' sum.
 
-Writing: ① everything into a new file beside the old one, locked ② fsync ③ older files move down, `model.nb`
-being linked as `model.nb.1` ④ rename over `model.nb` ⑤ fsync the folder. A kill at any instant
-leaves a complete `model.nb`.
+Writing: ① everything into a new, locked file beside the old one ② fsync ③ older files move down,
+`model.nb` being linked as `model.nb.1` ④ rename over `model.nb` ⑤ fsync the folder. A kill at any
+instant leaves a complete `model.nb`.
 """
 
 from __future__ import annotations
@@ -160,11 +160,15 @@ def _check_text(notes: Any) -> None:
 def _checked_extras(extras: Any) -> Arrays:
     checked: Arrays = {}
     for name, array in _mapping("extras", extras).items():
+        check_kind("extras: a name", name, str)
+        serialization.check_name(f"extras: {name!r}", name)
         check_kind(f"extras[{name!r}]", array, np.ndarray)
         if array.dtype.name not in serialization.DTYPES:
             known = ", ".join(serialization.DTYPES)
             raise InputError(f"extras[{name!r}] must be of {known}. Got {array.dtype} instead.")
-        checked[f"{serialization.EXTRAS}{name}"] = array
+        # A file has the bytes of this order alone; an array that has them stays the same memory.
+        ordered = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        checked[f"{serialization.EXTRAS}{name}"] = ordered
     return checked
 
 

@@ -380,3 +380,22 @@ def test_arrays_of_others_are_kept_beside_the_model(path: Path) -> None:
     assert load(path).to_bytes() == model.to_bytes()
     with pytest.raises(InputError, match=r"extras\['x'\] must be of bool, float64.* Got float32"):
         save(model, path, extras={"x": np.zeros(1, dtype=np.float32)})
+
+
+@pytest.mark.parametrize("kind", [">f8", ">i4", ">u8"])
+def test_an_array_of_another_byte_order_comes_back_with_its_numbers(path: Path, kind: str) -> None:
+    """As other formats' readers give them; the file has one order."""
+    given = np.array([[1, 2], [3, 4]], dtype=kind)
+    save(small_model(), path, extras={"given": given})
+    found = read(path).extras["given"]
+    assert found.dtype.name == given.dtype.name
+    assert found.tolist() == given.tolist()
+
+
+@pytest.mark.parametrize("name", ["\ud800", 3])
+def test_an_array_that_no_file_can_name_is_refused(path: Path, name: Any) -> None:
+    """When saving, for loading would come too late; what stood there stands."""
+    save(small_model(), path)
+    with pytest.raises(InputError, match=r"extras: .*(no UTF-8 form|must be a str)"):
+        save(small_model(), path, extras={name: np.zeros(1)})
+    assert load(path).to_bytes() == small_model().to_bytes()
