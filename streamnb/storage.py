@@ -32,18 +32,26 @@ import safetensors
 from numpy.typing import NDArray
 
 from streamnb import serialization
-from streamnb.errors import InputError, StoreError, check_kind, check_path, check_whole
+from streamnb.errors import (
+    InputError,
+    StoreError,
+    StoreVersionError,
+    check_kind,
+    check_path,
+    check_whole,
+)
 from streamnb.features.protocol import Arrays
 from streamnb.model import NaiveBayes
 from streamnb.state import ModelState
 
 _ATTEMPTS = 5
 _MODE_MAX = 0o7777
+_AS_DAMAGE = frozenset({errno.ENOENT, errno.EIO})  # what a disk says that has lost a file
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})  # of a file system
 
 
 class StoreWarning(UserWarning):
-    """The newest file was damaged, and an older one was taken."""
+    """The newest file was damaged or gone, and an older one was taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +198,14 @@ def _each_once(arrays: Arrays, header: dict[str, Any]) -> Arrays:
 def load(path: str | os.PathLike[str]) -> NaiveBayes:
     """Load a model that `save` wrote.
 
-    If the file is damaged and an older one is kept beside it, that one is taken, with a
-    `StoreWarning`.
+    If the file is damaged or gone and an older one is kept beside it, that one is taken, with a
+    `StoreWarning`. A file that may be whole is not passed over: the next save would push it out.
 
     Raises
     ------
     StoreError
-        If no file can be used: what was found, and what to do.
+        If no file can be used: what was found, and what to do. It is a `StoreVersionError` if
+        another version saved it.
     """
     return read(path).model
 
@@ -206,7 +215,12 @@ def read(path: str | os.PathLike[str]) -> Stored:
     target = check_path("path", path)
     try:
         return _read_one(target)
+    except StoreVersionError:
+        raise
     except StoreError as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.errno not in _AS_DAMAGE:
+            raise
         for older in older_files(target):
             with contextlib.suppress(StoreError):
                 stored = _read_one(older)

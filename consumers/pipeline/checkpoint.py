@@ -55,7 +55,7 @@ from consumers.messages import (
 )
 from consumers.private_files import FILE_MODE, make_private_folder, tighten
 from streamnb import NaiveBayes, StoreWarning, StreamnbError, save
-from streamnb.errors import StoreError
+from streamnb.errors import StoreError, StoreVersionError
 from streamnb.state import ModelState
 from streamnb.storage import older_files, positions_of, read
 
@@ -223,10 +223,13 @@ class Checkpoint:
             try:
                 stored = read(path)
             except StreamnbError as error:
-                raise CheckpointError(
-                    f"{error} No kept file can be used; move {path.parent} away to start from"
-                    " nothing."
-                ) from error
+                may_be_whole = isinstance(error, StoreVersionError) or isinstance(
+                    error.__cause__, OSError
+                )
+                way_out = (
+                    f" No kept file can be used; move {path.parent} away to start from nothing."
+                )
+                raise CheckpointError(f"{error}{'' if may_be_whole else way_out}") from error
         for warning in caught:
             log.error("checkpoint_damaged", detail=str(warning.message))
         notes = dict(stored.header["notes"])

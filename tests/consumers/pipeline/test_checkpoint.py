@@ -22,7 +22,16 @@ from consumers.pipeline.checkpoint import (
     SavedCheckpoint,
     differences,
 )
-from streamnb import Bernoulli, Beta, Dirichlet, Hybrid, Multinomial, NaiveBayes, Words
+from streamnb import (
+    Bernoulli,
+    Beta,
+    Dirichlet,
+    Hybrid,
+    Multinomial,
+    NaiveBayes,
+    Words,
+    serialization,
+)
 from streamnb.storage import older_files
 from streamnb.testing import ManualClock
 from tests.system_calls import Call, hooked
@@ -239,6 +248,20 @@ def test_a_hybrid_may_begin_and_end(tmp_path: Path, new: Hybrid | None) -> None:
         again, _ = checkpoint(tmp_path).restore(fresh(**words, hybrid=new))
     assert "hybrid_changed" not in {line["event"] for line in said}
     assert again.to_bytes() == restored.to_bytes()
+
+
+def test_a_newest_of_another_version_ends_the_start(tmp_path: Path) -> None:
+    """After a step back to an older streamnb an older file would be learned on, and pushed out."""
+    model = fresh()
+    state = checkpoint(tmp_path)
+    for n in (2, 1):
+        teach(model, n)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(serialization, "VERSION", 2 if n == 2 else 99)
+            state.write(model, {FIRST: model.n_examples})
+    with pytest.raises(CheckpointError, match="Load it with the streamnb that saved it") as told:
+        checkpoint(tmp_path).restore(fresh())
+    assert "start from nothing" not in str(told.value)
 
 
 def test_a_damaged_newest_falls_back_loudly(tmp_path: Path) -> None:

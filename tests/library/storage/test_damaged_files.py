@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import tracemalloc
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +18,8 @@ import safetensors.numpy
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamnb import Bernoulli, NaiveBayes, Words
-from streamnb.errors import InputError, StoreError
+from streamnb import Bernoulli, NaiveBayes, Words, serialization
+from streamnb.errors import InputError, StoreError, StoreVersionError
 from streamnb.serialization import FORMAT, from_bytes, to_blocks
 from streamnb.storage import StoreWarning, load, notes_of, older_files, read, save
 
@@ -252,6 +255,35 @@ def test_a_missing_newest_falls_back_too(kept: Path) -> None:
     kept.unlink()
     with pytest.warns(StoreWarning, match=r"cannot be read .* Going on with .*model\.nb\.1"):
         assert load(kept).n_examples == 2
+
+
+def test_a_newest_of_another_version_is_not_passed_over(kept: Path) -> None:
+    """The next save would push it out, and with it all that was learned since."""
+    header, arrays = from_bytes(kept.read_bytes())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(serialization, "VERSION", 99)
+        blocks = b"".join(to_blocks(header, arrays))
+    kept.unlink()  # linked as the older file
+    kept.write_bytes(blocks)
+    with pytest.raises(StoreVersionError, match="format version '99'"):
+        read(kept)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE, errno.ESTALE, errno.ENOMEM])
+def test_a_newest_that_may_be_whole_is_not_passed_over(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A right that is missing or a file too many says nothing of what it holds."""
+    opened = os.open
+
+    def refuse(path: Any, *more: Any, **named: Any) -> int:
+        if Path(path) == kept:
+            raise OSError(number, os.strerror(number))
+        return opened(path, *more, **named)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(StoreError, match=os.strerror(number)):
+        read(kept)
 
 
 def test_when_all_are_damaged_it_is_an_error(kept: Path) -> None:
