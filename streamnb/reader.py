@@ -292,7 +292,7 @@ class ModelReader:
         return -self.log_likelihood(columns, labels, with_coefficient=with_coefficient)
 
     def log_loss(self, columns: Any, labels: Sequence[Label] | Codes) -> float:
-        """Return the conditional mean of −log p(y | x), in nats an example; see `likelihood_of`."""
+        """Return the mean of −log p(y | x) as it is answered, in nats; see `likelihood_of`."""
         return self.likelihood_of(columns, labels).log_loss
 
     def training_log_likelihood(self) -> float:

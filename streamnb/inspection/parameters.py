@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb import predict
+from streamnb.calibration import calibrated
 from streamnb.errors import InputError, check_bool, check_choice, check_size
 from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import Linear, ParameterCount, check_raw, views_of
@@ -374,7 +375,8 @@ class DataLikelihood:
     with_coefficient : bool
         Whether the multinomial coefficients, log m!/∏x_j! an example, are in it.
     log_loss : float
-        The conditional mean of −log p(y | x), in nats an example.
+        The conditional mean of −log p(y | x), in nats an example: of what is answered, so of
+        calibrated log-posteriors in a snapshot that has a calibrator.
     """
 
     n_examples: int
@@ -416,6 +418,8 @@ def likelihood_of(
             "a log-loss is a mean over examples, and there is none. Give at least one."
         )
     posterior.normalise(log, prior)
+    if state.calibration is not None:
+        log = calibrated(state.calibration, log)
     return DataLikelihood(n, float(joint), with_coefficient, -float(log[own].mean()))
 
 

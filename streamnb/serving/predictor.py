@@ -32,6 +32,7 @@ from streamnb.errors import (
 )
 from streamnb.features.protocol import Floats
 from streamnb.labels import Label
+from streamnb.predict import to_columns
 from streamnb.serving.publisher import AnsweredBy, Snapshot, SnapshotBoard
 
 T = TypeVar("T")
@@ -205,7 +206,7 @@ class Predictor:
             raise InputError(
                 f"x must be a mapping of field names to values. Got {type(x).__name__} instead."
             )
-        return self.predict_many({name: [value] for name, value in x.items()}, timeout_s)
+        return self._answer(lambda newest: _judge(newest, to_columns(newest.state, x)), timeout_s)
 
     def predict_many(self, columns: Any, timeout_s: float = 10.0) -> Answer:
         """Return the answer for a batch, waiting for it; it is urgent.
@@ -224,8 +225,12 @@ class Predictor:
         InputError
             For a value that cannot be used.
         """
+        return self._answer(lambda newest: _judge(newest, columns), timeout_s)
+
+    def _answer(self, question: Callable[[Snapshot], Answer], timeout_s: float) -> Answer:
+        """Ask the current snapshot, and wait for the answer."""
         limit_s = check_timeout(timeout_s)
-        future = self.submit(columns, timeout_s=limit_s, urgent=True)
+        future = self.ask(question, timeout_s=limit_s)
         try:
             return future.result(limit_s)
         except TimeoutError:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb import predict
+from streamnb.decay import read_weights
 from streamnb.decisions import AnswerRule, Confidence
 from streamnb.errors import (
     InputError,
@@ -28,7 +29,7 @@ from streamnb.errors import (
     check_whole,
 )
 from streamnb.features.protocol import Floats
-from streamnb.labels import Codes, Label, read_labels, to_indices
+from streamnb.labels import UNLABELLED, Codes, Label, read_labels, to_indices
 from streamnb.learn import LEARNED, EncodedRows, impossible, prequential, takes_in_place
 from streamnb.model import NaiveBayes
 from streamnb.priors import check
@@ -367,12 +368,15 @@ class Learner:
         confidence = self.confidence if judged else None
         if confidence is not None:  # read once: they may be an iterator
             labels = codes = read_labels(labels, None, self.model.classes)
+            weights = None if weights is None else read_weights(weights, len(codes.codes))
         posteriors = self._prequential(part, columns, labels, weights, times_s, encoded, taken)
         n = len(posteriors)
         self._changed |= taken is not None
         if confidence is not None:
             is_learned = slice(None) if taken is None else taken[:n] == LEARNED
             truth = to_indices(codes, self.model.classes)[:n]
+            if weights is not None:  # one that teaches nothing is answered alone
+                truth = np.where(weights[:n] == 0.0, UNLABELLED, truth)
             posteriors[is_learned] = confidence.learn(posteriors[is_learned], truth[is_learned])
         self.publish_if_due()
         return posteriors

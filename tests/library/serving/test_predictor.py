@@ -72,6 +72,8 @@ def test_answers_are_the_snapshots(predictor: Predictor, model: NaiveBayes) -> N
     many = predictor.predict_many(texts)
     assert many.log_posteriors.tobytes() == model.predict_log_proba_many(texts).tobytes()
     assert predictor.predict_many({"text": []}).log_posteriors.shape == (0, 2)
+    nothing = predictor.predict_one({})  # an example all the same
+    assert nothing.log_posteriors.tolist() == [list(model.predict_log_proba_one({}).values())]
 
 
 def test_a_newer_snapshot_answers_from_then_on(

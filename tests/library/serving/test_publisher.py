@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import copy
 import gc
+import time
 import weakref
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamnb import (
     Bernoulli,
+    Calibrator,
+    Confidence,
+    ConformalSets,
     EveryExamples,
     EveryInterval,
     Learner,
@@ -299,3 +304,44 @@ def test_an_old_snapshot_is_let_go() -> None:
         known.append(weakref.ref(learner.publish()))
     gc.collect()
     assert [ref() is not None for ref in known] == [False, False, False, True]
+
+
+def judging(confidence: Confidence) -> Learner:
+    """Return a learner that publishes at each call and learns what its answers are worth."""
+    return Learner(
+        model(), SnapshotBoard(), EveryExamples(1), time.monotonic, confidence=confidence
+    )
+
+
+def test_the_log_loss_of_a_snapshot_is_that_of_its_answers() -> None:
+    """Calibrated as they are; what is joint stays the model's."""
+    learner = judging(Confidence(Calibrator()))
+    learner.learn("p", {"text": ["x", "y"] * 200}, ["neg", "pos"] * 150 + ["pos", "neg"] * 50)
+    snapshot, columns, labels = learner.snapshot, {"text": ["x", "y"]}, ["neg", "pos"]
+    answered = snapshot.predict_log_proba_many(columns)[[0, 1], [0, 1]]
+    assert snapshot.log_loss(columns, labels) == pytest.approx(-answered.mean())
+    assert snapshot.log_loss(columns, labels) != pytest.approx(
+        learner.model.log_loss(columns, labels)
+    )
+    assert snapshot.nll(columns, labels) == learner.model.nll(columns, labels)
+
+
+def test_an_example_of_weight_0_teaches_no_confidence() -> None:
+    """It is answered as the next one would be, and nothing of it is counted."""
+    taught, spared = (Confidence(Calibrator(), ConformalSets()) for _ in range(2))
+    texts, labels = ["x", "y", "x z"] * 20, ["neg", "pos", "pos"] * 20
+    weights = [1.0, 0.0, 2.0] * 20
+    answers = judging(taught).learn("p", {"text": texts}, labels, weights=weights)
+    kept = [i for i, weight in enumerate(weights) if weight]
+    own = judging(spared).learn(
+        "p",
+        {"text": [texts[i] for i in kept]},
+        [labels[i] for i in kept],
+        weights=[weights[i] for i in kept],
+    )
+    assert answers[kept].tobytes() == own.tobytes()
+    assert taught.calibrator is not None
+    assert spared.calibrator is not None
+    assert taught.calibrator.counts.tobytes() == spared.calibrator.counts.tobytes()
+    assert taught.rule().to_dict() == spared.rule().to_dict()
+    assert not np.isnan(answers).any()
