@@ -20,7 +20,7 @@ import contextlib
 import gc
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -323,6 +323,12 @@ class Daemon:
             self._group.know_labels(known)
         return known
 
+    def _others_begun(self) -> Sequence[Mapping[Partition, LogFacts]]:
+        """Return where reading of the logs of corrections and of labels has begun."""
+        corrections, labels = self._components.corrections, self._labels
+        found = [] if corrections is None else [corrections.applier.beginnings()]
+        return found if labels is None else [*found, labels.reader.beginnings]
+
     def _begin_memory(self, positions: Mapping[Partition, int]) -> None:
         if self._learned is None:
             return
@@ -376,7 +382,7 @@ class Daemon:
         settings, corrections = self._settings, self._components.corrections
         model, positions = self._restored or self._restore()
         self._restored = None
-        logs = KnownLogs(self.reader, positions, lambda: self._other_logs(positions))
+        logs = KnownLogs(self.reader, positions, self._other_logs, self._others_begun)
         publishing = Publishing(settings.learning)
         by_examples = settings.learning.publish == "examples"
         statistics = self._statistics

@@ -358,7 +358,8 @@ class KnownLogs:
     """What is known of each log beside its position: an entry of the checkpoint.
 
     `positions` are those of the stream, moved on by the consuming thread; `others` returns what is
-    known of further logs.
+    known of further logs at these, `others_begun` of each where reading has begun: as
+    `Reader.beginnings`, these are replaced, never changed.
     """
 
     name = "logs"
@@ -367,23 +368,26 @@ class KnownLogs:
         self,
         reader: Reader,
         positions: Mapping[Partition, int],
-        others: Callable[[], Mapping[Partition, LogFacts]] = dict,
+        others: Callable[
+            [Mapping[Partition, int]], Mapping[Partition, LogFacts]
+        ] = lambda _positions: {},
+        others_begun: Callable[[], Sequence[Mapping[Partition, LogFacts]]] = tuple,
     ) -> None:
-        self._others = others
+        self._others, self._others_begun = others, others_begun
         self.facts: Mapping[Partition, LogFacts] = {}
         self._reader = reader
         self._positions = positions
         self._is_new = False
-        self._begun: Mapping[Partition, LogFacts] = {}
-        self._packed: Mapping[Partition, LogFacts] = {}  # what had begun at the last checkpoint
+        self._begun: tuple[Mapping[Partition, LogFacts], ...] = ()  # of the stream first
+        self._packed: object = self._begun  # what had begun at the last checkpoint
         self._saved: Mapping[Partition, LogFacts] = {}  # the facts of the last that was saved
 
     def has_new(self) -> bool:
         """Return whether reading has begun in partitions that no saved checkpoint knows."""
-        begun = self._reader.beginnings
-        if begun is not self._begun:
+        begun = self._reader.beginnings, *self._others_begun()
+        if [*map(id, begun)] != [*map(id, self._begun)]:
             self._begun = begun
-            self._is_new |= not begun.items() <= self._saved.items()
+            self._is_new |= any(not each.items() <= self._saved.items() for each in begun)
         return self._is_new
 
     def saved(self) -> None:
@@ -393,13 +397,17 @@ class KnownLogs:
 
     @property
     def begun(self) -> Mapping[Partition, LogFacts]:
-        """Where reading has begun in this run."""
-        return self._begun
+        """Where reading of the stream has begun in this run."""
+        return self._begun[0] if self._begun else {}
 
     def pack(self) -> CheckpointEntry:
         """Return what is known where the stream stands now."""
         self._packed = self._begun
-        self.facts = {**self.facts, **self._others(), **self._reader.logs(self._positions)}
+        self.facts = {
+            **self.facts,
+            **self._others(self._positions),
+            **self._reader.logs(self._positions),
+        }
         return CheckpointEntry(
             {part_name(each): msgspec.to_builtins(facts) for each, facts in self.facts.items()}
         )

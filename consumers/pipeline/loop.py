@@ -145,7 +145,7 @@ class Pipeline(msgspec.Struct):
                 taken = self.reader.take(0.0 if self._is_behind() else TURN_S)
             is_begun = self._save_beginnings(limits)
             n_messages = self._process_or_hold(taken, may_learn=is_begun)
-            has_backlog = not is_begun or (
+            has_backlog = not self._are_beginnings_saved() or (
                 self._apply_corrections() | self._take_labels(is_idle=taken is None)
             )
             self._do_due(n_messages)

@@ -436,6 +436,31 @@ def test_nothing_is_learned_before_a_checkpoint_knows_where_reading_began(
     assert read(run.file).positions == {"t/0": 8}
 
 
+def test_a_log_of_labels_that_is_found_later_is_known_at_once(tmp_path: Path) -> None:
+    """Else nobody would know, after a kill, which topic it was and where reading began."""
+    run, labels = Run(tmp_path, [raw(LOG, [LABELLED] * 3, 5)], begins=5), Partition("labels", 0)
+    begun: dict[Partition, LogFacts] = {}
+    logs = run.pipeline.logs
+    assert logs is not None
+    logs._others, logs._others_begun = lambda _: begun, lambda: [begun]
+    n_turns = 0
+
+    def watch() -> None:
+        nonlocal begun, n_turns
+        n_turns += 1
+        if n_turns == 2:
+            begun = {labels: LogFacts(3, "an id")}
+        if n_turns == 4:  # nothing else has made a checkpoint due
+            run.stop.set()
+
+    run.pipeline.watch = watch
+    assert run.pipeline.run(Limits()) == "told to stop"
+    known = read(run.file).header["notes"]["entries"]["logs"]
+    assert known == {"t/0": {"begin": 5}, "labels/0": {"begin": 3, "topic_id": "an id"}}
+    assert run.value("checkpoints_total") == 2.0
+    run.end()
+
+
 @pytest.mark.parametrize("why", ["it ends by itself", "another log"])
 def test_a_run_ends_that_need_not_wait_for_the_first_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
