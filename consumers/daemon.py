@@ -318,7 +318,7 @@ class Daemon:
         corrections = self._components.corrections
         known = {} if corrections is None else dict(corrections.applier.beginnings())
         if self._labels is not None:
-            known |= self._labels.reader.logs(positions)
+            known |= {**self._labels.reader.logs(positions), **self._labels.beginnings()}
         if self._group is not None:
             self._group.know_labels(known)
         return known
@@ -327,7 +327,7 @@ class Daemon:
         """Return where reading of the logs of corrections and of labels has begun."""
         corrections, labels = self._components.corrections, self._labels
         found = [] if corrections is None else [corrections.applier.beginnings()]
-        return found if labels is None else [*found, labels.reader.beginnings]
+        return found if labels is None else [*found, labels.beginnings()]
 
     def _begin_memory(self, positions: Mapping[Partition, int]) -> None:
         if self._learned is None:

@@ -22,10 +22,10 @@ from consumers.config.model import FieldKind
 from consumers.corrections.model import Correction, Entry, LogReader, encode
 from consumers.decode.fields import learned_values
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit
-from consumers.errors import ConfigError, GroupError
+from consumers.errors import GroupError
 from consumers.messages import WEIGHT, Partition, Reason, Reject, part_name
 from consumers.monitoring.metrics import CorrectionMetrics
-from consumers.sources.base import LogFacts, have_same_partitions
+from consumers.sources.base import LabelPartitions, LogFacts
 from streamnb import Learner
 from streamnb.errors import InputError
 from streamnb.labels import Label
@@ -83,6 +83,16 @@ class MessageMemory(Protocol):
         """
 
 
+class ApplierGroup(Protocol):
+    """What the members of a group know of each other."""
+
+    def takes_class(self, label: Label, /) -> bool:
+        """Return whether a class may join the models of all members."""
+
+    def has_labels(self) -> bool:
+        """Return whether a member has applied corrections that stand in a topic."""
+
+
 class SharedStream(msgspec.Struct, frozen=True):
     """A stream and its corrections topic, which have partitions of the same numbers."""
 
@@ -137,8 +147,7 @@ class CorrectionApplier:
         self._own: set[Partition] = set()  # the log's partitions, which are none of the stream
         self._away_since_s: dict[Partition, float] = {}
         self._started_s = clock()
-        self._have_agreed = False  # log and stream had as many partitions in this run
-        self._unequal: str | None = None
+        self._partitions = LabelPartitions("corrections.to")
         metrics.watch(lambda: reading.n_waiting)
 
     def start(
@@ -146,14 +155,18 @@ class CorrectionApplier:
         positions: Mapping[Partition, int],
         logs: Mapping[Partition, LogFacts] = MappingProxyType({}),
         memory: MessageMemory | None = None,
-        takes_class: Callable[[Label], bool] | None = None,
+        group: ApplierGroup | None = None,
     ) -> None:
         """Begin to read the log, at the checkpoint's positions in the logs that it knows.
 
         What a message taught is asked of `memory`; what that does not know is taken from the log.
-        In a group `takes_class` says whether a class may join.
         """
-        self._memory, self._takes_class = memory, takes_class
+        self._memory = memory
+        if group is not None:
+            self._takes_class = group.takes_class
+        if self._stream is not None:
+            has_labels = (lambda: False) if group is None else group.has_labels
+            self._partitions.resume(self._stream.labels, positions, logs, has_labels)
         self._started_s = self._clock()
         self._reading.start(positions, logs)
 
@@ -187,41 +200,35 @@ class CorrectionApplier:
     def are_partitions_known(self, n_messages: int | None) -> bool:
         """Return whether the log is known to have as many partitions as the stream, if it must.
 
-        Others are an error at the start. Once they had as many, both are getting more: each of the
-        two topics is heard of at a time of its own, and corrections wait meanwhile.
+        Others are an error at the very first start. Once they had as many, both are getting more,
+        and corrections wait.
         """
-        if self._stream is None:
-            return True
-        n_labels = self._reading.n_partitions
-        try:
-            are_same = have_same_partitions(n_labels, n_messages, "corrections.to")
-        except ConfigError as error:
-            if not self._have_agreed:
-                raise
-            self._unequal = f"corrections wait: {error}"
-            return False
-        self._unequal = None
-        self._have_agreed |= are_same
-        return are_same
+        return self._stream is None or self._partitions.agree(
+            self._reading.n_partitions, n_messages
+        )
 
     def beginnings(self) -> Mapping[Partition, LogFacts]:
         """Return what is known of the log beside its position."""
-        return self._reading.beginnings
+        return self._partitions.marked(self._reading.beginnings)
 
     @property
     def trouble(self) -> str | None:
         """What keeps the log from being read back, or applied, in a sentence."""
-        return self._reading.trouble or self._unequal
+        unequal = self._partitions.trouble
+        waits = None if unequal is None else f"corrections wait: {unequal}"
+        return self._reading.trouble or waits
 
     def has_backlog(self) -> bool:
         """Return whether corrections of before the start can still be applied."""
-        if self._holds or self._unequal is not None:  # what they correct has not come, or may not
+        # What they correct has not come, or may not.
+        if self._holds or self._partitions.trouble is not None:
             return False
         return bool(self._reading.n_waiting) or not self._reading.caught_up.is_set()
 
     def is_behind(self) -> bool:
         """Return whether more can be applied at once: the last turn ended by its time."""
-        return self._is_behind and self._unequal is None and self._reading.n_waiting > 0
+        may_apply = self._is_behind and self._partitions.trouble is None
+        return may_apply and self._reading.n_waiting > 0
 
     def is_due(self) -> bool:
         """Return whether something waits, or raise what ended the reading of the log."""

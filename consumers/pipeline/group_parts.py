@@ -267,6 +267,15 @@ class GroupParts(msgspec.Struct):
             log.warning("group_classes_full", label=str(label)[:60], classes_max=CLASSES_MAX)
         return is_taken
 
+    def has_labels(self) -> bool:
+        """Return whether a member has taken labels, or applied corrections, of their topic.
+
+        Files that cannot be reached are a `GroupError`.
+        """
+        own = [each for each in self.files.partitions() if each.topic == self.topic]
+        furthest = [self.files.furthest(each) for each in own]
+        return any(each is not None and each.labels > 0 for each in furthest)
+
     def is_behind(self, positions: Mapping[Partition, int]) -> bool:
         """Return whether a part of the model stands in no file yet, at its position or beyond."""
         with self._lock:

@@ -312,11 +312,11 @@ class LateLabels:
         offset, _, value = early_label(record)
         time_ms = time_of(record)
         at = -1 if math.isnan(time_ms) else int(time_ms)
-        log = Partition(self._source, partition.partition)
+        log = Partition(self.log_name, partition.partition)
         self._reject(outcome, log, offset, at, record.id, value)
 
     @property
-    def _source(self) -> str:
+    def log_name(self) -> str:
         """The name of the label log."""
         address = self._settings.address
         return address.topic or f"file:{'' if address.path is None else address.path.name}"
@@ -515,7 +515,7 @@ class LateLabels:
         kept = []
         for message, name in matches:
             if is_over_limit(name, len(new), learner.model) and name not in new:
-                at, name_of = Partition(self._source, partition.partition), message.now.id
+                at, name_of = Partition(self.log_name, partition.partition), message.now.id
                 self.counts["unusable"] += 1
                 self._rejects.append(
                     Reject(

@@ -132,10 +132,9 @@ class Pipeline(msgspec.Struct):
         known = {} if self.logs is None else self.logs.facts
         self.reader.start(self.positions, limits, known)
         if self.corrections is not None:
-            takes_class = None if self.group is None else self.group.takes_class
-            self.corrections.start(self.positions, known, self.reviser, takes_class)
+            self.corrections.start(self.positions, known, self.reviser, self.group)
         if self.labels is not None:
-            self.labels.start(self.positions, limits, known)
+            self.labels.start(self.positions, limits, known, self.group)
         if self.group is not None:
             self.group.start()
         while not self.stop.is_set():

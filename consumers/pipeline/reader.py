@@ -38,17 +38,12 @@ from msgspec import field
 from msgspec.structs import replace
 
 from consumers.errors import RegistryError
-from consumers.messages import (
-    Messages,
-    Partition,
-    RawColumns,
-    part_name,
-)
+from consumers.messages import Messages, Partition, RawColumns, part_name
 from consumers.monitoring.status import Health
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.part_files import LoadedPart
-from consumers.sources.base import LogFacts, Source, have_same_partitions
+from consumers.sources.base import LabelPartitions, LogFacts, Source
 from streamnb import Learner
 
 POLL_TIMEOUT_S = 0.1
@@ -502,15 +497,18 @@ class LabelReader:
         self._own: set[Partition] = set()  # of the late-label topic, in a group
         self._awaited: Counter[Partition] = Counter()  # how often each is still to be read again
         self._until_end = False
-        self._is_checked = False
+        self._partitions = LabelPartitions("late_labels.source")
 
     def start(
         self,
         positions: Mapping[Partition, int],
         limits: Limits,
         logs: Mapping[Partition, LogFacts],
+        group: GroupParts | None = None,
     ) -> None:
         """Begin to read, at the checkpoint's positions."""
+        has_labels = (lambda: False) if group is None else group.has_labels
+        self._partitions.resume(self.join.log_name, positions, logs, has_labels)
         self._until_end = limits.until_end
         self.reader.may_end = self._shared is None
         self.reader.start(positions, Limits(until_end=limits.until_end), logs)
@@ -589,12 +587,12 @@ class LabelReader:
         """Return whether labels of before the end are still to come, if the run has one."""
         return self._until_end and self.reader.end_reason is None
 
-    def _partitions_agree(self) -> bool:
-        """Return whether both topics are known to have the same partitions.
+    def beginnings(self) -> Mapping[Partition, LogFacts]:
+        """Return where reading has begun; what is returned is replaced, never changed."""
+        return self._partitions.marked(self.reader.beginnings)
 
-        Others are a `ConfigError`: a label would never find its message.
-        """
-        if not self._is_checked:
-            ours, theirs = self.reader.n_partitions, self._messages.n_partitions
-            self._is_checked = have_same_partitions(ours, theirs, "late_labels.source")
-        return self._is_checked
+    def _partitions_agree(self) -> bool:
+        """Return whether both topics are known to have the same partitions, or had them once."""
+        ours, theirs = self.reader.n_partitions, self._messages.n_partitions
+        known = self._partitions
+        return known.have_agreed or known.agree(ours, theirs) or known.have_agreed

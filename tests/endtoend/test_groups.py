@@ -328,7 +328,10 @@ def test_a_label_topic_of_other_partitions_is_refused(
 def test_partitions_may_be_added_to_one_topic_after_the_other(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Corrections wait, and the member says why, until both topics have as many again."""
+    """Corrections wait, and the member says why, until both topics have as many again.
+
+    So they do at a member that is started meanwhile, with a checkpoint of its own or without.
+    """
     topic, labels = new_topic(1), new_topic(1)
     made = encode(Correction("label", "made", 5, {"text": "so made"}, "positive"))
     with ExitStack() as stack:
@@ -346,6 +349,12 @@ def test_partitions_may_be_added_to_one_topic_after_the_other(
         fill(broker.address, labels, [made])
         fill(broker.address, topic, [message(examples(1)[0], 1)], 1)
         group.until_it_knows("first", 3)  # the message; the correction waits
+        daemon.kill()
+        for name in ("first", "second"):
+            daemon = group.start(name)
+            assert said in daemon.until_page("/readyz", 200, said)["degraded"]
+        assert group.daemons["second"].stop() == 0
+        daemon = group.daemons["first"]
         broker.add_partitions(labels, 2)
         fill(broker.address, labels, [made], 1)
         group.until_it_knows("first", 5)

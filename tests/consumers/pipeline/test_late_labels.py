@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from structlog.testing import capture_logs
 from consumers.config.message import LateLabelsSettings
 from consumers.config.settings import Settings
 from consumers.corrections.model import Correction
+from consumers.errors import ConfigError
 from consumers.features import build_model
 from consumers.messages import Messages, Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
@@ -27,6 +29,7 @@ from consumers.pipeline.learned_records import FoundRecords, LearnedRecord
 from consumers.pipeline.part_files import LoadedPart, PartFiles
 from consumers.pipeline.reader import Handover, LabelReader, Limits
 from consumers.pipeline.waiting_messages import DueTimes
+from consumers.sources.base import LogFacts
 from tests.consumers.decoded_messages import raw
 from tests.consumers.pipeline.late_logs import LABEL_LOG, Label, LateRun, Said, expected, line
 from tests.consumers.pipeline.revised_log import LOG
@@ -512,6 +515,22 @@ def test_a_member_takes_the_labels_of_its_own_partitions_alone() -> None:
     source.batches.append(batch(4))
     reader.take(run.learner, positions, 0.0, is_idle=True)
     assert (positions, run.late.counts_now()["waiting"]) == ({LABEL_LOG: 4}, 1)
+    run.memory.close()
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_labels_are_taken_while_only_one_topic_has_its_new_partitions(knows: bool) -> None:
+    """As by a daemon that runs meanwhile; at the very first start it is an error."""
+    run = LateRun(None, SETTINGS)
+    batch = run.label_decoder.decode(raw(LABEL_LOG, [line(Label("a", 9, "positive"))]))
+    source: Any = Batches([batch])
+    stream: Any = Batches([])
+    stream.n_partitions = 2
+    reader, positions = LabelReader(source, run.late, stream, ("text",)), dict[Partition, int]()
+    reader.start(positions, Limits(), {LABEL_LOG: LogFacts(agrees=knows)})
+    with nullcontext() if knows else pytest.raises(ConfigError, match="has 1 partitions"):
+        reader.take(run.learner, positions, 0.0, is_idle=True)
+    assert positions == ({LABEL_LOG: 1} if knows else {})
     run.memory.close()
 
 
