@@ -65,6 +65,18 @@ def replace_private(path: Path, data: bytes) -> None:
     sync_folder(path.absolute().parent)
 
 
+def keep_aside(path: Path, data: bytes) -> Path:
+    """Keep a damaged file's bytes beside it, behind those of earlier times; return where.
+
+    The file stays, so that a kill loses nothing; bytes that are kept already are not added again.
+    """
+    aside = path.with_name(f"{path.name}.damaged")
+    before = aside.read_bytes() if aside.exists() else b""
+    if data not in before:
+        replace_private(aside, before + data)
+    return aside
+
+
 def read_regular(path: Path, bytes_max: int) -> bytes:
     """Return what a file holds; one that is none or has more bytes than it may is a `ValueError`.
 

@@ -61,6 +61,7 @@ from consumers.pipeline.learned_records import (
 )
 from consumers.private_files import (
     Overwrites,
+    keep_aside,
     overwrite_file,
     replace_private,
     sync_folder,
@@ -76,7 +77,7 @@ _CLOSE_TIMEOUT_S = 5.0
 # What the daemon keeps in a state folder beside its outputs.
 _OWN = re.compile(
     r"model\.nb(\.[0-9]+)?|\.model\.nb\.new|recent\.db(-wal|-shm|-journal|\.aside|\.unpurged)?"
-    r"|corrections\.jsonl|erasures\.jsonl(\.new)?"
+    r"|corrections\.jsonl|erasures\.jsonl(\.new|\.damaged(\.new)?)?"
 )
 # Whoever may not open a file by its mode or kind may not at the next checkpoint either.
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.ETXTBSY}
@@ -84,6 +85,7 @@ _GUESSED_BYTES = 1 << 22  # from whose lines a file is known to be an output
 _GAP_BYTES = 1 << 14  # so few between two that are overwritten are written too: a call costs more
 _OUT_OF_REACH = "messages were deleted; texts written there stay: only checkpoint.folder is erased"
 _UNUSED = "it held messages, of which some were deleted, and the settings do not use it"
+_UNREAD = "what such a line names stays in the files, but for what the journal says was deleted"
 _ANY_TEXTS = "if it holds texts of deleted messages, they stay there"
 _NOT_APPLIED = (
     "the journal holds corrections that are not applied in every kept checkpoint; their texts "
@@ -164,7 +166,7 @@ class Erasure:
     checkpoint is past; see `Checkpoint.oldest_positions`. Outputs outside the folder are left
     alone.
     With `accounts` the deletion of an account erases all texts of ids that begin with its own.
-    A file of pending deletions that cannot be read is a `SinkError`.
+    A file of pending deletions that cannot be read is a `SinkError`; damaged lines are kept aside.
     """
 
     def __init__(  # noqa: PLR0913 -- each place where texts may stand
@@ -230,8 +232,7 @@ class Erasure:
         for (partition, of_accounts), (ids, offsets) in by_log.items():
             done = threading.Event()
             if from_stream and self._recent is not None:
-                at = partition, offsets
-                done = self._recent.forget_ids(ids, at, of_accounts=of_accounts)
+                done = self._recent.forget_ids(ids, (partition, offsets), of_accounts=of_accounts)
             else:
                 done.set()
             if self._path is None:
@@ -309,22 +310,21 @@ class Erasure:
         """Load what an earlier run left, and what an earlier version never erased."""
         if self._path is None:
             return
+        found, faults = list[Deletion](), list[str]()
         try:
-            data = self._path.read_bytes()
-        except FileNotFoundError:
-            data = b""
+            data = self._path.read_bytes() if self._path.exists() else b""
+            for line in data.splitlines():
+                try:
+                    found.append(msgspec.json.decode(line, type=Deletion))
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                    faults.append(str(error))
+            if faults:
+                kept, self._is_saved = keep_aside(self._path, data), False
+                log.error("erasures_damaged", kept=str(kept), faults=faults[:3], detail=_UNREAD)
         except OSError as error:
-            raise SinkError(f"{self._path}: cannot be read ({error.strerror})") from error
-        try:
-            found = [msgspec.json.decode(line, type=Deletion) for line in data.splitlines()]
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise SinkError(
-                f"{self._path}: is damaged ({error}). Delete it: what it names stays in the files, "
-                "but for what the journal says was deleted"
-            ) from error
+            raise SinkError(f"{self._path}: cannot be read or kept ({error.strerror})") from error
         self.go_on(found)
-        if self._journal is not None:
-            self.add(self._journal.deletions(), from_stream=False)
+        self.add(() if self._journal is None else self._journal.deletions(), from_stream=False)
 
     def _erase(self, applied: Mapping[Partition, int]) -> None:
         """Do one pass; a failure is logged, and tried again after the next checkpoint."""

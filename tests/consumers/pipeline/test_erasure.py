@@ -440,12 +440,24 @@ def test_a_note_that_cannot_be_written_keeps_the_checkpoint_from_standing(
         assert b'"m9"' in (folder.path / FILE_NAME).read_bytes()
 
 
-def test_a_damaged_note_is_said(folder: Folder) -> None:
-    """A note of no use ends the start with a sentence that says what to do."""
-    for data in (b"{\n", b'{"a":%s%s}\n' % (b"[" * 9_000, b"]" * 9_000)):
-        (folder.path / FILE_NAME).write_bytes(data)
-        with pytest.raises(SinkError, match="Delete it"), folder.opened():
-            pass
+def test_damaged_notes_are_kept_aside_and_the_others_are_erased(folder: Folder) -> None:
+    """An offset that an earlier version took, deep JSON, a torn line: the log says so."""
+    note, aside = folder.path / FILE_NAME, folder.path / f"{FILE_NAME}.damaged"
+    (folder.path / "corrections.jsonl").write_bytes(b"")
+    good = b'{"id":"m1","topic":"t","partition":0,"offset":1,"from_stream":false}\n'
+    bad = [good.replace(b"1,", b"%d," % 2**62), b'{"a":%s\n' % (b"[" * 9_000), b'{"id":"m\xff']
+    for data, n in ((bad[0] + good + bad[1] + bad[2], 1), (bad[2], 0)):
+        note.write_bytes(data)
+        with capture_logs() as said, folder.opened() as erasure:
+            assert (erasure.n_pending, note.read_bytes()) == (n, data)
+            folder.erase(erasure)
+        assert [len(each["faults"]) for each in said if "faults" in each] == [1 + 2 * n]
+        assert (aside.read_bytes(), note.exists()) == (bad[0] + good + bad[1] + bad[2], False)
+    assert folder.holders() == set()
+    aside.replace(note)
+    aside.mkdir()  # the lines would be lost with the next that is noted
+    with pytest.raises(SinkError, match="read or kept"), folder.opened():
+        pass
 
 
 def test_an_older_checkpoint_still_finds_the_texts_that_it_needs(tmp_path: Path) -> None:
