@@ -72,6 +72,7 @@ class ModelFeed(Protocol):
     """Gets a model that another process learns."""
 
     name: str  # as people call the place
+    timeout_s: float  # how long one look may wait for an answer
 
     def newest(self) -> tuple[NewVersion | None, float]:
         """Return the newest version, and for how many seconds it may have been outdated.
@@ -118,6 +119,8 @@ class FolderFeed:
     Before the first version an older file is taken if the newest is damaged; afterwards a damaged
     one is refused, as what answers already is newer.
     """
+
+    timeout_s = 0.0
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.name = f"folder {folder}"
@@ -189,7 +192,7 @@ class UrlFeed:
 
     def __init__(self, url: str, settings: Settings) -> None:
         self.name = self._url = url.rstrip("/") + SNAPSHOT_ROUTE
-        self._settings = settings
+        self._settings, self.timeout_s = settings, settings.follow.timeout_s
         token = settings.http.bearer_token
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._etag: str | None = None
@@ -202,7 +205,7 @@ class UrlFeed:
         headers = self._headers | ({} if self._etag is None else {"If-None-Match": self._etag})
         asked = Request(self._url, headers=headers)  # noqa: S310 -- the operator's own address
         try:
-            with self._open(asked, timeout=self._settings.follow.timeout_s) as answer:
+            with self._open(asked, timeout=self.timeout_s) as answer:
                 data = self._body(answer)
                 etag, behind_s = answer.headers["ETag"], _behind_s(answer.headers)
         except HTTPError as error:
@@ -213,8 +216,7 @@ class UrlFeed:
         except (OSError, HTTPException, ValueError) as error:
             said = getattr(error, "reason", error)
             if isinstance(said, TimeoutError):
-                timeout_s = self._settings.follow.timeout_s
-                said = f"it was not whole within follow.timeout_s: {timeout_s:g} s"
+                said = f"it was not whole within follow.timeout_s: {self.timeout_s:g} s"
             raise SourceError(
                 f"{self._url}: no answer ({said}). Is the daemon there, and http.snapshots true?"
             ) from error
@@ -331,6 +333,7 @@ class Replica(Collector):
         """Look for a newer version once. A first one that cannot fit is a `MismatchError`."""
         began_s = self._clock()
         n_new = 0
+        self.health.wait(self.feed.timeout_s)
         try:
             version, behind_s = self.feed.newest()
             if version is not None:
@@ -350,6 +353,7 @@ class Replica(Collector):
             self._trouble = None
         self._say_ready()
         self.health.beat(n_new)
+        self.health.wait(self.settings.follow.interval_s)  # until the next turn
 
     def _take(self, version: NewVersion, began_s: float) -> None:
         snapshot = version.snapshot

@@ -76,6 +76,7 @@ class Health:
         self._started_s = clock()
         self._starting = _FIRST_STEP
         self._beat_s: float | None = None
+        self._waits_until_s = self._started_s
         self._reader_beat_s: float | None = None
         self._message_s: float | None = None
         self._trouble: str | None = None
@@ -101,9 +102,18 @@ class Health:
         """Record a turn of the consuming loop and the number of messages it took."""
         now_s = self._clock()
         with self._lock:
-            self._beat_s = now_s
+            self._beat_s = self._waits_until_s = now_s
             if n_messages:
                 self._message_s = now_s
+
+    def wait(self, seconds: float) -> None:
+        """Record that the consuming loop waits for something outside, for so long at most.
+
+        What it may be silent for counts from then on, or from its next beat.
+        """
+        now_s = self._clock()
+        with self._lock:
+            self._waits_until_s = now_s + seconds
 
     def beat_reader(self) -> None:
         """Record a turn of the reading loop."""
@@ -135,8 +145,10 @@ class Health:
             trouble, version = self._trouble, self._snapshot_version
             parts = self._parts
             started_s, doing = self._started_s, self._starting
+            waited_s = min(now_s, self._waits_until_s)
         starting = beat_s is None
-        loop, silent_s = "consuming", now_s - (started_s if beat_s is None else beat_s)
+        since_s = max(started_s if beat_s is None else beat_s, waited_s)
+        loop, silent_s = "consuming", now_s - since_s
         if reader_s is not None and now_s - reader_s > silent_s:
             loop, silent_s = "reading", now_s - reader_s
         limit_s = max(START_LIMIT_S, self._stuck_after_s) if starting else self._stuck_after_s

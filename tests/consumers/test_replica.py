@@ -23,6 +23,7 @@ from consumers.config.settings import Settings
 from consumers.errors import ConfigError, MismatchError
 from consumers.features import build_model, costs_of
 from consumers.http.routes_model import SNAPSHOT_ROUTE, SnapshotEncoder
+from consumers.monitoring.status import State
 from consumers.replica import Replica, feed_of, serving
 from streamnb import (
     Calibrator,
@@ -474,6 +475,43 @@ def test_age_and_readiness_follow_the_clock(tmp_path: Path) -> None:
     replica.turn()
     assert replica.age_s() == 0.0
     assert replica.health.report().ready
+
+
+@pytest.mark.parametrize("at", ["its answer", "the next look"])
+def test_what_is_waited_for_within_its_limit_is_not_stuck(at: str) -> None:
+    """However soon a loop that waits for nothing counts as stuck; behind the limit it does."""
+    of = settings(
+        follow={"timeout_s": 60, "interval_s": 600}, http={"port": 0, "stuck_after_s": 30}
+    )
+    now_s = [100.0]
+    feed = feed_of("http://127.0.0.1:9", of)
+    replica = Replica(of, feed, lambda: now_s[0])
+    states = []
+
+    def wait(limit_s: float) -> None:
+        for after_s in (limit_s + 29, 2):
+            now_s[0] += after_s
+            states.append(replica.health.report().state)
+
+    class Slow:
+        """A feed whose answer takes its time."""
+
+        name, timeout_s = feed.name, of.follow.timeout_s
+
+        def newest(self) -> tuple[None, float]:
+            """Return nothing new, late."""
+            if len(states) == 0 and at == "its answer":
+                wait(60)
+            return None, 0.0
+
+    replica.turn()  # nobody is there
+    replica.feed = Slow()
+    replica.turn()
+    if at == "the next look":
+        wait(600)
+    assert [each is State.STUCK for each in states] == [False, True]
+    replica.turn()
+    assert replica.health.report().state is not State.STUCK
 
 
 def test_a_model_of_other_fields_is_refused(tmp_path: Path) -> None:
