@@ -310,6 +310,7 @@ def build_corrections(
         bound=f"the newest {settings.recent.messages_max} messages",
         part_of=lambda log: part_name(log if stream is None else stream.messages_of(log)),
     )
+    reading.ended = correction_service.settle_doubts
     applier = CorrectionApplier(
         reading,
         learned_kinds(settings),

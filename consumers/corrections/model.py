@@ -6,7 +6,9 @@ the request; `NotReady`, `NotWritten` and `InDoubt` of the service and its log.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -206,6 +208,10 @@ class LogPosition(msgspec.Struct, frozen=True):
         """Return itself: it is known."""
         return self
 
+    def is_given_up(self) -> bool:
+        """Return False: it was never in doubt."""
+        return False
+
 
 class Appended(Protocol):
     """A line on its way into a log."""
@@ -215,6 +221,9 @@ class Appended(Protocol):
 
         `NotWritten` says for certain that the log did not take it.
         """
+
+    def is_given_up(self) -> bool:
+        """Return whether nobody sends it any more, and nobody will say what became of it."""
 
 
 class Log(Protocol):
@@ -244,7 +253,9 @@ class LogReader:
 
     `source` is the log, not opened yet; of `classes` and those that may join, labels are taken. On
     the reading thread `tell` is called with each entry before it waits to be applied, and `idle`
-    when nothing came. `caught_up` is set once all that was in the log at the start has been told.
+    when nothing came, and `ended` when all has been told that the log holds in any of its
+    partitions, with the time and since when there is no trouble, in seconds of `clock`. `caught_up`
+    is set once all that was in the log at the start has been told.
     If the log is shared by a group, entries wait of those partitions alone that are owned.
     """
 
@@ -256,8 +267,11 @@ class LogReader:
         idle: Callable[[], None] = lambda: None,
         *,
         is_shared: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.caught_up = threading.Event()
+        self.ended: Callable[[float, float], None] = lambda _now_s, _well_since_s: None
+        self._clock, self._well_since_s = clock, math.inf
         self._source = source
         self._classes = classes
         self._tell, self._idle = tell, idle
@@ -368,15 +382,26 @@ class LogReader:
         """Read until told to close."""
         self._source.open(self._positions.get)
         while not self._closing:
-            self._rewind()
-            batches = self._source.poll(POLL_TIMEOUT_S)
-            self._trouble = self._source.trouble()
-            for raw in batches:
-                self._take(raw)
-            if not batches:
-                self._idle()
-                if self._source.at_end():
-                    self.caught_up.set()
+            self._turn()
+
+    def _turn(self) -> None:
+        """Read once, and tell it."""
+        self._rewind()
+        batches = self._source.poll(POLL_TIMEOUT_S)
+        self._trouble = self._source.trouble()
+        for raw in batches:
+            self._take(raw)
+        if not batches:
+            self._idle()
+            if self._source.at_end():
+                self.caught_up.set()
+        if self._trouble is not None:
+            self._well_since_s = math.inf
+            return
+        now_s, lag = self._clock(), self._source.lag()
+        self._well_since_s = min(self._well_since_s, now_s)
+        if len(lag) == self._source.n_partitions and not any(lag.values()):
+            self.ended(now_s, self._well_since_s)
 
     def _rewind(self) -> None:
         """Read from elsewhere what was owned since."""

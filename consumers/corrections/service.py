@@ -42,6 +42,9 @@ from consumers.messages import KnownClasses, Partition, Reject, first_few, part_
 from consumers.search import RecentStoreError
 
 OUTCOME_TIMEOUT_S = 10.0
+# So long after it was given up a line may still come into its log: a request for it takes 10 s at
+# most, and a broker that stands still longer is a trouble of the reading.
+SETTLE_S = 30.0
 UNREAD_MAX = 10_000  # corrections of messages that were taken and not read back yet
 _LOCKS = 64
 log = structlog.get_logger(__name__)
@@ -155,11 +158,12 @@ class Receipt(msgspec.Struct, frozen=True):
     position: str | None
 
 
-class _InDoubtAppend(msgspec.Struct, frozen=True):
+class _InDoubtAppend(msgspec.Struct):
     """A correction that the log has not answered for in time."""
 
     correction: Correction
     appended: Appended
+    given_up_s: float | None = None  # when that was seen first
 
 
 class CorrectionService:
@@ -300,6 +304,32 @@ class CorrectionService:
             unnoted = self._unnoted.get(said.id)
             if unnoted is not None and unnoted[0] == said:
                 del self._unnoted[said.id]
+
+    def settle_doubts(self, now_s: float, well_since_s: float) -> None:
+        """Forget corrections in doubt that came into nothing: their messages take others again.
+
+        Called by the reading thread when it has told all that the log holds, which it has read
+        without trouble since a time. What nobody sends any more and is not there was not taken. If
+        it comes after all, it is one more line that another might have written.
+        """
+        for name in list(self._doubts):
+            with self._lock(name):
+                doubt = self._doubts.get(name)
+                if doubt is not None and self._is_lost(doubt, now_s, well_since_s):
+                    del self._doubts[name]
+                    log.warning("correction_lost", id=name, kind=doubt.correction.kind)
+
+    def _is_lost(self, doubt: _InDoubtAppend, now_s: float, well_since_s: float) -> bool:
+        """Return whether a correction in doubt is known not to be in the log."""
+        try:
+            written = doubt.appended.outcome(0.0)
+        except NotWritten:
+            return True
+        if written is not None or not doubt.appended.is_given_up():
+            return False
+        if doubt.given_up_s is None:
+            doubt.given_up_s = now_s
+        return now_s >= max(doubt.given_up_s, well_since_s) + SETTLE_S
 
     def note_joined(self) -> None:
         """Let the store know of corrections that waited for their class to join the model.

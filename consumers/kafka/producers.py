@@ -135,6 +135,11 @@ class TopicProducer:
                         tell_raised(sender_of(self._producer), name, fail)
             return self._producer
 
+    def is_current(self, producer: Any) -> bool:
+        """Return whether a producer that `get` returned was neither replaced nor failed."""
+        self._replace_failed()
+        return producer is self._producer
+
     def _fail(self, connecting: Connecting[Any], error: Exception) -> None:
         """Note an error after which a producer may never send again; any thread may call it."""
         is_over = connecting is not self._connecting or connecting is self._failed
@@ -387,13 +392,10 @@ class KafkaSink:
                 return
             try:
                 pending.future = producer.send(
-                    self._producer.topic,
-                    key=pending.key,
-                    value=pending.value,
-                    headers=list(pending.headers),
-                    partition=pending.partition,
+                    self._producer.topic, key=pending.key, value=pending.value,
+                    headers=list(pending.headers), partition=pending.partition,
                     timestamp_ms=pending.time_ms,
-                )
+                )  # fmt: skip
             except KafkaTimeoutError as error:  # the topic or its leader is not known
                 self._fault = error
                 # Or each of a batch's thousands of records would wait for it.
@@ -537,14 +539,9 @@ class KafkaLog:
         self.name = topic
         self._by_message = by_message
         self._producer = TopicProducer(
-            servers,
-            topic,
-            settings,
-            enable_idempotence=True,
-            linger_ms=0,
-            max_block_ms=_LOG_BLOCK_MS,
-            delivery_timeout_ms=_NEVER_MS,
-        )
+            servers, topic, settings, enable_idempotence=True, linger_ms=0,
+            max_block_ms=_LOG_BLOCK_MS, delivery_timeout_ms=_NEVER_MS,
+        )  # fmt: skip
 
     def append(self, key: bytes, line: bytes) -> Appended:
         """Send a line on its way; see `Log.append`."""
@@ -557,7 +554,7 @@ class KafkaLog:
             sent = producer.send(self.name, key=key, value=line, partition=partition)
         except KafkaError as error:  # it never reached the library's queue
             raise self._not_written(error) from error
-        return _Sent(sent, self)
+        return _Sent(sent, self, partial(self._producer.is_current, producer))
 
     def close(self) -> None:
         """Give what is on its way a last second, and release everything."""
@@ -579,8 +576,8 @@ class KafkaLog:
 class _Sent:
     """A line that the library sends until it is acknowledged."""
 
-    def __init__(self, future: Any, entries: KafkaLog) -> None:
-        self._future = future
+    def __init__(self, future: Any, entries: KafkaLog, is_current: Callable[[], bool]) -> None:
+        self._future, self._is_current = future, is_current
         self._log = entries
 
     def outcome(self, timeout_s: float) -> LogPosition | None:
@@ -593,5 +590,9 @@ class _Sent:
             return LogPosition(Partition(found.topic, found.partition), found.offset)
         if future.failed() and isinstance(future.exception, _REFUSALS):
             raise self._log.refused(future.exception) from future.exception
-        # Still on its way; or the library lost track of it, and nobody knows before a restart.
+        # Still on its way; or the library lost track of it, and the log alone can tell.
         return None
+
+    def is_given_up(self) -> bool:
+        """Return whether nobody sends it any more; see `Appended.is_given_up`."""
+        return bool(self._future.failed()) or not self._is_current()

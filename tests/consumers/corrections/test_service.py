@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from consumers.corrections import (
+    InDoubt,
     NotReady,
     NotWritten,
     UnknownLabel,
@@ -20,9 +22,10 @@ from consumers.corrections import (
 )
 from consumers.corrections import service as service_module
 from consumers.corrections.journal import FILE_NAME
-from consumers.corrections.model import entries
-from consumers.messages import CLASSES_MAX, Reason
+from consumers.corrections.model import LogPosition, LogReader, entries
+from consumers.messages import CLASSES_MAX, Partition, RawColumns, Reason
 from consumers.search import RecentStoreError
+from consumers.sources.base import Source
 from tests.consumers.corrections.stepped_daemon import JOURNAL_PART, STREAM, Life, Store
 from tests.consumers.full_disk import disk_full_at
 from tests.endtoend.expected_counts import examples
@@ -307,3 +310,103 @@ def test_what_could_not_be_written_is_not_remembered(life: Life) -> None:
     assert life.store.get("m0") is not None
     assert lines(life) == []
     assert correction_service.delete("m0").was == life.found[0][1]
+
+
+class Lost:
+    """A log that takes a line and never says what became of it."""
+
+    name = "labels"
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.said: LogPosition | NotWritten | None = None
+
+    def append(self, _key: bytes, _line: bytes) -> Lost:
+        """Take a line."""
+        return self
+
+    def outcome(self, _timeout_s: float) -> LogPosition | None:
+        """Return what is known by now."""
+        if isinstance(self.said, NotWritten):
+            raise self.said
+        return self.said
+
+    def is_given_up(self) -> bool:
+        """Return whether nobody sends it any more."""
+        return self.is_over
+
+
+@pytest.mark.parametrize("end", ["given up", "refused", "safe"])
+def test_a_correction_that_got_lost_is_settled_by_the_log(
+    life: Life, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Once nobody sends it any more, and the log was read to its end long enough after that."""
+    service, lost, label = life.corrections.correction_service, Lost(), life.found[0][1]
+    other = {"positive": "negative", "negative": "positive"}[label]
+    with monkeypatch.context() as patched:
+        patched.setattr(service, "_log", lost)
+        with pytest.raises(InDoubt):
+            service.label("m0", other)
+
+    def settled(now_s: float, well_since_s: float) -> bool:
+        service.settle_doubts(now_s, well_since_s)
+        return not service._doubts
+
+    assert not settled(100.0, 0.0)
+    if end == "refused":
+        lost.said = NotWritten("too large")
+        assert settled(101.0, 0.0)
+    elif end == "safe":
+        lost.said, lost.is_over = LogPosition(Partition("labels", 0), 7), True
+        assert not settled(200.0, 0.0)  # it is read back, or asked for
+        return
+    else:
+        lost.is_over = True
+        times = [(200.0, 0.0), (229.0, 0.0), (231.0, 210.0), (240.0, 210.0)]
+        with capture_logs() as said:
+            assert [settled(*each) for each in times] == [False, False, False, True]
+        assert [(line["event"], line["id"]) for line in said] == [("correction_lost", "m0")]
+    assert service.label("m0", other).was == label
+
+
+def test_the_end_of_the_log_is_told_if_all_of_it_is_read_without_trouble() -> None:
+    """Not while a partition is not assigned, lies behind, or cannot be read."""
+    source, told = Ending(), list[tuple[float, float]]()
+    clock = itertools.count(1).__next__
+    reading = LogReader(source, ("negative", "positive"), lambda _: None, clock=clock)
+    reading.ended = lambda now_s, since_s: told.append((now_s, since_s))
+    for lag, trouble in (({0: 0}, None), ({0: 0, 1: 4}, None), ({0: 0, 1: 0}, None),
+                         ({0: 0, 1: 0}, "away"), ({0: 0, 1: 0}, None)):  # fmt: skip
+        source.lags, source.why = lag, trouble
+        reading._turn()
+    assert told == [(3, 1), (4, 4)]
+    reading.close()
+
+
+class Ending(Source):
+    """A topic of two partitions in which nothing new stands."""
+
+    name, n_partitions = "labels", 2
+
+    def __init__(self) -> None:
+        self.lags: dict[int, int] = {}
+        self.why: str | None = None
+
+    def open(self, position_of: Callable[[Partition], int | None]) -> None:
+        """Have nothing to open."""
+
+    def poll(self, _timeout_s: float) -> list[RawColumns]:
+        """Return nothing."""
+        return []
+
+    def at_end(self) -> bool:
+        """Return that it is."""
+        return True
+
+    def lag(self) -> dict[Partition, int]:
+        """Return what is unread."""
+        return {Partition("labels", number): n for number, n in self.lags.items()}
+
+    def trouble(self) -> str | None:
+        """Return what keeps it from being read."""
+        return self.why

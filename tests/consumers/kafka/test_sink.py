@@ -317,8 +317,10 @@ def test_a_producer_that_loses_track_of_a_record_is_replaced(
             while errors or said[-1]["event"] != "kafka_client_failed":
                 assert time.monotonic() < deadline_s
                 assert in_doubt.outcome(0.1) is None
-            assert entries.append(b"id-2", b"taken").outcome(PATIENCE_S) is not None
+            taken = entries.append(b"id-2", b"taken")
+            assert taken.outcome(PATIENCE_S) is not None
             assert in_doubt.outcome(0.0) is None
+            assert (in_doubt.is_given_up(), taken.is_given_up()) == (True, False)
     events = [each["event"] for each in said]
     assert events == ["kafka_client_failed", "kafka_close_failed"] * 2
     assert all("AttributeError('planted') (test_sink.py:" in each["why"] for each in said[::2])
