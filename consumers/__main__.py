@@ -6,6 +6,8 @@ and one line says what to install.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 
@@ -18,6 +20,9 @@ EXIT_INTERRUPTED = 130  # as a shell shows a program that SIGINT ended
 def main() -> None:
     """Run the command line, or say what it lacks."""
     open_standard_streams()
+    # What is there at the end goes with the process; to look for what nobody needs among all that
+    # was imported took `evaluate` 0.7 s.
+    atexit.register(gc.freeze)
     missing = missing_packages()
     if missing and sys.argv[1:] == ["--version"]:
         from streamnb import __version__  # noqa: PLC0415 -- only asked for

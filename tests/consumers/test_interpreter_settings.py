@@ -21,6 +21,26 @@ def test_the_interpreter_is_given_back_as_it_was() -> None:
     assert gc.get_freeze_count() == 0
 
 
+_END = """
+import atexit
+import gc
+import sys
+from consumers.__main__ import main
+# What is registered first is called last.
+atexit.register(lambda: print(gc.get_freeze_count() > 0, len(gc.get_objects()), flush=True))
+sys.argv = ["streamnb", "--version"]
+main()
+"""
+
+
+def test_the_end_collects_no_garbage() -> None:
+    """The system takes all memory back; to look through it took most of a second."""
+    said = subprocess.check_output([sys.executable, "-c", _END], text=True).split()
+    is_frozen, n_left = said[-2:]
+    assert is_frozen == "True"
+    assert int(n_left) < 100
+
+
 _BATCHES = """
 import resource
 import sys
