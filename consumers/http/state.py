@@ -301,7 +301,7 @@ class ApiEventSerializer:
 
 _KNOWN = ("negative", "neutral", "positive")  # classes that have colours of their own
 _N_COLOURS = 8
-# As the settings call them; the page's script has the same.
+# As the settings call them; the page's style has the same.
 COLOURS = {
     "blue": "positive", "red": "negative", "grey": "neutral", "orange": "k0", "purple": "k1",
     "green": "k2", "pink": "k3", "gold": "k4", "indigo": "k5", "brown": "k6", "olive": "k7",

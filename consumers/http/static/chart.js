@@ -10,7 +10,7 @@ const DRAG_PX_MIN = 6; // less is a click
 export const DASHES = [[], [8, 3], [2, 3], [10, 3, 2, 3]];
 
 export const swatch = (dash) =>
-  svg("svg.swatch", { viewBox: "0 0 22 8", "aria-hidden": "true" }, svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, "stroke-dasharray": dash.join(" ") }));
+  svg("svg.swatch", { viewBox: "0 0 22 8", "aria-hidden": "true" }, svg("path", { d: "M0 4h22", "stroke-dasharray": dash.join(" ") }));
 
 export const Z = 1.96; // of 95%
 
@@ -151,7 +151,7 @@ export function makeChart(node, { series, bands, scales, axes, isStepped, onPoin
       series: [{}, ...series],
       bands,
       axes: [timeAxis(), ...axes.map(axis)].map((own) => ({ font, labelFont: font, ...own })),
-      hooks: { setCursor: [pointed], setSelect: [selected], draw: [onDraw ?? (() => {})] },
+      hooks: { setCursor: [pointed], setSelect: [selected], draw: [onDraw] },
     },
     null,
     node,
@@ -168,21 +168,19 @@ export function makeChart(node, { series, bands, scales, axes, isStepped, onPoin
     chart.setCursor({ left: chart.valToPos(middle, "x"), top: 0 });
   };
 
-  function key(event) {
+  node.onkeydown = (event) => {
     const last = chart.data[0].length - (isStepped ? 2 : 1);
     const next = { ArrowLeft: (at ?? last + 1) - 1, ArrowRight: (at ?? -1) + 1, Home: 0, End: last }[event.key];
     if (event.key === "Escape") chart.setCursor({ left: -10, top: -10 });
     if (next === undefined || last < 0) return;
     event.preventDefault();
     place(Math.min(Math.max(next, 0), last));
-  }
-  on(node, "keydown", key);
+  };
 
   return {
     chart,
     destroy() {
       size.disconnect();
-      node.removeEventListener("keydown", key);
       charts.delete(chart);
       chart.destroy();
     },

@@ -1,6 +1,6 @@
-/** What things are called, and how classes look: by colour, mark and pattern. */
+/** What things are called, and how classes look: by colour, mark and pattern, in bars and rings. */
 
-import { $, attr, el, svg, text } from "./dom.js";
+import { $, attr, el, keyed, say, svg, text } from "./dom.js";
 
 export const names = { title: "streamnb", message: "message", messages: "messages", classes: [] };
 
@@ -26,8 +26,6 @@ const KNOWN = {
   positive: ["positive", "up", "solid"],
 };
 const COLOURS = 8;
-// As the configuration calls them; the same shades as style.css has.
-const NAMED = { blue: "positive", red: "negative", grey: "neutral", orange: "k0", purple: "k1", green: "k2", pink: "k3", gold: "k4", indigo: "k5", brown: "k6", olive: "k7" };
 
 const looks = new Map();
 const listeners = [];
@@ -43,7 +41,7 @@ export function setClasses(labels) {
     const others = [`k${i % COLOURS}`, turn(MARKS, i), turn(PATTERNS, i)];
     const [name, mark, pattern] = KNOWN[label.toLowerCase()] ?? others;
     const own = names.classes.find((one) => one.label === label);
-    const colour = `var(--${NAMED[own?.colour] ?? name})`;
+    const colour = `var(--${own?.colour ?? name})`;
     looks.set(label, { name: own?.name ?? label, colour, mark: MARKS.get(mark), pattern, fill: `url(#pattern-${i})` });
     return svg(
       "pattern",
@@ -89,3 +87,63 @@ export function bar(label, share, from = 0) {
 
 export const leading = (values) =>
   Object.keys(values).reduce((best, label) => (values[label] > values[best] ? label : best));
+
+const LINE = 0.005; // of a turn: the gap between two pieces, and the end of a whisker
+
+export function makeBars(row, figure, raw = "raw") {
+  function makeBar(label) {
+    const own = { "data-class": label };
+    const stripe = bar(label, 0);
+    const whisker = el("span.whisker");
+    const words = el(`span.bar-figure@${figure}`, own);
+    const plain = el(`span.bar-raw@${raw}`, own);
+    const node = el(`li@${row}`, own, named(label), el("span.bar-words", words, plain), el("span.track", stripe, whisker));
+    node.update = (value) => {
+      stripe.style.setProperty("--share", value.share);
+      whisker.hidden = !(value.high > value.low);
+      whisker.style.setProperty("--from", value.low);
+      whisker.style.setProperty("--share", value.high - value.low);
+      text(words, value.words);
+      say(plain, value.raw);
+    };
+    return node;
+  }
+  const list = el("ul.bars");
+
+  /** Draw what `valueOf(label)` returns: `{share, low, high, words, raw}`, shares of the track. */
+  list.update = (labels, valueOf) =>
+    keyed(list, labels, String, makeBar).forEach((node, i) => node.update(valueOf(labels[i])));
+  return list;
+}
+
+/** Return a circle that begins at the top; `dash` draws parts of it. */
+const circle = (name, radius, stroke) =>
+  svg(`path.${name}`, { d: `M50 ${50 - radius}a${radius} ${radius} 0 1 1-.001 0z`, pathLength: 1, stroke });
+
+function dash(path, from, ...lengths) {
+  attr(path, "stroke-dasharray", [...lengths, 1].join(" "));
+  attr(path, "stroke-dashoffset", -from);
+}
+
+export function makeRing() {
+  const pieces = svg("g");
+  const whisker = circle("ring-whisker", 49.2);
+  const ends = circle("ring-ends", 39);
+  const node = svg("svg.ring", { viewBox: "0 0 100 100", role: "img" }, pieces, whisker, ends);
+
+  node.update = (labels, shares, words) => {
+    attr(node, "aria-label", words);
+    let from = 0;
+    const paths = keyed(pieces, labels, String, (label) => circle("piece", 38.5, look(label).fill));
+    labels.forEach((label, i) => {
+      const share = shares[label]?.share ?? 0;
+      dash(paths[i], from + LINE / 2, Math.max(0, share - LINE));
+      from += share;
+    });
+    const { low = 0, high = 0 } = (labels.length === 2 && shares[labels[0]]) || {};
+    const end = Math.min(LINE, high - low);
+    dash(whisker, low, high - low);
+    dash(ends, low, end, high - low - end, end);
+  };
+  return node;
+}

@@ -56,26 +56,23 @@ export const dayAndMonth = time({ day: "numeric", month: "short" });
 
 /** Return when a step of a length begins: the time, the day as well, or the day alone. */
 export function moment(timeMs, stepMs = 0) {
-  if (stepMs >= 86_400_000) return utcDay(timeMs);
+  if (stepMs >= 1000 * DAY_S) return utcDay(timeMs);
   return (day(timeMs) === day(Date.now()) ? clock : date)(timeMs);
 }
 
 const agoFormat = new Intl.RelativeTimeFormat(locales, { numeric: "auto", style: "short" });
-const UNITS = [
-  [60, "second", 1],
-  [3600, "minute", 60],
-  [86_400, "hour", 3600],
-  [604_800, "day", 86_400],
-];
+const DAY_S = 86_400;
+const UNITS = [["day", DAY_S], ["hour", 3600], ["minute", 60]];
+const unitOf = (seconds, least) => UNITS.find(([, size]) => seconds >= least * size) ?? ["second", 1];
 
 export function ago(timeMs, nowMs) {
   const elapsed = Math.max(0, (nowMs - timeMs) / 1000);
-  const unit = UNITS.find(([below]) => elapsed < below);
-  return unit ? agoFormat.format(-Math.floor(elapsed / unit[2]), unit[1]) : date(timeMs);
+  const [unit, size] = unitOf(elapsed, 1);
+  return elapsed < 7 * DAY_S ? agoFormat.format(-Math.floor(elapsed / size), unit) : date(timeMs);
 }
 
 export function span(seconds) {
-  const [unit, size] = seconds < 90 ? ["second", 1] : seconds < 5400 ? ["minute", 60] : seconds < 129_600 ? ["hour", 3600] : ["day", 86_400];
+  const [unit, size] = unitOf(seconds, 1.5);
   return write(seconds / size, { style: "unit", unit, maximumFractionDigits: seconds / size < 10 ? 1 : 0 });
 }
 

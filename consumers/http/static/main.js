@@ -1,12 +1,11 @@
 /** Begins the page, shows the view of the address and keeps it live. */
 
-import { ask, asked, makeStream, queryOf, read, setCorrections, VIEWS, write } from "./api.js";
-import { classNames, goOn, inOrder, nameOf, names, onClasses, setClasses, setNames } from "./classes.js";
-import { announce, attr, $, on, say, text } from "./dom.js";
-import { loadSaved, savedEvent, savedSearches, showSaved } from "./figures.js";
-import { count } from "./format.js";
+import { address, ask, asked, makeStream, queryOf, read, setCorrections, VIEWS, write } from "./api.js";
+import { classNames, goOn, inOrder, makeRing, named, nameOf, names, onClasses, setClasses, setNames } from "./classes.js";
+import { $, announce, attr, copy, el, keyed, on, part, say, text } from "./dom.js";
+import { count, probability, withError } from "./format.js";
 import { makeModel, makeTryIt, tried } from "./model.js";
-import { makeSearch } from "./search.js";
+import { inWords, makeSearch, sharesOf } from "./search.js";
 import { comparisonOf, timesOf } from "./series.js";
 
 const TICK_MS = 1_000;
@@ -47,27 +46,33 @@ function onEvent(kind, data) {
     note = data.note;
     showConnection();
     search.alerts(data.alerts);
-  } else if (data.index > 0) savedEvent(kind, data.index - 1, data);
+  } else if (data.index > 0) $("saved-cards").children[data.index - 1]?.[kind]?.(data);
   else search[kind](data);
 }
 
 const stream = makeStream(onEvent, onState);
 
 function watch({ q, lang }) {
-  if (hasRecent) stream.watch([{ q, lang }, ...savedSearches()]);
+  if (hasRecent) stream.watch([{ q, lang }, ...kept]);
+}
+
+function showView(shown) {
+  for (const view of VIEWS) {
+    $(`view-${view}`).hidden = view !== shown;
+    attr($(`tab-${view}`), "aria-current", view === shown ? "page" : null);
+  }
 }
 
 function show(isTyping = false) {
   const route = read();
   watch(route);
-  for (const view of VIEWS) {
-    $(`view-${view}`).hidden = view !== route.view;
-    attr($(`tab-${view}`), "aria-current", view === route.view ? "page" : null);
-  }
+  const { view } = route;
+  showView(view);
+  showSaveButton(route);
   search.show(route, isTyping);
-  if (route.view !== "search") document.title = `${$(`tab-${route.view}`).textContent} · ${names.title}`;
-  showModel(route.view === "model");
-  if (route.view === "try") showTryIt(route.text);
+  document.title = [view === "search" ? route.q : $(`tab-${view}`).textContent, names.title].filter(Boolean).join(" · ");
+  showModel(view === "model");
+  if (view === "try") showTryIt(route.text);
 }
 
 function follow(event) {
@@ -79,8 +84,83 @@ function follow(event) {
   scrollTo(0, 0);
 }
 
+const KEY = "streamnb.saved";
+const SAVED_MAX = 8;
+const CLASSES_MAX = 3;
+
+const keyOf = ({ q, lang }) => `${lang} ${q}`;
+
+let kept = [];
+
+function loadSaved() {
+  try {
+    const all = JSON.parse(localStorage.getItem(KEY)).map(({ q = "", lang = "" }) => ({ q: `${q}`, lang: `${lang}` }));
+    kept = [...new Map(all.map((one) => [keyOf(one), one])).values()].slice(0, SAVED_MAX);
+  } catch {
+    // Storage is forbidden.
+  }
+}
+
+function toggleSaved({ q, lang }) {
+  const others = kept.filter((one) => keyOf(one) !== keyOf({ q, lang }));
+  kept = others.length < kept.length ? others : [...kept, { q, lang }];
+  try {
+    localStorage.setItem(KEY, JSON.stringify(kept));
+  } catch {
+    // It holds for this visit.
+  }
+  onSaved();
+}
+
+function showSaveButton(search) {
+  const button = $("save-search");
+  const isSaved = kept.some((one) => keyOf(one) === keyOf(search));
+  attr(button, "aria-pressed", isSaved);
+  const isFull = kept.length >= SAVED_MAX;
+  text(button, isSaved ? "Saved" : isFull ? `${SAVED_MAX} searches saved (the most)` : "Save this search");
+  button.disabled = isFull && !isSaved;
+}
+
+function makeCard(search) {
+  const name = (search.q || "everything") + (search.lang && ` (${search.lang})`);
+  const ring = makeRing();
+  const node = copy("card");
+  const newest = part(node, "card-newest");
+  const open = part(node, "open");
+  const remove = part(node, "remove");
+  attr(node, "data-q", search.q);
+  attr(open, "href", address({ view: "search", ...search }));
+  text(open, name);
+  attr(remove, "aria-label", `Remove the saved search ${name}`);
+  on(remove, "click", () => {
+    toggleSaved(search);
+    $("save-search").focus();
+  });
+  part(node, "card-top").after(ring);
+
+  node.summary = (summary) => {
+    const { enough, n, counts } = summary;
+    const classes = inOrder(summary.classes);
+    const shares = sharesOf(summary);
+    ring.classList.toggle("faint", !enough);
+    ring.update(classes, enough ? shares : {}, enough ? inWords(shares) : "too few for a share");
+    const figure = (label) => el("li", named(label), el("span", enough ? withError(shares[label]) : count(counts[label])));
+    part(node, "card-figures").replaceChildren(...classes.slice(0, CLASSES_MAX).map(figure));
+    text(part(node, "note"), enough ? `of ${count(n)}${summary.newest_only ? "+" : ""}` : `${count(n)} found`);
+  };
+  node.messages = ({ messages: [first] }) =>
+    text(newest, first ? `${probability(first.probability)} ${nameOf(first.label)}: ${first.text}` : "");
+  node.problem = ({ detail }) => text(newest, detail);
+  return node;
+}
+
+function showSaved() {
+  $("saved").hidden = kept.length === 0;
+  keyed($("saved-cards"), kept, keyOf, makeCard);
+}
+
 function onSaved() {
-  showSaved(onSaved);
+  showSaved();
   show(true); // what stands in the box stays
 }
 
@@ -107,7 +187,7 @@ function build({ version, names: given, source, classes, languages, corrections,
     write({ ...read(), ...part });
     show(true); // what stands in the box stays
   };
-  search = makeSearch(onQuery, onSaved, onRoute, hasHistory, fields);
+  search = makeSearch(onQuery, onRoute, hasHistory, fields);
   search.languages(languages);
   showModel = makeModel();
   showTryIt = makeTryIt(fields, (words) => write({ view: "try", text: words }, true));
@@ -162,14 +242,15 @@ async function learnOfDaemon() {
 
 async function begin() {
   $("q").value = read().q;
-  for (const view of VIEWS) $(`view-${view}`).hidden = view !== read().view;
+  showView(read().view);
   build(await learnOfDaemon());
   loadSaved();
-  showSaved(onSaved);
+  showSaved();
   const isEarly = $("q").value !== read().q; // typed before the daemon answered
   show(isEarly);
   if (isEarly) $("q").dispatchEvent(new Event("input"));
   on($("retry"), "click", stream.retry);
+  on($("save-search"), "click", () => toggleSaved(read()));
   on(document, "click", follow);
   on($("curl"), "click", copyCommands);
   on(document, "keydown", goToSearch);

@@ -2,11 +2,11 @@
 
 import { ask, send, tell } from "./api.js";
 import { bandOf, DASHES, ink, linesOf, makeChart, within } from "./chart.js";
-import { bar, classNames, inOrder, look, meant, named, nameOf, setClasses } from "./classes.js";
+import { bar, classNames, inOrder, look, makeBars, meant, named, nameOf, setClasses } from "./classes.js";
 import { $, announce, attr, copy, debounced, el, on, part, say, text } from "./dom.js";
-import { makeBars } from "./figures.js";
-import { count, decimal, fine, likelihood, moment, probability, signed, withinWords } from "./format.js";
 import * as format from "./format.js";
+
+const { count, decimal, fine, likelihood, moment, probability, signed, withinWords } = format;
 
 const charts = new Map();
 

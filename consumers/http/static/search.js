@@ -1,12 +1,11 @@
 /** The view of a search: its box, figures and messages, newest first; new ones wait unless the reader follows. */
 
 import { address, ask, asked, correctionsOn, messagePath, queryOf, send, tell } from "./api.js";
-import { capital, classNames, inOrder, look, mark, meant, named, nameOf, names, onClasses } from "./classes.js";
+import { capital, classNames, inOrder, leading, look, makeBars, makeRing, mark, meant, named, nameOf, names, onClasses } from "./classes.js";
 import { $, announce, attr, coalesced, copy, debounced, el, keyed, on, part, say, text } from "./dom.js";
-import { inWords, makeFigures, sharesOf, showSaveButton, toggleSaved } from "./figures.js";
-import { ago, count, fullTime, language, moment, probability, withinWords } from "./format.js";
+import { ago, count, fine, fullTime, language, moment, percent, probability, withError, withinWords } from "./format.js";
 import { colouring, explanationTable } from "./model.js";
-import { inMoved, makeComparison, timesOf } from "./series.js";
+import { inMoved, makeComparison, makeSeries, timesOf } from "./series.js";
 
 const TYPING_MS = 250;
 const PAGE = 50;
@@ -19,7 +18,7 @@ function asYouType(typed) {
 }
 
 /** Return the view; `onQuery` hears what is asked, `onRoute(part)` what else of the route. */
-export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
+export function makeSearch(onQuery, onRoute, hasHistory, fields) {
   const box = $("q");
   const lang = $("lang");
   const figures = makeFigures(onRoute, hasHistory);
@@ -60,10 +59,6 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
   on(box, "input", typed);
   on(lang, "change", commit);
   on($("search-form"), "submit", commit);
-  on($("save-search"), "click", () => {
-    toggleSaved(query);
-    onSaved();
-  });
 
   /** Show the matches below a key, or the newest; a page without any may have others behind it. */
   async function turn(below) {
@@ -132,8 +127,6 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
       }
       lang.value = next.lang;
       if (lang.value !== next.lang) lang.append(el("option", { value: next.lang, selected: "" }, language(next.lang)));
-      document.title = next.q ? `${next.q} · ${names.title}` : names.title;
-      showSaveButton(next);
       figures.show(next, route.range);
       comparison.show(route);
       lang.hidden = !next.lang && lang.length < 2;
@@ -171,6 +164,78 @@ export function makeSearch(onQuery, onSaved, onRoute, hasHistory, fields) {
       $("columns").hidden = true; // it is not the answer
     },
   };
+}
+
+export const sharesOf = ({ corrected, raw, classes }) =>
+  Object.fromEntries(classes.map((label) => [label, corrected?.[label] ?? { share: raw[label] }]));
+
+export const inWords = (shares) =>
+  Object.entries(shares).map(([label, share]) => `${nameOf(label)} ${withError(share)}`).join(", ");
+
+function percentNote(summary) {
+  if (!summary.enough) {
+    return `At least ${count(summary.messages_min)} ${names.messages} needed for a share; ${count(summary.n)} found.`;
+  }
+  if (summary.corrected) return "Corrected for the model’s errors, with 95% intervals.";
+  return `Share of predictions, not corrected. ${summary.corrected_reason}`;
+}
+
+function countNote({ n, newest_only: isCut, n_unsure: unsure }) {
+  const which = `${isCut ? "Latest " : ""}${count(n)} ${n === 1 ? "match" : "matches"}.`;
+  return unsure ? `${which} ${count(unsure)} unsure (${percent(unsure / n)}).` : which;
+}
+
+function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
+  if (share >= 0.995) return null;
+  const kept = (part) => percent(part, +(part < 0.095));
+  const rates = stored / offered < 0.995 ? `; in the last minute ${kept(stored / offered)}, ${count(stored)} of ${count(offered)} ${names.messages} per second` : "";
+  return `A sample: ${kept(share)} of the stream is stored${rates}.`;
+}
+
+function makeFigures(onRoute, hasHistory) {
+  const ring = makeRing();
+  ring.dataset.testid = "ring";
+  const shareBars = makeBars("share-row", "share", "raw-share");
+  const countBars = makeBars("count-row", "count");
+  const series = makeSeries(onRoute, hasHistory);
+  $("percent").append(shareBars);
+  let last = null;
+
+  function drawPercent() {
+    const { enough, corrected, raw } = last;
+    const labels = inOrder(last.classes);
+    text($("percent-note"), percentNote(last));
+    $("raw-label").hidden = !enough || !corrected;
+    $("percent").hidden = !enough;
+    if (!enough) return ring.remove();
+    if (!ring.isConnected) $("ring-around").prepend(ring);
+    const shares = sharesOf(last);
+    ring.update(labels, shares, inWords(shares));
+    const lead = leading(Object.fromEntries(labels.map((label) => [label, shares[label].share])));
+    text($("ring-share"), percent(shares[lead].share));
+    text($("ring-class"), nameOf(lead));
+    const wantsRaw = corrected && $("raw").checked;
+    return shareBars.update(labels, (label) => {
+      const share = shares[label];
+      return { ...share, words: withError(share), raw: wantsRaw && `raw ${fine(raw[label])}` };
+    });
+  }
+
+  on($("raw"), "change", () => last && drawPercent());
+  function draw(summary) {
+    last = summary;
+    drawPercent();
+    const { counts } = summary;
+    const labels = inOrder(summary.classes);
+    const most = Math.max(1, ...Object.values(counts));
+    if (!countBars.isConnected) $("counts").replaceChildren(countBars);
+    countBars.update(labels, (label) => ({ share: counts[label] / most, words: count(counts[label]) }));
+    text($("count-note"), countNote(summary));
+    series.draw(summary);
+    say($("sample-note"), sampleNote(summary.sample));
+  }
+
+  return { draw, show: series.show };
 }
 
 function makeTeaching(row, message) {
