@@ -89,6 +89,14 @@ def test_what_is_refused(
     expect(page.get_by_test_id("message").nth(20)).to_be_visible()
 
 
+def test_a_question_that_is_too_long(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A link may hold one: the page says in its place what is wrong with it, and stays live."""
+    page, _ = open_page(f"{book.address}/?q={'x' * 600}")
+    expect(page.get_by_test_id("search-problem")).to_contain_text("600 characters")
+    expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "live")
+    expect(page.get_by_test_id("offline-banner")).to_be_hidden()
+
+
 @pytest.mark.parametrize("what", ["{", "7", '[{"q": "coffee"}, null]'])
 def test_broken_storage(book: Book, open_page: Callable[..., Opened], what: str) -> None:
     """What cannot be read from the browser's storage is no saved search; a new one is kept."""

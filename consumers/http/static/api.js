@@ -94,8 +94,11 @@ export function write(route, isTyping) {
   history[isOver ? "replaceState" : "pushState"]({ isTyping }, "", url);
 }
 
+// Of more characters the daemon takes no question, nor those asked with it; of so many it says that they are too many.
+export const QUERY_MAX = 499;
+
 /** Return a query as the daemon is asked: without the blank its last word would be a beginning. */
-export const asked = ({ q, lang }) => ({ q: q && `${q} `, lang });
+export const asked = ({ q, lang }) => ({ q: q && `${[...q].slice(0, QUERY_MAX).join("")} `, lang });
 
 const KINDS = ["summary", "messages", "status", "change", "problem"];
 const RETRY_MS = 2_000;

@@ -1,6 +1,6 @@
 /** The view of a search: its box, figures and messages, newest first; new ones wait unless the reader follows. */
 
-import { address, ask, asked, correctionsOn, messagePath, queryOf, send, tell } from "./api.js";
+import { address, ask, asked, correctionsOn, messagePath, QUERY_MAX, queryOf, send, tell } from "./api.js";
 import { capital, classNames, inOrder, leading, look, makeBars, makeRing, mark, meant, named, nameOf, names, onClasses } from "./classes.js";
 import { $, announce, attr, coalesced, copy, debounced, el, keyed, on, part, say, text } from "./dom.js";
 import { ago, count, fine, fullTime, language, moment, percent, probability, withError, withinWords } from "./format.js";
@@ -160,7 +160,8 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
         el("li", el("a", { href: address({ view: "search", q, change: `${from}-${split}-${to}` }), "data-view": "search" }, `${moment(to)}, ${q || "everything"}`), `: ${inMoved(moved)}`));
     },
     problem({ detail }) {
-      say($("search-problem"), detail);
+      const { length } = [...query.q];
+      say($("search-problem"), length > QUERY_MAX ? `The query has ${count(length)} characters. Shorten it.` : detail);
       $("columns").hidden = true; // it is not the answer
     },
   };
