@@ -428,8 +428,8 @@ def card(settings: Settings, text: str, lang: str | None, body: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f'<title>{name} · {title}</title><link rel="icon" href="/page/icon.svg">'
-        '<link rel="stylesheet" href="/page/style.css"><script defer src="/page/embed.js"></script>'
-        '</head><body class="embed"><main>'
+        '<link rel="stylesheet" href="/page/style.css">'
+        '<script type="module" src="/page/embed.js"></script></head><body class="embed"><main>'
         f'<h1><a href="{href}" target="_blank" rel="noopener">{escape(question(settings))} '
         f'<bdi class="query">{name}</bdi></a></h1>{body}</main></body></html>'
     )

@@ -137,6 +137,25 @@ def test_the_card_is_accessible(framed: Framed, open_page: Callable[..., Opened]
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_a_card_says_that_the_daemon_does_not_answer(
+    framed: Framed, open_page: Callable[..., Opened]
+) -> None:
+    """A request that is taken and never answered ends; the next answer is shown."""
+    page, _ = open_page("about:blank")
+    page.clock.install()
+    page.goto(f"{framed.book.address}/embed?q=coffee")
+    page.route("**/embed?*", lambda _: None)  # never answered
+    with page.expect_request("**/embed?*"):
+        page.clock.fast_forward(31_000)
+    page.clock.fast_forward(16_000)
+    problem = page.locator(".problem")
+    expect(problem).to_contain_text("does not answer")
+    expect(page.locator("h1")).to_have_text("Sentiment analysis for coffee")
+    page.unroute("**/embed?*")
+    page.clock.fast_forward(31_000)
+    expect(problem).to_have_count(0)
+
+
 def test_a_card_stays_while_the_daemon_cannot_answer(
     framed: Framed, open_page: Callable[..., Opened]
 ) -> None:

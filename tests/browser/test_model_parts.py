@@ -156,6 +156,23 @@ def test_curves_and_challengers(
     assert violations(page) == []
 
 
+def test_a_part_that_never_comes_is_told_and_asked_for_again(
+    asking: Book, open_page: Callable[..., Opened]
+) -> None:
+    """A server that takes a request and never answers it does not stop the view for ever."""
+    page, _ = open_page("about:blank")
+    page.clock.install()
+    page.route("**/page/quality", lambda _: None)  # never answered
+    with page.expect_request("**/page/quality"):
+        page.goto(f"{asking.address}/?view=model")
+    page.clock.fast_forward(16_000)
+    expect(page.get_by_test_id("model-problem")).to_contain_text("does not answer")
+    page.unroute("**/page/quality")
+    page.clock.fast_forward(3_000)
+    expect(page.get_by_test_id("confusion")).to_be_visible()
+    expect(page.get_by_test_id("model-problem")).to_be_hidden()
+
+
 def test_headings_of_charts_stand_in_one_line_on_a_phone(
     asking: Book, open_page: Callable[..., Opened]
 ) -> None:

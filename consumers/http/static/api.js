@@ -7,21 +7,25 @@ const ANSWER_MAX_MS = 15_000;
 /** Return what went wrong: `status` is HTTP's, or 0 where nobody answered. */
 const problem = (status, sentence) => Object.assign(new Error(sentence), { status });
 
-export async function ask(path, { method, body, token, until } = {}) {
+/** Return what is answered, as "text" or "json": all of it comes in time, or it is a problem. */
+export async function load(path, kind, { until, ...options } = {}) {
+  const signal = AbortSignal.any([AbortSignal.timeout(ANSWER_MAX_MS), until].filter(Boolean));
+  try {
+    const response = await fetch(path, { ...options, signal });
+    if (response.ok) return await response[kind]();
+    // A proxy in between may answer with anything.
+    const said = await response.json().catch(() => ({}));
+    throw problem(response.status, said.detail ?? said.title ?? `The daemon answered with status ${response.status}.`);
+  } catch (error) {
+    throw error.status ? error : problem(0, "The daemon does not answer. Try again.");
+  }
+}
+
+export function ask(path, { method, body, token, until } = {}) {
   const headers = { Accept: "application/json" };
   if (body) headers["Content-Type"] = "application/json";
   if (token) headers.Authorization = `Bearer ${token}`;
-  const signal = AbortSignal.any([AbortSignal.timeout(ANSWER_MAX_MS), until].filter(Boolean));
-  let response;
-  try {
-    response = await fetch(path, { method, headers, body: body && JSON.stringify(body), signal });
-  } catch {
-    throw problem(0, "The daemon does not answer. Try again.");
-  }
-  if (response.ok) return response.json();
-  // A proxy in between may answer with anything.
-  const said = await response.json().catch(() => ({}));
-  throw problem(response.status, said.detail ?? said.title ?? `The daemon answered with status ${response.status}.`);
+  return load(path, "json", { method, headers, body: body && JSON.stringify(body), until });
 }
 
 const TOKEN = "streamnb.token"; // kept for this visit only

@@ -1,10 +1,16 @@
 /** Keeps a card new: it is asked for again and put in its place, unless the focus is in it. */
+
+import { load } from "./api.js";
+import { el, part, text } from "./dom.js";
+
 setInterval(async () => {
+  const card = document.querySelector("main");
   try {
-    const said = await (await fetch(location)).text();
-    const main = document.querySelector("main:not(:focus-within)");
-    main?.replaceWith(new DOMParser().parseFromString(said, "text/html").querySelector("main") ?? main);
-  } catch {
-    // Nobody answers: what was said last stays.
+    const said = await load(location, "text");
+    const next = new DOMParser().parseFromString(said, "text/html").querySelector("main");
+    if (next && !card.matches(":focus-within")) card.replaceWith(next);
+  } catch ({ status, message }) {
+    // What was said last stays.
+    if (!status) text(part(card, "problem") ?? card.appendChild(el("p.problem")), message);
   }
 }, 30_000);

@@ -1,6 +1,6 @@
 /** What the model says: of itself, why it judged a text so, and of what one types. */
 
-import { ask, send, tell } from "./api.js";
+import { ask, load, send, tell } from "./api.js";
 import { bandOf, DASHES, ink, linesOf, makeChart, within } from "./chart.js";
 import { bar, classNames, inOrder, look, makeBars, meant, named, nameOf, setClasses } from "./classes.js";
 import { $, announce, attr, copy, debounced, el, on, part, say, text } from "./dom.js";
@@ -106,14 +106,12 @@ function draw(model) {
   $("telling").replaceChildren(...inOrder(Object.keys(model.telling)).map((label) => tellingWords(label, model.telling[label])));
   view.hidden = false;
   $("model-waiting").hidden = true;
-  say($("model-problem"), model.trouble);
 }
 
-async function load(node) {
-  const said = await fetch(`/page/${node.dataset.part}`);
-  const html = await said.text();
+async function renew(node) {
+  const html = await load(`/page/${node.dataset.part}`, "text");
   const { open } = part(node, "fold") ?? {};
-  if (said.ok && !node.matches(":focus-within:has(li)")) node.innerHTML = html;
+  if (!node.matches(":focus-within:has(li)")) node.innerHTML = html;
   if (open) part(node, "fold").open = true;
 }
 
@@ -140,7 +138,7 @@ function makeQueue() {
       item.remove();
     }
     if (!first()) {
-      await load(queue).catch(() => {});
+      await renew(queue).catch(() => {}); // it is asked for again with the view
       queue.focus();
     }
     if (receipt) {
@@ -182,8 +180,10 @@ export function makeModel() {
       if (selection.isCollapsed || !$("model").contains(selection.anchorNode)) {
         draw(model);
         const parts = $("model").querySelectorAll("[data-part]:not(:focus-within), #queue:focus:not(:has(li))");
-        if (turns++ % 5 === 0) await Promise.all(Array.from(parts, load));
+        if (turns % 5 === 0) await Promise.all(Array.from(parts, renew));
+        turns += 1; // those that failed are asked for again at once
       }
+      say($("model-problem"), model.trouble);
     } catch (error) {
       say($("model-problem"), error.message);
     }
