@@ -324,6 +324,21 @@ def test_odd_classes(odd: Book, open_page: Callable[..., Opened], size: dict[str
     assert overflow(page) == []
 
 
+def test_a_refresh_keeps_where_a_table_was_scrolled_to(
+    odd: Book, open_page: Callable[..., Opened]
+) -> None:
+    """The confusion matrix is drawn anew every ten seconds, and stands where it was moved to."""
+    page, _ = open_page("about:blank", **PHONE)
+    page.clock.install()
+    page.goto(f"{odd.address}/?view=model")
+    matrix = page.get_by_role("region", name="Confusion matrix")
+    expect(matrix.locator("tbody tr")).to_have_count(9)
+    matrix.evaluate("each => { each.isOld = true; each.scrollLeft = 40; }")
+    while matrix.evaluate("each => each.isOld"):
+        page.clock.run_for(2_000)
+    expect(matrix).to_have_js_property("scrollLeft", 40)
+
+
 def test_nothing_kept_and_nothing_learned(
     browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
 ) -> None:

@@ -110,9 +110,14 @@ function draw(model) {
 
 async function renew(node) {
   const html = await load(`/page/${node.dataset.part}`, "text");
+  // What has the focus would lose it; the queue itself is left alone while there is something to label.
+  if (node.matches(":focus-within:has(li, :focus)")) return;
   const { open } = part(node, "fold") ?? {};
-  if (!node.matches(":focus-within:has(li)")) node.innerHTML = html;
+  const tables = () => [...node.querySelectorAll(".scroll")];
+  const lefts = tables().map(({ scrollLeft }) => scrollLeft);
+  node.innerHTML = html;
   if (open) part(node, "fold").open = true;
+  tables().forEach((table, i) => (table.scrollLeft = lefts[i]));
 }
 
 /** Let messages be labelled one after the other, and the last one be taken back. */
