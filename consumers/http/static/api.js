@@ -7,7 +7,7 @@ const ANSWER_MAX_MS = 15_000;
 /** Return what went wrong: `status` is HTTP's, or 0 where nobody answered. */
 const problem = (status, sentence) => Object.assign(new Error(sentence), { status });
 
-/** Return what is answered, as "text" or "json": all of it comes in time, or it is a problem. */
+/** Return the whole answer as "text" or "json", or throw a problem. */
 export async function load(path, kind, { until, ...options } = {}) {
   const signal = AbortSignal.any([AbortSignal.timeout(ANSWER_MAX_MS), until].filter(Boolean));
   try {
@@ -98,7 +98,7 @@ export function write(route, isTyping) {
   history[isOver ? "replaceState" : "pushState"]({ isTyping }, "", url);
 }
 
-// Of more characters the daemon takes no question, nor those asked with it; of so many it says that they are too many.
+// Of more, all that is asked with it is refused; of so many, this question alone.
 export const QUERY_MAX = 499;
 
 /** Return a query as the daemon is asked: without the blank its last word would be a beginning. */

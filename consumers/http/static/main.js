@@ -31,6 +31,7 @@ function onState(next, error) {
   if (isNews) text($("offline-why"), error?.status ? `The daemon refused the request: ${error.message}` : silence);
   if (state === "offline" && next === "live") announce("Connected again.");
   if (state === "live" && next === "offline") announce("Disconnected.");
+  if (next === "live") search.reconnected();
   state = next;
   showConnection();
 }
@@ -107,7 +108,7 @@ function toggleSaved({ q, lang }) {
   try {
     localStorage.setItem(KEY, JSON.stringify(kept));
   } catch {
-    // It holds for this visit.
+    // Storage is forbidden.
   }
   onSaved();
 }

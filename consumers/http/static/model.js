@@ -110,7 +110,7 @@ function draw(model) {
 
 async function renew(node) {
   const html = await load(`/page/${node.dataset.part}`, "text");
-  // What has the focus would lose it; the queue itself is left alone while there is something to label.
+  // The focus would be lost, and what is to be labelled.
   if (node.matches(":focus-within:has(li, :focus)")) return;
   const { open } = part(node, "fold") ?? {};
   const tables = () => [...node.querySelectorAll(".scroll")];

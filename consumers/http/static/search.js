@@ -35,6 +35,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
   let before = null; // the key below which the next older page begins
   let summary = null;
   let isFresh = true; // no message has come for this query yet
+  let isStale = false; // events may have been missed
 
   function isBusy(busy) {
     for (const id of ["figures", "stream"]) attr($(id), "aria-busy", busy);
@@ -76,6 +77,19 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
     } catch (error) {
       if (asking === query) say($("search-problem"), error.message);
     }
+  }
+
+  /** Ask again for what is shown: some may be deleted. */
+  async function askAgain() {
+    const asking = query;
+    const top = list.newestKey() + 1;
+    isStale = false;
+    const page = await ask(`/v1/search${queryOf({ ...asked(query), limit: PAGE, before: top })}`).catch(() => null);
+    if (asking !== query) return;
+    isStale = !page || (page.more && !page.messages.length); // the next figures ask again
+    if (isStale) return;
+    before = page.before;
+    list.renew(page.messages, top);
   }
 
   on($("older"), "click", () => turn(list.isLive() ? list.oldestKey() : before));
@@ -151,9 +165,11 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
       draw();
       comparison.refresh();
       if (isFirst && box.checkVisibility()) sayResult();
+      if (isStale && list.size()) askAgain();
       if (data.n === 0) showMessages([]); // without messages there may be no event of them
     },
     messages: ({ messages }) => showMessages(messages),
+    reconnected: () => (isStale = !isFresh),
     alerts(all) {
       $("alerts").hidden = !all.length;
       keyed($("alerts"), all.toReversed(), JSON.stringify, ({ query: q, from_ms: from, split_ms: split, to_ms: to, moved }) =>
@@ -526,5 +542,12 @@ function makeList(onGone) {
     isLive: () => isLive,
     size: () => shown.length,
     oldestKey: () => shown.at(-1)?.key,
+    newestKey: () => shown[0].key,
+    /** Take these for all that matches below a key. */
+    renew(messages, top) {
+      shown = [...shown.filter(({ key }) => key >= top), ...messages].slice(0, ROWS_MAX);
+      draw();
+      tell();
+    },
   };
 }
