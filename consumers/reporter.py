@@ -480,6 +480,7 @@ class Reporter:
             rejected=dict(statistics.rejected),
             ignored=dict(statistics.ignored),
             ambiguous=statistics.outcomes["ambiguous"],
+            gaps=self._source_status().gaps,
             accuracy=statistics.prequential.accuracy,
             log_loss=statistics.prequential.log_loss,
             vocabulary_size=snapshot.vocabulary_size if snapshot else 0,

@@ -420,6 +420,7 @@ class Summary(msgspec.Struct, frozen=True):
     rejected: Mapping[str, int]  # by reason
     ignored: Mapping[str, int]  # left out by the configuration, by condition
     ambiguous: int  # of those judged, the ones with contradicting emoticons
+    gaps: int  # places at which a live stream may have lost some
     accuracy: float | None  # prequential, over everything that was learned in this run
     log_loss: float | None
     vocabulary_size: int

@@ -428,21 +428,28 @@ def test_nothing_shown_is_obeyed_by_a_terminal(command: Command, tmp_path: Path)
         assert shown.replace("\n", "").isprintable(), ascii(shown)
 
 
+def summary_lines(**own: object) -> list[str]:
+    """Return what is printed of a run that did nothing, but for `own`."""
+    nothing: dict[str, Any] = dict.fromkeys(Summary.__struct_fields__, 0)
+    nothing |= {"source": "x", "exit_reason": "told to stop", "rejected": {}, "ignored": {}}
+    file = io.StringIO()
+    of = Summary(**nothing | {"classes": (), "class_counts": ()} | own)
+    print_summary(Console(file=file, width=200), of, "none")
+    return file.getvalue().splitlines()
+
+
 def test_a_summary_says_what_its_time_and_its_rate_are_of() -> None:
     """Seconds are those of the whole run, and the rate is that of the messages: no quotient."""
-    numbers: dict[str, Any] = dict.fromkeys(Summary.__struct_fields__, 0)
-    of = Summary(**numbers | {
-        "source": "generator", "exit_reason": "max messages", "rejected": {}, "ignored": {},
-        "classes": (), "class_counts": (), "messages": 1_000, "seconds": 4.0,
-        "messages_per_s": 500.0,
-    })  # fmt: skip
-    printed = Console(file=io.StringIO(), width=200)
-    print_summary(printed, of, "none")
-    assert isinstance(printed.file, io.StringIO)
+    lines = summary_lines(messages=1_000, seconds=4.0, messages_per_s=500.0)
     line = "time        4.0 s from start to end; from the first message to the last 500 a second"
-    lines = printed.file.getvalue().splitlines()
     assert line in lines
     assert "model       0 words" in lines  # a run that ended before it learned anything
+
+
+def test_a_summary_counts_the_gaps_of_a_live_stream() -> None:
+    """Messages may be missing there; a run without any says nothing of them."""
+    assert "gaps        2; the log says where (stream_gap)" in summary_lines(gaps=2)
+    assert not any(line.startswith("gaps") for line in summary_lines())
 
 
 def test_before_the_first_checkpoint_predict_says_what_to_do(command: Command) -> None:
