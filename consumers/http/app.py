@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import mimetypes
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -294,21 +295,30 @@ async def _as_problem(request: Request, error: Exception) -> Response:
 # ---- the page's files ---------------------------------------------------------------------------
 
 PAGE = Path(__file__).parent / "static"
-_NO_CACHE = {"Cache-Control": "no-cache"}
 _HEAD = "<title>streamnb</title>"  # of the page's file: what is put in its place says more
 
 
 class PageFiles(StaticFiles):
-    """The page's files; a browser asks each time whether it still has the newest."""
+    """The page's files; a browser asks each time whether it still has the newest.
+
+    They are read once, when the daemon starts. Each answer from the disk would be handed between
+    threads four times, which wait for one another while messages rush in; a page has 14 files.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory=directory)
+        self._files = {
+            str(path.relative_to(directory)): (path.read_bytes(), mimetypes.guess_type(path)[0])
+            for path in directory.rglob("*")
+            if path.is_file()
+        }
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """Return a whole file, or 304 if the browser has it."""
-        # No part of so small a file is needed, and a wrong Range would be answered as text.
-        scope["headers"] = [pair for pair in scope["headers"] if pair[0] != b"range"]
-        response = await super().get_response(path, scope)
-        response.headers["Accept-Ranges"] = "none"
-        response.headers.update(_NO_CACHE)
-        return response
+        found = self._files.get(path)
+        if found is None or scope["method"] not in {"GET", "HEAD"}:
+            return await super().get_response(path, scope)  # which refuses it
+        return _newest(Request(scope), *found)
 
 
 def file_routes(settings: Settings) -> list[BaseRoute]:
@@ -317,13 +327,18 @@ def file_routes(settings: Settings) -> list[BaseRoute]:
 
     async def index(request: Request) -> Response:
         body = f"{before}{_preview(settings, request)}{after}".encode()
-        etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-        headers = _NO_CACHE | {"ETag": etag}
-        if request.headers.get("if-none-match") == etag:
-            return Response(status_code=304, headers=headers)
-        return HTMLResponse(body, headers=headers)
+        return _newest(request, body, "text/html")
 
     return [ApiRoute("/", index, None), Mount("/page", PageFiles(directory=PAGE))]
+
+
+def _newest(request: Request, body: bytes, media_type: str | None) -> Response:
+    """Return a whole body, or 304 if the browser has it; never a part of so small a one."""
+    etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    headers = {"Cache-Control": "no-cache", "ETag": etag, "Accept-Ranges": "none"}
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type=media_type, headers=headers)
 
 
 def _preview(settings: Settings, request: Request) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import re
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,7 +18,7 @@ from structlog.testing import capture_logs
 
 from consumers.config.settings import HttpSettings
 from consumers.errors import ConfigError
-from consumers.http.app import HEADERS
+from consumers.http.app import HEADERS, PageFiles
 from consumers.http.server import HttpServer
 from consumers.http.state import AppState
 from consumers.monitoring.status import Health, Status
@@ -128,6 +130,20 @@ def test_the_page_is_a_file_that_browsers_may_keep(client: httpx.Client) -> None
         kinds = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
         kind = kinds[name.rpartition(".")[2]]
         assert answer.headers["content-type"].startswith(kind), name
+
+
+def test_the_files_of_the_page_are_those_of_the_start(tmp_path: Path) -> None:
+    """A daemon whose program is upgraded under it mixes no new script with its old page."""
+    script = tmp_path / "main.js"
+    script.write_text("old")
+    files = httpx.ASGITransport(PageFiles(directory=tmp_path))
+    script.write_text("new")
+
+    async def asked() -> str:
+        async with httpx.AsyncClient(transport=files, base_url="http://127.0.0.1") as http:
+            return (await http.get("/main.js")).text
+
+    assert asyncio.run(asked()) == "old"
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/page", "/v1/search", "/nowhere", "/docs", "/healthz"])
