@@ -17,6 +17,20 @@ from tests.browser.file_daemon import Book, open_book
 from tests.browser.test_search import ask, shown
 
 DIGIT = re.compile(r"\d")
+# Counts how often the chart of a search is given a size, which draws it.
+SIZING = """() => {
+    window.sized = 0;
+    const canvas = document.querySelector('[data-testid=series-chart] canvas');
+    new MutationObserver(changes => { window.sized += changes.length; })
+        .observe(canvas, {attributeFilter: ['width']});
+}"""
+
+# How often it was, two frames later.
+SIZED = """async () => {
+    for (let i = 0; i < 2; i++) await new Promise(resolve => requestAnimationFrame(resolve));
+    return window.sized;
+}"""
+
 # Of the first chart: pixels of the colour of an alarm, and how many lie below each other in it.
 RED_PIXELS = """() => {
     const canvas = document.querySelector('[data-testid=history-line] canvas');
@@ -396,3 +410,16 @@ def test_back_and_forward(book: Book, open_page: Callable[..., Opened]) -> None:
     expect(page.get_by_test_id("search-box")).to_have_value("coffee")
     page.go_forward()
     expect(heading).to_have_text("Sentiment analysis for monday")
+
+
+def test_a_view_that_is_shown_again_is_not_drawn_again(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """Its chart has the size that it had: the tab answers without another drawing of it."""
+    page, _ = open_page(book.address)
+    expect(page.get_by_test_id("series-chart").locator("canvas")).to_be_visible()
+    page.evaluate(SIZING)
+    page.get_by_test_id("tab-try").click()
+    expect(page.get_by_test_id("series-chart")).to_be_hidden()
+    page.get_by_test_id("tab-search").click()
+    assert page.evaluate(SIZED) == 0

@@ -158,7 +158,9 @@ export function makeChart(node, { series, bands, scales, axes, isStepped, onPoin
   );
   charts.add(chart);
   const size = new ResizeObserver(() => {
-    if (node.clientWidth) chart.setSize({ width: node.clientWidth, height: node.clientHeight });
+    const { clientWidth: width, clientHeight: height } = node;
+    // What is only shown again is drawn already.
+    if (width && (width !== chart.width || height !== chart.height)) chart.setSize({ width, height });
   });
   size.observe(node);
 
