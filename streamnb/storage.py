@@ -7,8 +7,8 @@ statistics of one part. A model kept whole is one section without a name; a mode
 one a part, each with its log's position if the caller gave one. The model is the sections' sum.
 
 Writing: ① everything into a new, locked file beside the old one ② fsync ③ older files move down,
-`model.nb` being linked as `model.nb.1` ④ rename over `model.nb` ⑤ fsync the folder. A kill at any
-instant leaves a complete `model.nb`.
+`model.nb` being linked as `model.nb.1`, or copied where the file system has no hard links ④ rename
+over `model.nb` ⑤ fsync the folder. A kill at any instant leaves a complete `model.nb`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import stat
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -48,6 +49,9 @@ _ATTEMPTS = 5
 _MODE_MAX = 0o7777
 _AS_DAMAGE = frozenset({errno.ENOENT, errno.EIO})  # what a disk says that has lost a file
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})  # of a file system
+_COPY_BYTES = 1 << 20
+# What a file system without hard links says to one.
+NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
 class StoreWarning(UserWarning):
@@ -371,18 +375,57 @@ def _move_down(target: Path, keep: int) -> None:
     first = _older(target, 1)
     # A save that was killed between here and its rename has moved them already, or some of them.
     # What need not move stays, so that no good file is pushed out for nothing.
-    is_linked = first.exists() and target.exists() and first.samefile(target)
+    is_kept = first.exists() and target.exists() and _are_same(first, target)
     older = older_files(target)
     for rank in range(len(older), 0, -1):
         old = older[rank - 1]
         number = int(old.suffix[1:])
-        is_in_the_way = number == rank and not is_linked
+        is_in_the_way = number == rank and not is_kept
         if number + is_in_the_way >= keep:
             old.unlink()
         elif is_in_the_way:
             old.replace(_older(target, number + 1))
     if keep > 1 and target.exists() and not first.exists():
-        os.link(target, first)
+        try:
+            os.link(target, first)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            _copy(target, first)
+
+
+def _are_same(first: Path, second: Path) -> bool:
+    """Return whether two files are of one save: one file by a link, or a copy of it."""
+    one, other = first.stat(), second.stat()
+    if os.path.samestat(one, other) or one.st_size != other.st_size:
+        return os.path.samestat(one, other)
+    digest = _digest(first)
+    return digest is not None and digest == _digest(second)
+
+
+def _digest(path: Path) -> str | None:
+    """Return the digest that a file's header names; None if it cannot be read."""
+    try:
+        _opened(path).close()
+        with safetensors.safe_open(path, framework="numpy") as file:
+            digest: str = file.metadata()["digest"]
+            return digest
+    except (OSError, *serialization.UNREADABLE):
+        return None
+
+
+def _copy(path: Path, copy: Path) -> None:
+    """Copy a file under a name that nobody has; the disk has all of it before it has the name."""
+    fresh = copy.with_name(f".{copy.name}.new")
+    try:
+        with path.open("rb") as file:
+            blocks = iter(partial(file.read, _COPY_BYTES), b"")
+            _write(fresh, blocks, stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+        fresh.replace(copy)
+    except OSError:
+        with contextlib.suppress(OSError):  # the next copy is written over it
+            fresh.unlink(missing_ok=True)
+        raise
 
 
 def _read_one(path: Path) -> Stored:

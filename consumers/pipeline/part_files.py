@@ -49,7 +49,7 @@ from consumers.private_files import FILE_MODE, make_private_folder, open_private
 from streamnb import NaiveBayes, StreamnbError, save
 from streamnb.errors import StoreError, StoreVersionError
 from streamnb.state import ModelState
-from streamnb.storage import Stored, groups_of, notes_of, older_files, read
+from streamnb.storage import NO_LINKS, Stored, groups_of, notes_of, older_files, read
 
 _NAME = re.compile(r"(?P<position>[0-9]{20})-((?P<labels>[0-9]{20})-)?(?P<writer>[0-9a-f]{16})\.nb")
 # What a kill amid writing leaves, and what was set aside: they hold words.
@@ -58,9 +58,7 @@ _LEFT_CLASS = re.compile(r"\.[0-9]{2}-[0-9a-f]{16}\.(new|folder)")
 _SEGMENT = re.compile(r"\.?(?P<name>[0-9]+-[0-9a-f]{32}\.records)((-[0-9a-f]{16})?\.new)?")
 _LEFT_S = 3600.0  # longer than anybody writes
 _TIMES = "times"
-# What a file system without hard links says, and the file in a folder that stands for one.
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-_LABEL = "label"
+_LABEL = "label"  # the file in a folder that stands for one, on a file system without hard links
 _RECORDS = "records"  # a part file's note of what is remembered, and its array of the open segment
 _DELETIONS = "deletions"  # its array of those that its records are still to lose, as JSON
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -551,7 +549,7 @@ def _give_name(fresh: Path, path: Path) -> None:
     try:
         os.link(fresh, path)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             raise
         around = fresh.with_suffix(".folder")
         make_private_folder(around)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,13 +18,18 @@ import pytest
 from streamnb import serialization
 from streamnb.errors import StoreError
 from streamnb.storage import load, older_files, save
-from tests.library.storage.saving_process import CALLS, KEEP, ages, at_step, model_of
+from tests.library.storage.saving_process import CALLS, KEEP, ages, at_step, model_of, no_link
 
 NOBODY = 65_534
 
 
-def test_a_failure_at_any_step_is_told_and_leaves_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_links", [True, False])
+def test_a_failure_at_any_step_is_told_and_leaves_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_links: bool
+) -> None:
     """Whatever call of a save fails, it is a `StoreError`, and old or new stands there whole."""
+    if not with_links:
+        monkeypatch.setattr(os, "link", no_link)
     path = tmp_path / "model.nb"
     for n_examples in range(3):
         save(model_of(n_examples), path, keep=KEEP)
@@ -132,6 +138,37 @@ def test_an_interrupted_save_leaves_nothing_beside_the_file(
     assert load(path).n_examples == 1
 
 
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK])
+def test_without_hard_links_the_file_before_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As many are kept as with links, with the permissions that they had."""
+    path = tmp_path / "model.nb"
+
+    def refused(*_paths: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refused)
+    for n_examples in range(5):
+        save(model_of(n_examples), path, keep=KEEP, mode=0o600)
+    assert ages(path) == [4, 3, 2]
+    assert [stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()] == [0o600] * 3
+
+
+def test_a_link_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full is no file system without links: nothing is copied."""
+    path = tmp_path / "model.nb"
+    save(model_of(1), path)
+
+    def refused(*_paths: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "link", refused)
+    with pytest.raises(StoreError, match="No space left"):
+        save(model_of(2), path, keep=2)
+    assert [each.name for each in tmp_path.iterdir()] == ["model.nb"]
+
+
 def run(kind: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the saving process to its end."""
     command = [sys.executable, "-m", "tests.library.storage.saving_process", kind, str(folder)]
@@ -139,12 +176,13 @@ def run(kind: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.deep
-def test_a_kill_at_any_step_leaves_a_whole_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["steps", "steps-without-links"])
+def test_a_kill_at_any_step_leaves_a_whole_model(tmp_path: Path, kind: str) -> None:
     """Killed before or after any call of a save, the path loads, and so does each older file.
 
     The save after that one carries on as if nothing had happened: no good file is pushed out.
     """
-    done = run("steps", tmp_path)
+    done = run(kind, tmp_path)
     assert done.returncode == 0, done.stderr
     n_steps, n_old = map(int, done.stdout.split())
     assert n_steps > n_old > 10
