@@ -119,7 +119,7 @@ class CheckpointWriter:
         self._before, self._after = before, after
         self._consumed, self._predicted = tuple(consumed), tuple(predicted)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._pending: Future[SavedCheckpoint] | None = None
+        self._pending: Future[SavedCheckpoint | None] | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -153,9 +153,15 @@ class CheckpointWriter:
         entries = _packed(self._consumed)
         self._pending = self._thread.submit(self._write, frozen, at, entries, safe, deadline)
 
+    def hand_on(self, model: NaiveBayes, positions: Mapping[Partition, int]) -> None:
+        """Call `after` again, with what the last checkpoint holds: its file stays current."""
+        frozen, at = model.state.frozen_parts(), dict(positions)
+        self._pending = self._thread.submit(lambda: self._after(frozen.state(), at))
+
     def outcome(self, timeout_s: float = 0.0) -> SavedCheckpoint | None:
         """Return the checkpoint under way once it is written; None if there is none, or not yet.
 
+        What is handed on without one is none either.
         If it was not written, it is a `CheckpointError`; the one before stays.
         """
         pending = self._pending

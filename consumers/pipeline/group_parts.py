@@ -205,7 +205,8 @@ class GroupParts(msgspec.Struct):
             for partition, at in beginnings.items():
                 if at or self.is_late:
                     self._known[partition].begin = at
-        self._write_beginnings()
+        if troubles := self._write_beginnings():
+            self._say("write", next(iter(troubles.values())))
 
     def take_news(
         self, own: Collection[Partition], positions: Mapping[Partition, int]
@@ -304,8 +305,7 @@ class GroupParts(msgspec.Struct):
         The checkpoint holds them all the same, and the next one tries again. Who takes a part over
         takes its `deletions` over, those that were not erased before the records are read here.
         """
-        if not self._write_beginnings():
-            return
+        troubles = self._write_beginnings()
         pending = defaultdict[Partition, list[Deletion]](list)
         for each in deletions:
             pending[Partition(each.topic, each.partition)].append(each)
@@ -314,7 +314,8 @@ class GroupParts(msgspec.Struct):
             with self._lock:
                 furthest, now_held = self._known[partition].place, self._known[partition].held
             held = self._frozen.get(partition, now_held)  # another part may have come in since
-            if part_name(partition) not in state.parts or furthest >= place:
+            is_known = part_name(partition) in state.parts and partition not in troubles
+            if not is_known or furthest >= place:
                 continue
             try:
                 records = None if self.memory is None else self.memory.shared(partition)
@@ -323,12 +324,12 @@ class GroupParts(msgspec.Struct):
                 times = None if self.times is None else self.times.of_part(partition)
                 n = self.files.write(state, partition, position, records, labels, times)
             except (GroupError, OSError) as error:
-                self._say("write", str(error))
-                return
+                troubles[partition] = str(error)  # those behind it are written all the same
+                continue
             self._note(partition, place, self.clock())
             if n:
                 self._wrote(partition, PartFile(*place, self.files.writer), held)
-        self._say("write", None)
+        self._say("write", next(iter(troubles.values()), None))
 
     def _wrote(self, partition: Partition, file: PartFile, held: PartFile | None) -> None:
         """Know of our own file, which the model's part is if it was `held` and is at its place."""
@@ -340,8 +341,9 @@ class GroupParts(msgspec.Struct):
             else:
                 known.seen = None
 
-    def _write_beginnings(self) -> bool:
-        """Write where partitions begin; return whether none is left to be written."""
+    def _write_beginnings(self) -> dict[Partition, str]:
+        """Write where partitions begin; return what keeps those from it that are left."""
+        troubles = {}
         with self._lock:
             wanted = [(each, known) for each, known in self._known.items()]
         for partition, known in wanted:
@@ -350,10 +352,10 @@ class GroupParts(msgspec.Struct):
             try:
                 self.files.begin(partition, known.begin)
             except GroupError as error:
-                self._say("write", str(error))
-                return False
-            known.begin = None
-        return True
+                troubles[partition] = str(error)
+            else:
+                known.begin = None
+        return troubles
 
     # ---- any thread -----------------------------------------------------------------------------
 
@@ -386,10 +388,20 @@ class GroupParts(msgspec.Struct):
                 return
 
     def look(self) -> None:
-        """Load what others brought further than is known, or as far as we are ourselves."""
+        """Load what others brought further than is known, or as far as we are ourselves.
+
+        A partition whose files fail keeps no other one from being looked at: what is wrong with the
+        first of them is raised behind the last.
+        """
+        troubles = list[GroupError]()
         for partition in self.files.partitions():
-            if partition.topic == self.topic:
-                self._look_at(partition)
+            try:
+                if partition.topic == self.topic:
+                    self._look_at(partition)
+            except GroupError as error:
+                troubles.append(error)
+        if troubles:
+            raise troubles[0]
 
     def _look_at(self, partition: Partition) -> None:
         with self._lock:

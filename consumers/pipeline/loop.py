@@ -19,7 +19,6 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
-import structlog
 from msgspec import field
 from msgspec.structs import replace
 from numpy.typing import NDArray
@@ -56,7 +55,6 @@ from streamnb.errors import QueueFullError
 
 TURN_S = 0.1  # how long a turn of the loop waits for a batch
 _SLICE_S = 1.0  # how often a longer wait reports that the loop is alive
-log = structlog.get_logger(__name__)
 _Rows: TypeAlias = NDArray[np.int64]
 _Held: TypeAlias = list[tuple[int, Record]]  # by offset
 
@@ -114,9 +112,8 @@ class Pipeline(msgspec.Struct):
     def __post_init__(self) -> None:
         """Have the health show a failed checkpoint until one is written, and what was lost."""
         self.health.watch_part(lambda: self._checkpoint_trouble)
-        if self.reviser is not None:
-            memory = self.reviser.memory
-            self.health.watch_part(lambda: memory.trouble)
+        if (reviser := self.reviser) is not None:
+            self.health.watch_part(lambda: reviser.memory.trouble)
         if (corrections := self.corrections) is not None:
             self.health.watch_part(lambda: corrections.trouble)
         if self.labels is not None and self.recent is not None:
@@ -227,10 +224,11 @@ class Pipeline(msgspec.Struct):
         with errors_logged():
             if self.checkpoint_writer.is_busy:
                 self._collect_checkpoint(0.0)
-            elif self.checkpoint.is_due() and self._is_saved():
+            elif self.checkpoint.is_due() and self.positions == self._saved_positions:
                 # Nothing was read since: the file is current, and must not push out older ones.
                 self.checkpoint.note_current()
                 self.metrics.checkpoint_is_current()
+                self._hand_on()
             elif self.checkpoint.is_due():
                 self._begin_checkpoint()
 
@@ -246,9 +244,11 @@ class Pipeline(msgspec.Struct):
                     "no last checkpoint was written: the run ended amid a batch, whose counts are "
                     "ahead of its position. The one before stands; start again to go on from it."
                 )
-            if self._is_snapshot_unsaved or not self._is_saved():
+            if self._is_snapshot_unsaved or self.positions != self._saved_positions:
                 self._begin_checkpoint()
-                self._await_checkpoint()
+            else:
+                self._hand_on()
+            self._await_checkpoint()
         finally:
             label_reader = None if self.labels is None else self.labels.reader
             others = (self.checkpoint_writer, self.group, label_reader, self.corrections)
@@ -378,20 +378,19 @@ class Pipeline(msgspec.Struct):
 
     def _hand_over(self, handover: Handover) -> None:
         """Take a partition over, with what its last owner learned, or leave it to its next one."""
+        others = [each for each in (self.corrections, self.labels) if each is not None]
         if not handover.is_ours:
             self._own.discard(handover.partition)
-            for each in (self.corrections, self.labels):
-                if each is not None:
-                    each.give_up(handover.partition)
+            for each in others:
+                each.give_up(handover.partition)
             return
         self._own.add(handover.partition)
         if handover.part is not None:
             self._set_part(handover.partition, handover.part)
         elif self.reviser is not None and self.reviser.memory.is_elsewhere(handover.partition):
             self.reviser.memory.take_over(handover.partition, None)
-        for each in (self.corrections, self.labels):
-            if each is not None:
-                each.take_over(handover.partition, self.positions)
+        for each in others:
+            each.take_over(handover.partition, self.positions)
 
     def _set_part(self, partition: Partition, part: LoadedPart, *, is_as_far: bool = False) -> None:
         """Know what another member of the group has learned of a partition.
@@ -555,10 +554,11 @@ class Pipeline(msgspec.Struct):
         self.has_outputs = self.has_outputs and not path.exists()
         return not self.has_outputs and (self.logs is None or not self.logs.has_new())
 
-    def _is_saved(self) -> bool:
-        """Return whether the checkpoint is current, and the group has our parts."""
-        is_behind = self.group is not None and self.group.is_behind(self.positions)
-        return self.positions == self._saved_positions and not is_behind
+    def _hand_on(self) -> None:
+        """Have the parts written that the group lacks, though the checkpoint holds them."""
+        if self.group is not None and self.group.is_behind(self.positions):
+            self.group.freeze()
+            self.checkpoint_writer.hand_on(self.learner.model, self.positions)
 
     def _begin_checkpoint(self) -> None:
         if self.group is not None:

@@ -214,13 +214,13 @@ class PartFiles:
         self._said_hybrids: set[str] = set()  # groups of files that were written with another one
 
     def partitions(self) -> list[Partition]:
-        """Return the partitions that have a file."""
+        """Return the partitions that have a folder, whether or not that can be read."""
         with _errors(self._folder):
             return sorted(
                 Partition(unquote(topic.name), int(number.name))
                 for topic in self._children(self._folder)
                 for number in self._children(topic)
-                if number.name.isdecimal() and self._files(number)
+                if number.name.isdecimal()
             )
 
     def furthest(self, partition: Partition) -> PartFile | None:

@@ -303,6 +303,36 @@ def test_an_idle_daemon_keeps_its_checkpoints(tmp_path: Path) -> None:
     assert run.value("checkpoints_total") == 2.0
 
 
+def test_an_idle_member_whose_part_cannot_be_written_keeps_its_checkpoints(tmp_path: Path) -> None:
+    """The part alone is tried again, each time and at the end, until the group has it."""
+    shared = tmp_path / "shared"
+    run = Run(tmp_path / "own", [raw(LOG, [LABELLED] * 3)])
+    files = PartFiles(shared, {}, build_model(Settings().model), 3)
+    group = run.pipeline.group = GroupParts(files, LOG.topic, 3600.0)
+    run.pipeline.checkpoint_writer._after = group.write
+    shared.write_bytes(b"")  # in the place of the folder that is to be mounted there
+    run.pipeline.reader.start({}, Limits(until_end=True))
+    batch = run.pipeline.reader.take(LONG_S)
+    assert isinstance(batch, Messages)
+    run.pipeline._process(batch)
+    run.look_around(11.0)
+    first = run.file.stat().st_ino
+    for _ in range(3):
+        run.look_around(11.0)
+        assert "group.folder" in (group.status().trouble or "")
+    shared.unlink()
+    run.look_around(11.0)
+    assert group.status().trouble is None
+    assert [each.position for each in files._files(shared / "t" / "0")] == [3]
+    group._known[LOG].place = (-1, 0)  # as if the file had gone
+    next((shared / "t" / "0").iterdir()).unlink()
+    run.end()
+    assert [each.position for each in files._files(shared / "t" / "0")] == [3]
+    assert run.file.stat().st_ino == first
+    assert run.value("checkpoints_total") == 1.0
+    assert run.value("checkpoint_age_seconds") == 0.0
+
+
 def test_a_batch_that_was_not_begun_leaves_the_last_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,91 @@
+"""Parts of a group of which one fails: the others are written and read all the same."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from consumers.errors import GroupError
+from consumers.messages import part_name
+from consumers.pipeline.group_parts import GroupParts
+from streamnb.state import ModelState
+from tests.consumers.pipeline.test_part_files import LOG, OTHER, files_in, learned
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return the folder of the topic."""
+    folder = tmp_path / quote(LOG.topic, safe="")
+    folder.mkdir()
+    return folder
+
+
+def both() -> ModelState:
+    """Return a model that learned one message of each of two partitions."""
+    model = learned("a")
+    model.learn_one({"text": "b"}, "positive", part=part_name(OTHER))
+    return model.state
+
+
+def test_a_part_that_cannot_be_written_keeps_no_other_back(tmp_path: Path, folder: Path) -> None:
+    """What is wrong is told until it is mended, and only that part stays behind."""
+    (folder / "0").write_bytes(b"")  # in the place of its folder
+    group = GroupParts(files_in(tmp_path), LOG.topic, 3600.0)
+    for position in (1, 2):
+        group.write(both(), {LOG: position, OTHER: position})
+        found = group.files.furthest(OTHER)
+        assert found is not None
+        assert found.position == position
+        assert f"{folder / '0'} cannot be used" in (group.status().trouble or "")
+    assert group.is_behind({LOG: 2})
+    assert not group.is_behind({OTHER: 2})
+    (folder / "0").unlink()
+    group.write(both(), {LOG: 2, OTHER: 2})
+    assert group.status().trouble is None
+    assert not group.is_behind({LOG: 2, OTHER: 2})
+
+
+def test_a_beginning_that_cannot_be_written_keeps_no_other_back(
+    tmp_path: Path, folder: Path
+) -> None:
+    """Other partitions begin, and have their parts; that one gets its part behind its beginning."""
+    (folder / "0").write_bytes(b"")
+    group = GroupParts(files_in(tmp_path), LOG.topic, 3600.0)
+    group.begin({LOG: 5, OTHER: 7})
+    assert f"{folder / '0'} cannot be used" in (group.status().trouble or "")
+    assert [each.position for each in group.files._files(folder / "11")] == [7]
+    group.write(both(), {LOG: 6, OTHER: 8})
+    assert sorted(each.position for each in group.files._files(folder / "11")) == [7, 8]
+    assert group.status().trouble is not None
+    (folder / "0").unlink()
+    group.write(both(), {LOG: 6, OTHER: 8})
+    assert sorted(each.position for each in group.files._files(folder / "0")) == [5, 6]
+    assert group.status().trouble is None
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_part_that_cannot_be_read_keeps_no_other_back(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, is_file: bool
+) -> None:
+    """Neither a file nor a folder does: what is wrong with it is an error behind the others."""
+    theirs, group = files_in(tmp_path), GroupParts(files_in(tmp_path), LOG.topic, 3600.0)
+    theirs.write(learned("a").state, LOG, 1)
+    theirs.write(learned("x", log=OTHER).state, OTHER, 4)
+    if is_file:
+        (folder / "0" / f"{9:020d}-{'0' * 16}.nb").mkdir()  # even root cannot read that as a file
+    else:
+        listed = Path.iterdir
+
+        def refused(path: Path) -> Iterator[Path]:
+            if path == folder / "0":
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return listed(path)
+
+        monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(GroupError, match=r"/0(/.*)? cannot be |/0/.*: cannot be read"):
+        group.look()
+    assert group.take_news(set(), {}).keys() == {OTHER}
