@@ -95,8 +95,7 @@ class Pipeline(msgspec.Struct):
     labels: LabelReader | None = None
     decay: DecayTimes | None = None
     challengers: Challengers | None = None
-    # Told, on the predictor's thread, of each offset before which all records were added: it
-    # commits the positions itself.
+    # Told, on the predictor's thread, before which offset all records were added: it commits that.
     handled: Callable[[Partition, int], None] | None = None
     positions: dict[Partition, int] = field(default_factory=dict)
     writes_labelled: bool = False  # predictions of what is learned, too
@@ -194,6 +193,7 @@ class Pipeline(msgspec.Struct):
         self.reader.learned(len(messages), time.thread_time() - began_s)
         if messages.rejects:
             self._after_predictions(partial(self._write_rejects, messages.rejects))
+        self._pass_on_label_rejects()
         if self.erasure is not None and len(messages.deleted):
             self._after_predictions(partial(self._erase, self.erasure, messages))
         if self.recent is not None and len(messages.updated):
@@ -239,7 +239,7 @@ class Pipeline(msgspec.Struct):
                 self.learner.publish()
             with errors_logged():
                 self._await_checkpoint()
-            if self._is_mid_batch:
+            if self._is_mid_batch or (self.labels is not None and self.labels.is_mid_batch):
                 raise CheckpointError(
                     "no last checkpoint was written: the run ended amid a batch, whose counts are "
                     "ahead of its position. The one before stands; start again to go on from it."
@@ -463,14 +463,15 @@ class Pipeline(msgspec.Struct):
         """Learn by labels that came later; return whether those of before the end still come."""
         if self.labels is None:
             return False
-        self._is_mid_batch = True
         timeout_s = 0.0 if self.reader.end_reason is None else TURN_S
-        self.labels.take(self.learner, self.positions, timeout_s, is_idle=is_idle)
-        if rejects := self.labels.join.take_rejects():
-            self._after_predictions(partial(self._write_rejects, rejects))
-        self._is_mid_batch = False
+        then = self._pass_on_label_rejects
+        self.labels.take(self.learner, self.positions, timeout_s, is_idle=is_idle, then=then)
         self.statistics.labels = self.labels.join.counts_now()
         return self.labels.has_backlog()
+
+    def _pass_on_label_rejects(self) -> None:
+        if self.labels is not None and (rejects := self.labels.join.take_rejects()):
+            self._after_predictions(partial(self._write_rejects, rejects))
 
     def _after_predictions(self, run: Callable[[], None]) -> None:
         """Run a callback on the predictor's thread after every batch submitted so far."""
@@ -529,9 +530,9 @@ class Pipeline(msgspec.Struct):
     def _save_beginnings(self, limits: Limits) -> bool:
         """Return whether a checkpoint knows where reading began; if not, write one and wait for it.
 
-        Nothing of these partitions is learned before. If a kill came first, nobody would know where
-        reading began, and what was written meanwhile would be skipped. Nor would anybody know how
-        long the files of the outputs were. If it fails, messages wait until the next one is due.
+        Nothing of these partitions is learned before: after a kill nobody would know where reading
+        began, so that what was written meanwhile would be skipped, nor how long the outputs were.
+        If it fails, messages wait until the next one is due.
         """
         if self._are_beginnings_saved():
             return True
@@ -548,8 +549,7 @@ class Pipeline(msgspec.Struct):
         return self._are_beginnings_saved()
 
     def _are_beginnings_saved(self) -> bool:
-        path = self.checkpoint.path
-        if path is None:
+        if (path := self.checkpoint.path) is None:
             return True
         self.has_outputs = self.has_outputs and not path.exists()
         return not self.has_outputs and (self.logs is None or not self.logs.has_new())

@@ -28,7 +28,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import Protocol
 
@@ -491,6 +491,7 @@ class LabelReader:
     ) -> None:
         self.reader, self.join = reader, join
         self.is_behind = False  # labels may wait that the messages' time has reached
+        self.is_mid_batch = False  # counts may be ahead of positions
         self._messages = messages
         self._nothing: dict[str, list[str]] = {field: [] for field in fields}
         self._shared = shared
@@ -558,11 +559,13 @@ class LabelReader:
         timeout_s: float,
         *,
         is_idle: bool,
+        then: Callable[[], None] = lambda: None,
     ) -> None:
         """Take what was read, and move its positions on; wait for the first up to `timeout_s`.
 
         Labels that wait for their message cost more than messages that wait for their label: so
         unless the stream `is_idle`, one batch may lie beyond the messages' time, and no more.
+        `then` is called with each batch, before its position is moved on.
         """
         self.is_behind = False
         if not self._partitions_agree():
@@ -574,10 +577,12 @@ class LabelReader:
             if isinstance(taken, Handover):
                 self._awaited[taken.partition] -= 1
             elif self._is_wanted(taken.partition):
-                # A position is saved with a part, though nothing is ever taught by it.
-                learner.learn(part_name(taken.partition), self._nothing, [])
+                self.is_mid_batch = True
+                learner.learn(part_name(taken.partition), self._nothing, [])  # as in `know`
                 self.is_behind = self.join.take(taken, learner) or is_idle
+                then()
                 positions[taken.partition] = taken.next_offset
+                self.is_mid_batch = False
                 if not self.is_behind:
                     break
         if self._messages.end_reason is not None and not self._awaited.total():
