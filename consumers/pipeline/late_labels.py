@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from consumers.config.message import LateLabelsSettings
 from consumers.config.model import holds_floats
-from consumers.decode.labels import is_over_limit, keep_classes, over_limit, within_limit
+from consumers.decode.labels import is_over_limit, keep_classes, over_limit
 from consumers.features import times_of
 from consumers.kernels import learned_records as kernels
 from consumers.messages import (
@@ -245,7 +245,7 @@ class LateLabels:
         self, partition: Partition, hashes: Hashes, first: int, learner: Learner
     ) -> None:
         """Join new messages, numbered from `first` on, with labels that came before them."""
-        matches: list[tuple[WaitingMessage, str]] = []
+        matches, joining = list[tuple[WaitingMessage, str]](), set[str]()
         known = self._by_id(self._memory.log(partition), hashes).values()
         for records, own in zip(known, waiting_messages(known), strict=True):
             for each in records:
@@ -253,25 +253,32 @@ class LateLabels:
                 if message is None or not message.first.number >= first > each.number:
                     continue
                 self._logs[partition].joined.add(each.number)
-                if self._accept(message, partition, each):
-                    matches.append((message, early_label(each)[1]))
+                label = early_label(each)[1]
+                outcome = self._outcome(message, label, joining, learner)
+                if outcome == "learned":
+                    matches.append((message, label))
+                else:
+                    self._refuse(partition, each, outcome)
         self._teach(partition, matches, LATE_LABELLED, learner)
 
-    def _accept(self, message: WaitingMessage, partition: Partition, record: LearnedRecord) -> bool:
-        """Return whether a label that waited is learned; it is the message's from now on."""
-        found = self._outcome(message)
-        if found == "message_gone":
-            self._refuse(partition, record, found)
-        elif found == "repeated":
-            self.counts[found] += 1
-        else:
-            message.state = "labelled"
-        return found == "learned"
+    def _outcome(
+        self, message: WaitingMessage, label: str, joining: set[str], learner: Learner
+    ) -> str:
+        """Return what becomes of a label of a message; one that is learned is the message's now.
 
-    def _outcome(self, message: WaitingMessage) -> str:
+        Each label is asked for in its turn, as the order of the log decides which class joins:
+        those of earlier labels, which are learned together with it, are `joining`.
+        """
         if message.state == "gone":
             return "message_gone"
-        return "repeated" if message.state == "labelled" else "learned"
+        if message.state == "labelled":
+            return "repeated"
+        if label not in joining and is_over_limit(label, len(joining), learner.model):
+            return "unusable"
+        if label not in learner.model.classes:
+            joining.add(label)
+        message.state = "labelled"
+        return "learned"
 
     def _learn_default(
         self, partition: Partition, numbers: NDArray[np.int64], hashes: Hashes, learner: Learner
@@ -309,11 +316,11 @@ class LateLabels:
         self.counts["forgotten"] += len(due)
 
     def _refuse(self, partition: Partition, record: LearnedRecord, outcome: str) -> None:
-        offset, _, value = early_label(record)
+        offset, label, value = early_label(record)
         time_ms = time_of(record)
         at = -1 if math.isnan(time_ms) else int(time_ms)
         log = Partition(self.log_name, partition.partition)
-        self._reject(outcome, log, offset, at, record.id, value)
+        self._reject(outcome, label, log, offset, at, record.id, value)
 
     @property
     def log_name(self) -> str:
@@ -322,15 +329,17 @@ class LateLabels:
         return address.topic or f"file:{'' if address.path is None else address.path.name}"
 
     def _reject(
-        self, outcome: str, at: Partition, offset: int, time_ms: int, name: bytes | None, raw: bytes
-    ) -> None:
+        self, outcome: str, label: str, at: Partition, offset: int, time_ms: int,
+        name: bytes | None, raw: bytes,
+    ) -> None:  # fmt: skip
         self.counts[outcome] += 1
-        self._rejects.append(
-            Reject(
-                Reason.UNMATCHED_LABEL, _WHY[outcome], at, offset, time_ms, name, raw,
-                (name or b"").decode(errors="replace"),
-            )
-        )  # fmt: skip
+        if outcome == "repeated":
+            return
+        reason, why = Reason.UNKNOWN_LABEL, over_limit(label)
+        if outcome != "unusable":
+            reason, why = Reason.UNMATCHED_LABEL, _WHY[outcome]
+        shown = (name or b"").decode(errors="replace")
+        self._rejects.append(Reject(reason, why, at, offset, time_ms, name, raw, shown))
 
     # ---- labels --------------------------------------------------------------------------------
 
@@ -339,7 +348,6 @@ class LateLabels:
 
         Return whether the messages' time has reached all of them.
         """
-        messages = within_limit(messages, learner.model)
         self.counts["unusable"] += len(messages.rejects)
         self._rejects += messages.rejects
         partition = Partition(self._stream, messages.partition.partition)
@@ -350,22 +358,20 @@ class LateLabels:
         names = [plain[start:end] for start, end in bounds]
         known = self._by_id(memory, np.unique(hashes))
         waiting = dict(zip(known, waiting_messages(known.values()), strict=True))
-        matches, early = list[tuple[WaitingMessage, str]](), list[int]()
+        matches, early, joining = list[tuple[WaitingMessage, str]](), list[int](), set[str]()
         for row, name in enumerate(names):
             message = self._first_near(waiting.get(name, ()), float(times_ms[row]))
             if message is None:
                 early.append(row)
                 continue
-            outcome = self._outcome(message)
+            label = messages.label(row) or ""
+            outcome = self._outcome(message, label, joining, learner)
             if outcome == "learned":
-                matches.append((message, messages.label(row) or ""))
-                message.state = "labelled"
-            elif outcome == "repeated":
-                self.counts[outcome] += 1
+                matches.append((message, label))
             else:
                 at, raw = int(messages.at[row]), messages.raw
-                offset, value = int(raw.offsets[at]), raw.value(at) or b""
-                self._reject(outcome, raw.partition, offset, int(raw.times_ms[at]), name, value)
+                offset, time_ms, value = int(raw.offsets[at]), int(raw.times_ms[at]), raw.value(at)
+                self._reject(outcome, label, raw.partition, offset, time_ms, name, value or b"")
         self._teach(partition, matches, LATE_LABELLED, learner)
         own, n_together = self._logs[partition], max(1, learned_memory.SEGMENT_RECORDS // 4)
         for begin in range(0, len(early), n_together):
@@ -443,7 +449,6 @@ class LateLabels:
         learner: Learner,
     ) -> None:
         """Learn messages with their labels, take their defaults back, and remember both."""
-        matches = self._within_limit(partition, matches, learner)
         if not matches:
             return
         memory, part = self._memory.log(partition), part_name(partition)
@@ -506,28 +511,6 @@ class LateLabels:
         if isinstance(learner, ChallengedLearner):
             due.append(learner.challengers.n_until_judged)
         return min([n, *(each for each in due if each)])
-
-    def _within_limit(
-        self, partition: Partition, matches: Sequence[tuple[WaitingMessage, str]], learner: Learner
-    ) -> list[tuple[WaitingMessage, str]]:
-        """Return what may be learned; of labels that waited some may be a class too many by now."""
-        new: set[str] = set()
-        kept = []
-        for message, name in matches:
-            if is_over_limit(name, len(new), learner.model) and name not in new:
-                at, name_of = Partition(self.log_name, partition.partition), message.now.id
-                self.counts["unusable"] += 1
-                self._rejects.append(
-                    Reject(
-                        Reason.UNKNOWN_LABEL, over_limit(name), at, -1, int(message.time_ms),
-                        name_of, name.encode(), (name_of or b"").decode(errors="replace"),
-                    )
-                )  # fmt: skip
-                continue
-            if name not in learner.model.classes:
-                new.add(name)
-            kept.append((message, name))
-        return kept
 
     def take_rejects(self) -> list[Reject]:
         """Return the labels that could not be used since it was asked last."""

@@ -20,9 +20,11 @@ from structlog.testing import capture_logs
 from consumers.config.message import LateLabelsSettings
 from consumers.config.settings import Settings
 from consumers.corrections.model import Correction
+from consumers.decode import labels as label_classes
+from consumers.decode.decoder import LabelDecoder
 from consumers.errors import ConfigError
 from consumers.features import build_model
-from consumers.messages import Messages, Partition, part_name
+from consumers.messages import Messages, Partition, Reason, part_name
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.learned_memory import FOLDER_NAME
 from consumers.pipeline.learned_records import FoundRecords, LearnedRecord
@@ -102,6 +104,35 @@ def test_a_kill_changes_no_count(
                 run.memory.close()
                 run = LateRun(Path(name), settings)
         _check_to_the_end(run, log, labels, settings)
+
+
+@pytest.mark.parametrize("sizes", [[6], [1] * 6, [2, 4], [3, 3]])
+def test_which_class_joins_at_the_limit_is_said_by_the_order_of_the_labels(
+    monkeypatch: pytest.MonkeyPatch, sizes: list[int]
+) -> None:
+    """However that log is cut: not by labels that only wait, and one too many takes no message."""
+    monkeypatch.setattr(label_classes, "CLASSES_MAX", 3)
+    run = LateRun(None, SETTINGS)
+    run.learner.model.new_classes = True
+    known = ("negative", "positive", "a", "b", "c")
+    run.label_decoder = LabelDecoder(SETTINGS, {}, known)
+    log = [Said("create", name, 0, "sun") for name in ("m", "n", "later", "last")]
+    labels = [
+        Label("later", 1, "a"), Label("m", 1, "b"), Label("n", 1, "c"), Label("n", 1, "positive"),
+        Label("last", 1, "a"), Label("last", 1, "negative"),
+    ]  # fmt: skip
+    run.read(log, 2)
+    for size in sizes:
+        run.read_labels(labels, size)
+    assert run.learner.model.classes == ("negative", "positive", "b")
+    run.read(log, 2)
+    assert run.learner.model.n_examples == run.late.counts["learned"] == 3
+    rejects = run.late.take_rejects()
+    assert [(each.reason, each.offset) for each in rejects] == [
+        (Reason.UNKNOWN_LABEL, at) for at in (2, 0, 4)
+    ]
+    assert run.late.counts["unusable"] == 3
+    assert [each.value for each in rejects] == [line(labels[at]) for at in (2, 0, 4)]
 
 
 class Member(LateRun):
