@@ -431,6 +431,18 @@ class LiveSettings(Section):
     retry_pause_s: float = Field(default=0.5, gt=0)
     retry_pause_max_s: float = Field(default=30.0, gt=0)
 
+    @field_validator("ssl_cafile")
+    @classmethod
+    def _certificates_are_there(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_file():
+            raise wrong("must be a file of certificates (PEM) that exists")
+        try:
+            ssl.create_default_context(cafile=path)
+        except OSError as error:
+            why = error.strerror or error
+            raise wrong(f"must be a file of certificates (PEM) that can be used ({why})") from None
+        return path
+
     @model_validator(mode="after")
     def _fits_headers(self) -> Self:
         for name, value in self.all_headers.items():

@@ -266,7 +266,11 @@ def _connected(url: str, timeout_s: float, ca_file: Path | None) -> socket.socke
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not secure:
             return plain
-        context = ssl.create_default_context(cafile=ca_file)
+        try:
+            context = ssl.create_default_context(cafile=ca_file)
+        except OSError as error:  # it went after the start
+            why = error.strerror or error
+            raise ConnectionError(f"live.ssl_cafile: {ca_file} cannot be used: {why}") from error
         try:
             return context.wrap_socket(plain, server_hostname=parts.hostname)
         except ssl.SSLCertVerificationError as error:

@@ -104,6 +104,8 @@ port: 1
         ("model: {half_life_s: true}", "model.half_life_s: must be a number; found 'true'"),
         ("model: {prior_half_life: true}", "model.prior_half_life: must be a number"),
         ("jetstream: {start_at: false}", "jetstream.start_at: must be a number"),
+        ("live: {ssl_cafile: no.pem}", "live.ssl_cafile: must be a file of certificates (PEM) th"),
+        ("live: {ssl_cafile: /etc/passwd}", "live.ssl_cafile: must be a file of certificates"),
         ("model: {costs: {negative: {positive: true}}}", "costs.negative.positive: must be a num"),
         ("http: {enabled: 3}", "http.enabled: must be true or false; found '3'"),
         ("http: 3", "http: must be a section of keys and values; found '3'"),

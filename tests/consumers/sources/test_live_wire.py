@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import ssl
 import threading
 import time
@@ -22,6 +23,7 @@ from consumers.messages import Partition
 from consumers.sources.base import Cursor, LogFacts
 from consumers.sources.connections import (
     MESSAGE_BYTES_MAX,
+    Connection,
     Endpoint,
     Framing,
     Received,
@@ -245,6 +247,15 @@ def test_a_refusal_without_an_end_is_told(framing: Framing) -> None:
         run.source.close()
     assert "very-secret" not in said
     assert "ey2" not in said
+
+
+def test_certificates_that_are_gone_are_named(tmp_path: Path) -> None:
+    """They were there at the start: what is tried again says which file, and whose setting."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        endpoint = Endpoint(f"https://127.0.0.1:{server.getsockname()[1]}/", "lines")
+        gone = tmp_path / "authority.pem"
+        with pytest.raises(ConnectionError, match=r"live\.ssl_cafile: .*authority\.pem cannot be"):
+            Connection(endpoint, 10.0, gone)
 
 
 def test_a_wrong_certificate_is_refused_in_one_line(tmp_path: Path) -> None:
