@@ -106,13 +106,16 @@ def _retry_after_s(text: str) -> float:
 def without_secrets(text: str, secrets: Sequence[str]) -> str:
     """Return what a server said without what it repeats of the secrets that it was sent.
 
-    One that is cut off at the end counts too.
+    One that is cut off at the end counts too. A short one, as a header's `1` may be, counts where
+    it stands by itself alone: else nobody could read what is left.
 
     >>> without_secrets("you sent hunter22, not hunt", ["hunter22"])
     'you sent ***, not ***'
     """
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***")
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        is_short = len(secret) < _SECRET_CHARACTERS_MIN
+        pattern = rf"(?<!\w){re.escape(secret)}(?!\w)" if is_short else re.escape(secret)
+        text = re.sub(pattern, "***", text)
         for n in range(len(secret) - 1, _SECRET_CHARACTERS_MIN - 1, -1):
             if text.endswith(secret[:n]):
                 text = f"{text[:-n]}***"

@@ -30,6 +30,7 @@ from consumers.sources.connections import (
     RefusedError,
     _Http,
     key_of,
+    without_secrets,
 )
 from consumers.sources.live import RETRY_AFTER_MAX_S, LiveSource, StreamFeed
 from tests.broker.secure import Certificates
@@ -247,6 +248,14 @@ def test_a_refusal_without_an_end_is_told(framing: Framing) -> None:
         run.source.close()
     assert "very-secret" not in said
     assert "ey2" not in said
+
+
+def test_a_short_header_leaves_what_a_server_says_readable() -> None:
+    """It is no secret inside a word or a number; one that stands by itself is not told."""
+    said = "refused with HTTP 401: 10 points left, the key 1 ended"
+    assert without_secrets(said, ["1", "en", ""]) == said.replace("key 1", "key ***")
+    assert without_secrets("k=ey2", ["ey2"]) == "k=***"
+    assert without_secrets("xhunter22x hun hunt", ["hunter22"]) == "x***x hun ***"
 
 
 def test_certificates_that_are_gone_are_named(tmp_path: Path) -> None:
