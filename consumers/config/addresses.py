@@ -488,6 +488,22 @@ class JetstreamSettings(Section):
         return one_secret(self, "archive_key")
 
     @model_validator(mode="after")
+    def _begins_in_microseconds(self) -> Self:
+        """Refuse seconds and milliseconds: a server takes small cursors for its own numbers.
+
+        It then goes on with what comes, and says nothing. A host of version 2 numbers messages from
+        1 on, so what may be seconds may be a number too.
+        """
+        begin, end = (10**9, 10**15) if self.version == 1 else (10**12, 4 * 10**12)
+        if self.start_at is not None and begin <= self.start_at < end:
+            other = "" if self.version == 1 else ", or a number of the host's"
+            unit = "milliseconds" if self.start_at >= 10**12 else "seconds"
+            raise wrong(
+                f"start_at must be Unix microseconds{other}; {self.start_at} looks like {unit}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _fits_the_wire(self) -> Self:
         if self.history and self.version == 1:
             raise wrong("history needs version: 2; the first wire has no archive")
