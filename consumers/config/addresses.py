@@ -50,7 +50,12 @@ OUTPUT_FORMS = "none, file:PATH or kafka:TOPIC"
 _SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 _HOST = re.compile(rf"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(:{PORT})?")
 _LIVE = ("jetstream", "sse+", "lines+", "ws:", "wss:")
-_SECRETS = {"access_token", "api_key", "apikey", "auth", "password", "secret", "token"}
+# Names of what must not stand in an address: in small letters, without what joins words.
+_SECRETS = {
+    "accesskey", "accesstoken", "apikey", "apitoken", "auth", "authorization", "authtoken",
+    "bearer", "clientsecret", "jwt", "key", "passwd", "password", "pwd", "secret", "secretkey",
+    "sig", "signature", "token",
+}  # fmt: skip
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -129,7 +134,8 @@ def _jetstream_hosts(scheme: str, text: str) -> tuple[str, ...]:
 def check_url(url: str) -> str:
     """Return a live stream's address unchanged, or refuse one that is none or holds a secret."""
     parts = urlsplit(url)
-    if "@" in parts.netloc or _SECRETS & parse_qs(parts.query).keys():
+    names = {re.sub("[-_.]", "", name).lower() for name in parse_qs(parts.query)}
+    if "@" in parts.netloc or _SECRETS & names:
         # Said without repeating it; the address stands in logs and in /config.
         raise ValueError("must not hold a password or a token; use live.token or live.headers")
     if _HOST.fullmatch(parts.netloc) is None or not url.isascii() or not url.isprintable():

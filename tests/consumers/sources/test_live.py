@@ -28,6 +28,10 @@ from tests.consumers.sources.live_server import (
 )
 
 POST, LIKE = "app.bsky.feed.post", "app.bsky.feed.like"
+SECRETS = (
+    "api_key", "apiKey", "API-Key", "key", "Token", "auth_token", "client_secret", "Bearer", "sig",
+    "Signature", "jwt", "access%5Ftoken",
+)  # fmt: skip
 
 
 class Clock:
@@ -550,6 +554,7 @@ def test_secrets_and_addresses() -> None:
     for wrong in (
         "wss://me:password@example.org/", "sse+https://example.org/?access_token=abc",
         "sse+https://", "lines+https:///path", "jetstream://a b", "jetstream2", "wss://example.org:x",
+        *(f"wss://example.org/?a=1&{name}=abc" for name in SECRETS),
     ):  # fmt: skip
         with pytest.raises(ValueError, match="source"):
             Settings.model_validate({"source": wrong})
