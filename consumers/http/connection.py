@@ -1,10 +1,11 @@
 """uvicorn's connections, with bounds for clients that are slow, broken or hostile.
 
 uvicorn waits for ever for a request's head and body, and for a client to take its answer; it also
-reads on while earlier requests wait for their turn. Here each wait ends after
-`http.request_timeout_s`, a head has a largest size, and the numbers of connections
-(`http.connections_max`) and of waiting requests are limited. A sweep twice a second checks all
-connections: a timer for each request would cost more than the request.
+reads on while earlier requests wait for their turn. Here a request has `http.request_timeout_s` to
+come whole, a client must take `TAKEN_MIN` bytes of its answer in the same time, a head has a
+largest size, and the numbers of connections (`http.connections_max`) and of waiting requests are
+limited. A sweep twice a second checks all connections: a timer for each request would cost more
+than the request.
 
 uvicorn's own settings do not give this. `limit_concurrency` refuses requests and lets idle
 connections pile up, and it answers in another form; `timeout_keep_alive` counts between two
@@ -39,6 +40,10 @@ from consumers.monitoring.metrics import OTHER, HttpMetrics
 HEAD_BYTES_MAX = 65_536
 PIPELINED_MAX = 128  # requests of one connection that wait for the answer to the one before
 SWEEP_INTERVAL_S = 0.5
+# Of an answer, in each `http.request_timeout_s`: 1.6 KB/s by default. An answer of any length ends
+# so in time, and a client that takes a byte now and then holds no connection for ever.
+TAKEN_MIN = 16 << 10
+_LOW_WATER = 4 << 10  # bytes that wait when an answer goes on; it rests `TAKEN_MIN` above
 _RESET = struct.pack("ii", 1, 0)  # to linger, for no time
 
 UVICORN: Final = "uvicorn>=0.54,<0.55"  # as in pyproject.toml; a test holds the two together
@@ -47,8 +52,9 @@ UVICORN: Final = "uvicorn>=0.54,<0.55"  # as in pyproject.toml; a test holds the
 _METHODS: Final = {
     "__init__": ("config", "server_state", "app_state", "_loop"),
     "connection_made": ("transport",), "connection_lost": ("exc",), "data_received": ("data",),
-    "eof_received": (), "on_message_begin": (), "on_headers_complete": (), "on_body": ("body",),
-    "on_message_complete": (), "on_response_complete": (), "_unset_keepalive_if_required": (),
+    "eof_received": (), "resume_writing": (), "on_message_begin": (), "on_headers_complete": (),
+    "on_body": ("body",), "on_message_complete": (), "on_response_complete": (),
+    "_unset_keepalive_if_required": (),
 }  # fmt: skip
 _OF_A_CONNECTION: Final = (
     "config", "connections", "cycle", "flow", "headers", "loop", "parser", "pipeline", "transport",
@@ -114,7 +120,7 @@ class BoundedConnection(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._waits_since_s: float | None = None  # for the rest of a request
-        self._stuck_since_s: float | None = None  # with an answer that is not taken
+        self._owed: tuple[float, int] | None = None  # when the client last took, and what is left
         self._head_bytes = 0  # chunk headers and trailers of a body included
         self._is_turned_away = False
         self._is_deaf = False  # reads nothing behind the last request that is answered
@@ -123,6 +129,7 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection, or turn it away."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(_LOW_WATER + TAKEN_MIN, _LOW_WATER)
         self._waits_since_s = self.loop.time()
         self.config.keep_sweeping(self.loop, self.connections)
         n, n_max = len(self.connections), self.config.connections_max
@@ -243,14 +250,9 @@ class BoundedConnection(HttpToolsProtocol):
         """Close the connection of a client that has kept us waiting for too long."""
         timeout_s = self.config.timeout_s
         if self.transport.is_closing() or self.flow.write_paused:
-            self._stuck_since_s = self._stuck_since_s or now_s
-            if now_s - self._stuck_since_s > timeout_s:
-                # Without the reset the system would keep the unsent data for long.
-                socket_ = self.transport.get_extra_info("socket")
-                socket_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-                self.transport.abort()
+            self._check_taken(now_s)
             return
-        self._stuck_since_s = None
+        self._owed = None
         waits_since_s = self._waits_since_s
         if waits_since_s is None:
             return
@@ -262,6 +264,22 @@ class BoundedConnection(HttpToolsProtocol):
                 f"the request was not whole within {timeout_s:g} s (http.request_timeout_s); "
                 "send it faster, or in parts",
             )
+
+    def resume_writing(self) -> None:
+        """Note that the client has taken what waited, whether or not a sweep comes before more."""
+        self._owed = None
+        super().resume_writing()
+
+    def _check_taken(self, now_s: float) -> None:
+        """Reset the connection if its client takes nothing of what waits for it, or too little."""
+        left = self.transport.get_write_buffer_size()
+        if self._owed is None or left <= self._owed[1] - TAKEN_MIN:
+            self._owed = (now_s, left)
+        elif now_s - self._owed[0] > self.config.timeout_s:
+            # Without the reset the system would keep the unsent data for long.
+            socket_ = self.transport.get_extra_info("socket")
+            socket_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self.transport.abort()
 
     def _refuse(self, status: int, detail: str) -> None:
         """Answer a request that the application has not answered, and close."""

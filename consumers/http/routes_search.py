@@ -448,6 +448,7 @@ async def _event_chunks(
         except TimeoutError:
             beat, beat_at_s = _HEARTBEAT, loop.time() + HEARTBEAT_S
         has_events.clear()
+        yield b""  # returns when the client has room: what a slow one gets is not old already
         chunk = beat + subscription.take()
         if chunk:
             yield chunk

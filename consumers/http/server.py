@@ -36,6 +36,10 @@ STOP_TIMEOUT_S = 2.0
 FILES_SPARED = 100  # for checkpoints, the store of recent messages, brokers
 NICE = -5  # three times the weight of other threads, if the service's limits allow it
 _BACKLOG = 1024
+# Bytes of a connection that the system takes before they can be sent; by itself it takes megabytes.
+# These would be old when a slow client gets them: what still waits here can be left out (events),
+# and what the client takes is seen at once.
+_UNSENT_MAX = 16 << 10
 # A page that is served answers at once, one whose server is being imported a second later.
 PATIENCE_S = 30.0
 EVERY_ADDRESS = {"http://0.0.0.0:": "http://127.0.0.1:", "http://[::]:": "http://[::1]:"}
@@ -195,6 +199,8 @@ def _listen(settings: HttpSettings) -> socket.socket:
     try:
         # A port whose last connections are only winding up may be taken again at once.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted connections have it too.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_MAX)
         listening.bind((host, port))
         listening.listen(_BACKLOG)
     except OSError as error:

@@ -6,6 +6,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx
@@ -236,6 +237,33 @@ def test_a_page_that_takes_nothing_is_let_go_of() -> None:
         while served.live_updater.n_pages:
             say(served, *(f"{n} {i} {'long ' * 700}" for i in range(50)))
             n += 1
+
+
+def shows(name: str, data: dict[str, Any]) -> bool:
+    """Return whether messages have the one of an id among them."""
+    return name in [each["id"] for each in data["messages"]]
+
+
+def test_a_slow_page_is_told_the_newest() -> None:
+    """What a page has not taken waits where newer takes its place, not in the system's buffers."""
+    n_rounds, found = 20, b""
+    with (
+        app_state(settings(http={"request_timeout_s": PATIENCE_S})) as made,
+        serving(made) as served,
+        served.page("") as quick,
+        socket.socket() as slow,
+    ):
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.settimeout(PATIENCE_S)
+        slow.connect(("127.0.0.1", served.port))
+        slow.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert status_of(slow.recv(64)) == 200
+        for n in range(n_rounds):
+            say(served, *(f"{n} {i} {'long ' * 700}" for i in range(50)), f"the last of {n}")
+            quick.until("messages", partial(shows, f"the last of {n}"))
+        while b"the last of %d" % (n_rounds - 1) not in found:
+            found += slow.recv(1 << 16)
+    assert found.count(b"event: messages") < n_rounds / 4
 
 
 def test_a_comment_comes_now_and_then(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,143 @@
+"""Clients that take an answer steadily, but slower than it is written, and those that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from uvicorn.server import ServerState
+
+from consumers.http.connection import TAKEN_MIN, BoundedConfig, BoundedConnection
+from consumers.monitoring.metrics import HttpMetrics
+from consumers.search.rows import TEXT_MAX
+from tests.consumers.http.loopback_server import (
+    PATIENCE_S,
+    app_state,
+    served,
+    settings,
+)
+from tests.consumers.search.stores import running, tell
+
+TIMEOUT_S = 10.0
+ASK = b"GET /v1/export HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+N_LONG = 4_000  # messages, far more than the buffers of two sockets hold
+
+
+class Wire(asyncio.Transport):
+    """A transport that sends nothing by itself; `left` are the bytes that wait in it."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.left, self.is_aborted, self.is_ending = left, False, False
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes wait."""
+        return self.left
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Take limits; the tests say when writing pauses."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return a socket if one is asked for."""
+        return socket.socket() if name == "socket" else default
+
+    def is_closing(self) -> bool:
+        """Return whether all was written, and the end follows."""
+        return self.is_ending
+
+    def abort(self) -> None:
+        """Note that the client was let go of."""
+        self.is_aborted = True
+
+
+@pytest.fixture
+def wire() -> Wire:
+    """Return a transport with an answer of 1 MB in it."""
+    return Wire(1_000_000)
+
+
+@pytest.fixture
+def connection(wire: Wire) -> Iterator[BoundedConnection]:
+    """Yield a connection whose answer waits for its client."""
+    config = BoundedConfig(lambda: None, HttpMetrics(CollectorRegistry()), TIMEOUT_S, 10)
+    loop = asyncio.new_event_loop()
+    made = BoundedConnection(config, ServerState(), {}, loop)
+    made.connection_made(wire)
+    made.pause_writing()
+    yield made
+    loop.close()
+
+
+def test_who_takes_steadily_is_waited_for(wire: Wire, connection: BoundedConnection) -> None:
+    """One answer may wait for longer than the time, as long as it becomes shorter."""
+    for step in range(1, 50):
+        connection.sweep(step * TIMEOUT_S)
+        wire.left -= TAKEN_MIN
+    assert not wire.is_aborted
+
+
+def test_who_takes_steadily_at_the_end_is_waited_for(
+    wire: Wire, connection: BoundedConnection
+) -> None:
+    """Neither does an answer end that is written as a whole, behind which the connection closes."""
+    wire.is_ending = True
+    test_who_takes_steadily_is_waited_for(wire, connection)
+
+
+def test_who_has_taken_what_waited_is_given_more(wire: Wire, connection: BoundedConnection) -> None:
+    """A sweep that always comes amid a piece sees that the pieces before it were taken."""
+    for step in range(1, 50):
+        connection.sweep(step * TIMEOUT_S)
+        connection.resume_writing()
+        connection.pause_writing()
+    assert not wire.is_aborted
+
+
+@pytest.mark.parametrize("taken", [0, 1, TAKEN_MIN // 3])
+def test_who_takes_too_little_is_let_go(
+    wire: Wire, connection: BoundedConnection, taken: int
+) -> None:
+    """Bytes now and then gain no time: it is that of a whole `TAKEN_MIN`."""
+    for step_s in (1.0, 1.4, 1.8):
+        connection.sweep(step_s * TIMEOUT_S)
+        wire.left -= taken
+    assert not wire.is_aborted
+    connection.sweep(2.1 * TIMEOUT_S)
+    assert wire.is_aborted
+
+
+def test_a_file_is_whole_for_a_slow_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over sockets an export reaches its end, though each sweep finds it waiting for the client."""
+    now_s, sweep, is_waiting = [TIMEOUT_S], BoundedConnection.sweep, threading.Event()
+
+    def sweep_amid_a_piece(each: BoundedConnection, _now_s: float) -> None:
+        if each.flow.write_paused:
+            sweep(each, now_s[0])
+            is_waiting.set()
+
+    monkeypatch.setattr(BoundedConnection, "sweep", sweep_amid_a_piece)
+    monkeypatch.setattr("consumers.http.connection.SWEEP_INTERVAL_S", 0.001)
+    with (
+        running(None) as store,
+        app_state(settings(http={"request_timeout_s": TIMEOUT_S})) as of,
+        served(of, recent=store) as port,
+        socket.socket() as client,
+    ):
+        tell(store, ["x" * TEXT_MAX] * N_LONG)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 15)
+        client.settimeout(PATIENCE_S)
+        client.connect(("127.0.0.1", port))
+        client.sendall(ASK)
+        answer = client.makefile("rb")
+        for _ in range(10):
+            is_waiting.clear()
+            assert is_waiting.wait(PATIENCE_S)
+            # More than the buffers of both systems hold, in less than the time.
+            assert len(answer.read(1_000_000)) == 1_000_000
+            now_s[0] += 0.6 * TIMEOUT_S
+        assert answer.read().endswith(b"\r\n0\r\n\r\n")
