@@ -87,7 +87,7 @@ GONE = 499  # the client went before it was answered; such a status is counted, 
 
 _STOPPING = ProblemError(
     503,
-    "the daemon is stopping, and may have done what was asked or not; look when it is back",
+    "the daemon is stopping; ask again once it is back",  # of a correction the route says more
     headers={"Connection": "close", "Retry-After": "5"},
 )
 log = structlog.get_logger(__name__)

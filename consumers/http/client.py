@@ -26,7 +26,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 PAUSE_S = 0.25  # before a request is sent again, twice as long each time
 PAUSE_MAX_S = 10.0
 SILENCE_MAX_S = 30.0  # of events; a comment comes every ten seconds
-_LATER = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
+_PROBLEM = "application/problem+json"  # what the daemon itself answers, and hardly a proxy
 
 
 class ApiError(Exception):
@@ -297,7 +297,8 @@ class Client:
     retries : int
         How often a request is sent again at most: if the daemon is busy or still starts (429, 503),
         after the pause that it asks for, ten seconds at most; and if nobody answers. A label or a
-        deletion that nobody answered may have arrived, so it is not sent again.
+        deletion is sent again only if the daemon itself says that it did not begin: what nobody
+        answered, or a proxy in its place, may have arrived.
 
     Examples
     --------
@@ -450,7 +451,7 @@ class Client:
                 if is_last or not is_reading:
                     raise self._silence(error) from None
             else:
-                if is_last or answer.status not in _LATER:
+                if is_last or not _may_ask_again(answer, is_reading=is_reading):
                     return answer
                 with answer:
                     after = answer.headers.get("Retry-After", "")
@@ -468,6 +469,17 @@ class Client:
             return self._open(request, timeout=timeout_s)
         except HTTPError as error:
             return error
+
+
+def _may_ask_again(answer: Any, *, is_reading: bool) -> bool:
+    """Return whether a request was refused for now, without anything having been done.
+
+    A proxy's 503 also says that the daemon went away amid the request, which it may have done.
+    """
+    if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return True
+    is_ours = answer.headers.get_content_type() == _PROBLEM
+    return answer.status == HTTPStatus.SERVICE_UNAVAILABLE and (is_reading or is_ours)
 
 
 def _error(status: int, body: bytes) -> ApiError:

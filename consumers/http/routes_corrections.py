@@ -7,6 +7,7 @@ source.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
@@ -206,6 +207,13 @@ async def _submit(workers: WorkerPool, correct: Callable[[], Receipt]) -> Receip
             504,
             "the correction is still on its way into the log, and may come into it later; look "
             "again before sending it again",
+        ) from None
+    except asyncio.CancelledError:  # the server stops, and has waited for as long as it may
+        raise ProblemError(
+            504,
+            "the daemon is stopping, and the correction may still come into the log; look again, "
+            "once it is back, before sending it again",
+            headers={"Connection": "close"},
         ) from None
     except CorrectionError as error:
         status = _STATUS.get(type(error), 422)

@@ -16,6 +16,7 @@ import pytest
 
 from consumers.http import client
 from consumers.http.client import ApiError, Client, ReceivedEvent
+from consumers.http.requests import PROBLEM_MEDIA_TYPE
 from tests.consumers.http.loopback_server import app_state, settings
 from tests.consumers.http.test_sse import say, serving
 
@@ -38,12 +39,14 @@ class Daemon(BaseHTTPRequestHandler):
             return
         self.send_response(status)
         self.send_header("Retry-After", "0")
+        is_page = body.startswith("<")  # of a proxy
+        self.send_header("Content-Type", "text/html" if is_page else PROBLEM_MEDIA_TYPE)
         if 300 <= status < 400:
             self.send_header("Location", LOCATION)
         self.end_headers()
         self.wfile.write(body.encode())
 
-    do_POST = do_GET  # noqa: N815 -- the name that the server looks for
+    do_POST = do_DELETE = do_GET  # noqa: N815 -- the names that the server looks for
 
     def log_message(self, *_args: object) -> None:
         """Say nothing."""
@@ -92,9 +95,28 @@ def test_what_may_have_arrived_is_not_sent_again(address: str) -> None:
     Daemon.answers = [(CUT, "")]
     with pytest.raises(ApiError, match="No answer"):
         Client(address).label("a", "positive")
-    Daemon.answers = [(503, ""), (202, '{"id": "a"}')]
-    assert Client(address).label("a", "positive") == {"id": "a"}
-    assert Daemon.asked == ["POST /v1/labels"] * 3
+    for refused in (503, 429):
+        Daemon.answers = [(refused, "{}"), (202, '{"id": "a"}')]
+        assert Client(address).label("a", "positive") == {"id": "a"}
+    assert Daemon.asked == ["POST /v1/labels"] * 5
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(503, "<p>upstream connect error or disconnect/reset before headers</p>"), (504, "{}")],
+)
+def test_what_may_have_been_done_is_not_sent_again(address: str, status: int, body: str) -> None:
+    """Neither is what a proxy answers when the daemon went away, nor what is in doubt there."""
+    Daemon.answers = [(status, body), (404, "{}")]
+    with pytest.raises(ApiError) as caught:
+        Client(address).delete("a")
+    assert (caught.value.status, Daemon.asked) == (status, ["DELETE /v1/messages/a"])
+
+
+def test_a_question_that_a_proxy_refuses_is_asked_again(address: str) -> None:
+    """Who only reads may ask as often as he likes."""
+    Daemon.answers = [(503, "<p>no healthy upstream</p>"), (200, '{"n": 7}')]
+    assert Client(address).model() == {"n": 7}
 
 
 def test_what_is_wrong_is_not_asked_again(address: str) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from consumers.http.connection import HEAD_BYTES_MAX
 from tests.consumers.http.loopback_server import (
+    PATIENCE_S,
     app_state,
     connected,
     said,
@@ -137,3 +140,25 @@ def test_who_is_still_sending_hears_that_the_daemon_stops() -> None:
         assert found["detail"].startswith("the daemon is stopping")
         labels = {"route": "/v1/predict", "method": "POST", "status": "503"}
         assert made.registry.get_sample_value("streamnb_http_requests_total", labels) == 1
+
+
+def test_who_corrects_as_the_daemon_stops_hears_that_it_may_be_done() -> None:
+    """The correction is on its way into the log: nobody is told to send it again."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def delete(_name: str) -> None:
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+
+    with app_state(settings()) as made:
+        with served(made, correction_service=SimpleNamespace(delete=delete)) as port:
+            connection = connected(port)
+            connection.sendall(b"DELETE /v1/messages/a HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert begun.wait(PATIENCE_S)
+        with connection:
+            answer = until_end(connection)
+        go_on.set()
+    found = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert found["status"] == status_of(answer) == 504
+    assert found["detail"].startswith("the daemon is stopping, and the correction may still come")
+    assert b"retry-after" not in answer.lower()
