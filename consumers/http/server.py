@@ -241,8 +241,10 @@ def open_page(address: str | None, environ: Mapping[str, str] = os.environ) -> N
 
 
 def _open(address: str) -> None:
+    # An address of this machine is asked as it is: to a proxy it would name the proxy's own.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with urllib.request.urlopen(address, timeout=PATIENCE_S):  # noqa: S310 -- our own address
+        with opener.open(address, timeout=PATIENCE_S):
             opened = webbrowser.open(address)
     except (urllib.error.URLError, OSError, webbrowser.Error) as error:
         log.warning("page_not_opened", detail=f"{address}: {error}")

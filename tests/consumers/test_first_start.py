@@ -150,6 +150,13 @@ def test_the_page_opens_once_it_answers(page: str, monkeypatch: pytest.MonkeyPat
     assert opened == [page.replace("0.0.0.0", "127.0.0.1")]
 
 
+def test_the_page_opens_past_a_proxy(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy for the world outside is not asked for a page of this machine."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    test_the_page_opens_once_it_answers(page, monkeypatch)
+
+
 def test_without_a_screen_the_page_s_address_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """No browser is looked for: one of the terminal would take the daemon's screen."""
     monkeypatch.setattr(webbrowser, "open", lambda _address: pytest.fail("a browser was opened"))

@@ -6,6 +6,8 @@ import json
 import re
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,30 @@ def test_the_image_runs_without_root_and_can_be_asked() -> None:
     assert last("STOPSIGNAL") == "SIGTERM"
     assert "http://127.0.0.1:8100/healthz" in last("HEALTHCHECK")
     assert last("EXPOSE") == str(load(DEPLOY / "docker" / "config.yaml", {}).http.port)
+
+
+def test_the_image_is_asked_past_a_proxy() -> None:
+    """A container may have a proxy for the world outside; what it asks of itself stays in it."""
+    asked = []
+
+    class Daemon(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    program, *arguments = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
+    assert program == "python"
+    environment = dict.fromkeys(("http_proxy", "HTTP_PROXY"), "http://127.0.0.1:1")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Daemon) as daemon:
+        threading.Thread(target=daemon.serve_forever, daemon=True).start()
+        own = [each.replace(":8100/", f":{daemon.server_port}/") for each in arguments]
+        subprocess.run([sys.executable, *own], check=True, env=environment)
+        daemon.shutdown()
+    assert asked == ["/healthz"]
 
 
 def test_the_daemon_is_the_first_process() -> None:
