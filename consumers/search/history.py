@@ -27,7 +27,6 @@ For each step of the chunk's messages the file keeps
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -40,9 +39,7 @@ import structlog
 from msgspec import field
 from numpy.typing import NDArray
 
-from consumers.messages import NO_LABEL, Messages, Partition
-from consumers.monitoring.prequential import predicted_classes
-from consumers.process import watch_cache
+from consumers.messages import Partition
 from consumers.search.chunks import Chunk
 
 log = structlog.get_logger(__name__)
@@ -51,7 +48,6 @@ STEPS_S = {"minute": 60, "hour": 3_600, "day": 86_400}
 _STEP_TABLES = ("history", "word_history")
 POINTS_MAX = 3_000  # of one answer
 _TAKEN_OUT_MAX = 50_000  # removed messages that are remembered, as they may come again
-_EARLY_MAX = 2_000_000  # messages that wait for the file to be opened for the first time
 WORD_MINUTES_MAX = 1_440  # steps of a minute that have words
 WORD_MESSAGES_MIN = 5  # of a chunk and step; a word of fewer is not kept
 WORD_CHARS_MAX = 40  # of what is longer nothing is kept
@@ -74,115 +70,6 @@ class Uncounted(msgspec.Struct):
 
     def __bool__(self) -> bool:
         return bool(self.by_minute or self.highest)
-
-    def add(self, minute_s: int, counts: Longs) -> None:
-        """Count messages of a minute."""
-        known = self.by_minute.get(minute_s)
-        self.by_minute[minute_s] = counts if known is None else _sum(known, counts)
-
-
-class _EarlyBatch(msgspec.Struct, frozen=True):
-    partition: Partition
-    offsets: NDArray[np.int64]  # increasing
-    is_labelled: NDArray[np.bool_]
-    judged: NDArray[np.int64]
-    minute_s: int
-
-
-class MessageCounter:
-    """Counts messages as they are judged, on any thread, until the store's thread writes them.
-
-    `steps_max` says how many steps the file keeps, by their length in seconds, `words_max` how
-    many words of each. Until `begin` says how far a file was counted they wait, for they may come
-    again.
-    """
-
-    def __init__(self, steps_max: Mapping[int, int], words_max: int = 0) -> None:
-        self.steps_max = steps_max
-        self.words_max = words_max
-        self._lock = threading.Lock()
-        self._new = Uncounted()
-        self._highest: dict[Stretch, int] = {}
-        self._early: list[_EarlyBatch] | None = []
-        self._n_early = 0
-        self._n_uncounted = 0
-        watch_cache("early_messages", self._fill)
-
-    def add(
-        self,
-        messages: Messages,
-        rows: NDArray[np.int64],
-        log_posteriors: NDArray[np.float64],
-        arrived_ms: int,
-    ) -> None:
-        """Count messages, given as `RecentStore.offer` takes them."""
-        offsets, labels = messages.offsets, messages.labels
-        if len(rows) < len(messages):
-            offsets, labels = offsets[rows], labels[rows]
-        batch = _EarlyBatch(
-            messages.partition,
-            offsets,
-            labels != NO_LABEL,
-            predicted_classes(log_posteriors),
-            arrived_ms // 60_000 * 60,
-        )
-        with self._lock:
-            if self._early is None:
-                self._count(batch)
-            elif self._n_early < _EARLY_MAX:
-                self._early.append(batch)
-                self._n_early += len(rows)
-            else:
-                self._n_uncounted += len(rows)
-
-    def _fill(self) -> tuple[int, int]:
-        return self._n_early, _EARLY_MAX
-
-    def begin(self, counted: Mapping[Stretch, int]) -> None:
-        """Count behind what a file has counted; the file is told how far others went as well."""
-        with self._lock:
-            for stretch, offset in counted.items():
-                self._highest[stretch] = max(offset, self._highest.get(stretch, -1))
-            early, self._early, self._n_early = self._early or (), None, 0
-            for batch in early:
-                self._count(batch)
-            if self._n_uncounted:
-                log.warning(
-                    "history_incomplete",
-                    detail=f"{self._n_uncounted} messages came before recent.db was open, beyond "
-                    f"the {_EARLY_MAX} that may wait; the page's history lacks them",
-                )
-                self._n_uncounted = 0
-            self._new.highest = dict(self._highest)
-
-    def take(self) -> Uncounted:
-        """Return what is to be written."""
-        with self._lock:
-            taken, self._new = self._new, Uncounted()
-        return taken
-
-    def put_back(self, taken: Uncounted) -> None:
-        """Keep what could not be written for the next time."""
-        with self._lock:
-            for minute_s, counts in taken.by_minute.items():
-                self._new.add(minute_s, counts)
-            self._new.highest = taken.highest | self._new.highest
-
-    def _count(self, batch: _EarlyBatch) -> None:
-        has_both = bool(batch.is_labelled.any()) and not batch.is_labelled.all()
-        for is_labelled in (False, True) if has_both else (bool(batch.is_labelled.any()),):
-            stretch = (batch.partition, is_labelled)
-            highest = self._highest.get(stretch, -1)
-            # Offsets increase: what is new is the rest of the batch, mostly all of it.
-            begin = int(np.searchsorted(batch.offsets, highest, side="right"))
-            offsets, judged = batch.offsets[begin:], batch.judged[begin:]
-            if has_both:
-                own = batch.is_labelled[begin:] == is_labelled
-                offsets, judged = offsets[own], judged[own]
-            if not len(offsets):
-                continue
-            self._new.add(batch.minute_s, np.bincount(judged).astype(np.int64, copy=False))
-            self._highest[stretch] = self._new.highest[stretch] = int(offsets[-1])
 
 
 # ---- in the file ---------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from consumers.messages import Messages, Partition
-from consumers.search.history import MessageCounter
 from consumers.search.rows import Columns, RowBuilder
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
@@ -267,7 +266,10 @@ class ProcessorBudget:
 
 
 class Sampler:
-    """The queue before the writer; `thread_time` is the processor time of the thread that asks."""
+    """The queue before the writer; `thread_time` is the processor time of the thread that asks.
+
+    `count` is told of all messages, of which it takes some, and when they came.
+    """
 
     def __init__(
         self,
@@ -277,7 +279,8 @@ class Sampler:
         wall_clock: Callable[[], float],
         clock: Callable[[], float],
         thread_time: Callable[[], float] = time.thread_time,
-        counter: MessageCounter | None = None,
+        count: Callable[[Messages, NDArray[np.int64], NDArray[np.float64], int], None]
+        | None = None,
     ) -> None:
         self._row_builder = row_builder
         self._rate_max_per_s = rate_max_per_s
@@ -287,7 +290,7 @@ class Sampler:
         self._wall_clock = wall_clock
         self._clock = clock
         self._thread_time = thread_time
-        self._counter = counter
+        self._count = count
         self._filled_s = self._taken_s = clock()
         self._rng = np.random.default_rng(_SEED)
         self._lock = threading.Lock()
@@ -322,8 +325,8 @@ class Sampler:
     ) -> None:
         """Count some rows, and take what may be taken of them; see `RecentStore.offer`."""
         arrived_ms = int(self._wall_clock() * 1000)
-        if self._counter is not None and self.is_open and len(rows):
-            self._counter.add(messages, rows, log_posteriors, arrived_ms)
+        if self._count is not None and self.is_open and len(rows):
+            self._count(messages, rows, log_posteriors, arrived_ms)
         began_s = self._thread_time()
         n_raw = max(1, len(messages.raw))
         cost = max(1.0, len(messages.raw.buffer) / (_TOKEN_BYTES * n_raw))

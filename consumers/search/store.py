@@ -24,7 +24,7 @@ from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
 from consumers.search import database, matching
 from consumers.search.chunks import Chunk, Keys, Parts, Retention, RowFilter, located
-from consumers.search.history import STEPS_S, MessageCounter
+from consumers.search.history import STEPS_S
 from consumers.search.matching import CountsOverTime, Matcher, NewestFirst, Scan, matching_keys
 from consumers.search.query_syntax import (
     Query,
@@ -53,7 +53,7 @@ from consumers.search.rows import (
 )
 from consumers.search.sampler import Correct, Forget, Labelled, ProcessorBudget, Remove, Sampler
 from consumers.search.transactions import Transactions
-from consumers.search.writer import Writer
+from consumers.search.writer import MessageCounter, Writer
 
 FILE_NAME = "recent.db"
 COUNTED_MAX = 10_000
@@ -116,9 +116,9 @@ class RecentStore:
             kept = (history.minutes_max, history.hours_max, history.days_max)
             self._history_steps = dict(zip(STEPS_S.values(), kept, strict=True))
             counter = MessageCounter(self._history_steps, history.words_max)
-        self._sampler = Sampler(
-            settings.rate_max_per_s, budget, row_builder, wall_clock, clock, counter=counter
-        )
+        count = None if counter is None else counter.add
+        rate_per_s = settings.rate_max_per_s
+        self._sampler = Sampler(rate_per_s, budget, row_builder, wall_clock, clock, count=count)
         self._writer = Writer(
             path, self._sampler, self._bounds, classes, wall_clock, clock, is_moved, counter
         )

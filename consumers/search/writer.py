@@ -15,18 +15,23 @@ import contextlib
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
+import msgspec
 import numpy as np
 import structlog
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
+from consumers.messages import NO_LABEL, Messages, Partition
+from consumers.monitoring.prequential import predicted_classes
+from consumers.process import watch_cache
 from consumers.search.chunks import Chunk, Retention
 from consumers.search.database import drop_aside, is_damage, move_aside
-from consumers.search.history import MessageCounter, Uncounted
+from consumers.search.history import Longs, Stretch, Uncounted
 from consumers.search.rows import Change, NewRows, crcs_of
 from consumers.search.sampler import (
     Correct,
@@ -44,11 +49,125 @@ _IDLE_S = 1.0  # how often it looks for what has become too old
 _SAY_AGAIN_S = 60.0
 DELETIONS_MAX = 200_000  # of the stream, that wait and of whose rows nobody knows
 OPENINGS_MIN = 10  # in vain, before the file goes for such
+_EARLY_MAX = 2_000_000  # messages to be counted that wait until the file is opened
 _Waiting: TypeAlias = Forget | Correct | Remove
 log = structlog.get_logger(__name__)
 
 
 _LEFT_OPEN: list[Transactions] = []  # of folders that were moved; see `Writer._close`
+
+
+class _EarlyBatch(msgspec.Struct, frozen=True):
+    partition: Partition
+    offsets: NDArray[np.int64]  # increasing
+    is_labelled: NDArray[np.bool_]
+    judged: NDArray[np.int64]
+    minute_s: int
+
+
+class MessageCounter:
+    """Counts messages as they are judged, on any thread, until the store's thread writes them.
+
+    `steps_max` says how many steps the file keeps, by their length in seconds, `words_max` how
+    many words of each. Until `begin` says how far a file was counted they wait, for they may come
+    again.
+    """
+
+    def __init__(self, steps_max: Mapping[int, int], words_max: int = 0) -> None:
+        self.steps_max = steps_max
+        self.words_max = words_max
+        self._lock = threading.Lock()
+        self._new = Uncounted()
+        self._highest: dict[Stretch, int] = {}
+        self._early: list[_EarlyBatch] | None = []
+        self._n_early = 0
+        self._n_uncounted = 0
+        watch_cache("early_messages", self._fill)
+
+    def add(
+        self,
+        messages: Messages,
+        rows: NDArray[np.int64],
+        log_posteriors: NDArray[np.float64],
+        arrived_ms: int,
+    ) -> None:
+        """Count messages, given as `RecentStore.offer` takes them."""
+        offsets, labels = messages.offsets, messages.labels
+        if len(rows) < len(messages):
+            offsets, labels = offsets[rows], labels[rows]
+        batch = _EarlyBatch(
+            messages.partition,
+            offsets,
+            labels != NO_LABEL,
+            predicted_classes(log_posteriors),
+            arrived_ms // 60_000 * 60,
+        )
+        with self._lock:
+            if self._early is None:
+                self._count(batch)
+            elif self._n_early < _EARLY_MAX:
+                self._early.append(batch)
+                self._n_early += len(rows)
+            else:
+                self._n_uncounted += len(rows)
+
+    def _fill(self) -> tuple[int, int]:
+        return self._n_early, _EARLY_MAX
+
+    def begin(self, counted: Mapping[Stretch, int]) -> None:
+        """Count behind what a file has counted; the file is told how far others went as well."""
+        with self._lock:
+            for stretch, offset in counted.items():
+                self._highest[stretch] = max(offset, self._highest.get(stretch, -1))
+            early, self._early, self._n_early = self._early or (), None, 0
+            for batch in early:
+                self._count(batch)
+            if self._n_uncounted:
+                log.warning(
+                    "history_incomplete",
+                    detail=f"{self._n_uncounted} messages came before recent.db was open, beyond "
+                    f"the {_EARLY_MAX} that may wait; the page's history lacks them",
+                )
+                self._n_uncounted = 0
+            self._new.highest = dict(self._highest)
+
+    def take(self) -> Uncounted:
+        """Return what is to be written."""
+        with self._lock:
+            taken, self._new = self._new, Uncounted()
+        return taken
+
+    def put_back(self, taken: Uncounted) -> None:
+        """Keep what could not be written for the next time."""
+        with self._lock:
+            for minute_s, counts in taken.by_minute.items():
+                self._add(minute_s, counts)
+            self._new.highest = taken.highest | self._new.highest
+
+    def _add(self, minute_s: int, counts: Longs) -> None:
+        """Count messages of a minute; a class may have joined meanwhile."""
+        known = self._new.by_minute.get(minute_s)
+        if known is not None:
+            fewer, counts = sorted((known, counts), key=len)
+            counts = counts.copy()
+            counts[: len(fewer)] += fewer
+        self._new.by_minute[minute_s] = counts
+
+    def _count(self, batch: _EarlyBatch) -> None:
+        has_both = bool(batch.is_labelled.any()) and not batch.is_labelled.all()
+        for is_labelled in (False, True) if has_both else (bool(batch.is_labelled.any()),):
+            stretch = (batch.partition, is_labelled)
+            highest = self._highest.get(stretch, -1)
+            # Offsets increase: what is new is the rest of the batch, mostly all of it.
+            begin = int(np.searchsorted(batch.offsets, highest, side="right"))
+            offsets, judged = batch.offsets[begin:], batch.judged[begin:]
+            if has_both:
+                own = batch.is_labelled[begin:] == is_labelled
+                offsets, judged = offsets[own], judged[own]
+            if not len(offsets):
+                continue
+            self._add(batch.minute_s, np.bincount(judged).astype(np.int64, copy=False))
+            self._highest[stretch] = self._new.highest[stretch] = int(offsets[-1])
 
 
 class Writer:

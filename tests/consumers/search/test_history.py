@@ -15,8 +15,9 @@ from structlog.testing import capture_logs
 
 from consumers.config.sections import HistorySettings
 from consumers.search import RecentStore
-from consumers.search.history import STEPS_S, MessageCounter
+from consumers.search.history import STEPS_S
 from consumers.search.matching import CountsOverTime
+from consumers.search.writer import MessageCounter
 from tests.consumers.search.stores import (
     CLASSES,
     LOG,
@@ -310,7 +311,7 @@ def test_classes_may_join(tmp_path: Path) -> None:
 
 def test_messages_beyond_those_that_may_wait_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until the file is open so many wait to be counted; how many more came stands in the log."""
-    monkeypatch.setattr("consumers.search.history._EARLY_MAX", 3)
+    monkeypatch.setattr("consumers.search.writer._EARLY_MAX", 3)
     counter = MessageCounter({60: 10})
     for first in (0, 2, 4):
         told = tweets([{"text": "a"}] * 2, first)
