@@ -22,8 +22,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamnb.columns import floats_in, numbers_in
+from streamnb.columns import numbers_in
 from streamnb.errors import InputError, check_whole
+from streamnb.labels import checked_log_posteriors, checked_places
 
 _STEP, _REACH = 0.25, 6.0  # of the bins, in arsinh of log-odds: the last ones begin at ±202 nats
 _EDGES = np.arange(-_REACH, _REACH + _STEP / 2, _STEP)
@@ -545,36 +546,3 @@ def _without_gaps(
 ) -> tuple[Floats, NDArray[np.intp]]:
     """Return the columns of the classes that the model had, and where the true ones are there."""
     return np.ascontiguousarray(log_posteriors[:, has]), (np.cumsum(has) - 1)[truth]
-
-
-def checked_log_posteriors(log_posteriors: ArrayLike, *, gaps: bool = False) -> Floats:
-    """Return log-posteriors as an array, or refuse them; nan as well, unless `gaps` may be."""
-    found = floats_in(log_posteriors)
-    if found.ndim != 2:
-        raise InputError(
-            "log_posteriors must be numbers of shape (n, n_classes). Got shape"
-            f" {found.shape} instead."
-        )
-    most = (np.fmax.reduce if gaps else np.max)(found, axis=None, initial=-np.inf)
-    if not most <= 1e-6:  # nan is no smaller than anything
-        raise InputError(
-            f"log_posteriors must be logarithms of probabilities, at most 0. Got {most} instead."
-        )
-    return found
-
-
-def checked_places(truth: Any, log_posteriors: Floats, least: int = 0) -> NDArray[np.intp]:
-    """Return the places of true classes as an array, or refuse them."""
-    found = numbers_in(truth)
-    n, k = log_posteriors.shape
-    is_whole = found.dtype.kind in "iu" or not found.size
-    if found.shape != (n,) or not is_whole:
-        raise InputError(
-            f"truth must be {n} whole numbers, the place of each example's class. Got"
-            f" {found.dtype} of shape {found.shape} instead."
-        )
-    if n and not least <= found.min() <= found.max() < k:
-        wrong = found[(found < least) | (found >= k)][0]
-        none = ", or -1" if least < 0 else ""
-        raise InputError(f"truth must be places from 0 to {k - 1}{none}. Got {wrong} instead.")
-    return found.astype(np.intp)

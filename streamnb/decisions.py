@@ -22,13 +22,12 @@ from streamnb.calibration import (
     Calibrator,
     Floats,
     calibrated_with_gaps,
-    checked_log_posteriors,
-    checked_places,
     has_gaps,
     in_runs,
 )
 from streamnb.columns import floats_in
 from streamnb.errors import InputError, check_kind
+from streamnb.labels import checked_log_posteriors, checked_places
 from streamnb.priors import check
 
 Sets = NDArray[np.bool_]

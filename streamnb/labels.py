@@ -1,4 +1,7 @@
-"""Labels: what may name a class, labels as indices, and what each row adds to the counts."""
+"""Labels: what may name a class, labels as indices, and what each row adds to the counts.
+
+Beside them the columns of judged rows: what was stated of each class, and the true one.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,16 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from streamnb.columns import is_masked_array, is_time, to_mapping, values_of_array
+from streamnb.columns import (
+    floats_in,
+    is_masked_array,
+    is_time,
+    numbers_in,
+    to_mapping,
+    values_of_array,
+)
 from streamnb.errors import InputError, check_kind
 from streamnb.kernels.layout import RowUpdates
 
@@ -226,3 +236,38 @@ def unlabelled_rows(n: int, scale: float = 1.0) -> RowUpdates:
     """
     scales = ones(n) if scale == 1.0 else np.full(n, scale)
     return RowUpdates(unlabelled(n), ones(n), scales, scales)
+
+
+def checked_log_posteriors(log_posteriors: ArrayLike, *, gaps: bool = False) -> NDArray[np.float64]:
+    """Return log-posteriors as an array, or refuse them; nan as well, unless `gaps` may be."""
+    found = floats_in(log_posteriors)
+    if found.ndim != 2:
+        raise InputError(
+            "log_posteriors must be numbers of shape (n, n_classes). Got shape"
+            f" {found.shape} instead."
+        )
+    most = (np.fmax.reduce if gaps else np.max)(found, axis=None, initial=-np.inf)
+    if not most <= 1e-6:  # nan is no smaller than anything
+        raise InputError(
+            f"log_posteriors must be logarithms of probabilities, at most 0. Got {most} instead."
+        )
+    return found
+
+
+def checked_places(
+    truth: Any, log_posteriors: NDArray[np.float64], least: int = 0
+) -> NDArray[np.intp]:
+    """Return the places of true classes as an array, or refuse them."""
+    found = numbers_in(truth)
+    n, k = log_posteriors.shape
+    is_whole = found.dtype.kind in "iu" or not found.size
+    if found.shape != (n,) or not is_whole:
+        raise InputError(
+            f"truth must be {n} whole numbers, the place of each example's class. Got"
+            f" {found.dtype} of shape {found.shape} instead."
+        )
+    if n and not least <= found.min() <= found.max() < k:
+        wrong = found[(found < least) | (found >= k)][0]
+        none = ", or -1" if least < 0 else ""
+        raise InputError(f"truth must be places from 0 to {k - 1}{none}. Got {wrong} instead.")
+    return found.astype(np.intp)
