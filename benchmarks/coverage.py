@@ -5,7 +5,8 @@ recorded tweets, without those that `benchmarks.accuracy` holds out, the stream'
 positive tweet; behind it all are negative. `--steps` compares steps of the sets' threshold, and
 `--snapshots` judges the sets of a snapshot, which has one threshold for all examples.
 `--numbers` holds River's numeric streams against its GaussianNB, and `--overconfident` calibrates
-made-up answers whose log-odds are three times what they should be.
+made-up answers whose log-odds are three times what they should be. `--classes` does so with two to
+a thousand classes, after few examples and many, and with answers that are worth what they state.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ LEAST = 1e-15  # River's bound on the probability of a true class
 SNAPSHOT, SNAPSHOT_TWEETS = 1_000, 200_000
 STEPS = (0.005, 0.0125, 0.02)
 OVERCONFIDENT, MADE_UP_CLASSES, MADE_UP = 3.0, (2, 3, 10), 200_000
+MANY_CLASSES, COUNTED, ASKED = (2, 3, 10, 100, 1_000), (0, 10, 100, 1_000, 10_000), 5_000
+STREAMS = 10  # of at most 100 counted examples, of which one says little
+SURE = 8.0  # nats of the likeliest class, above all others together
 
 Floats = NDArray[np.float64]
 
@@ -134,6 +138,42 @@ def judge_overconfident() -> None:
             show("", what, answers, truth)
 
 
+def made_up(
+    random: np.random.Generator, kind: str, k: int, n: int
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Return what is stated of k classes, and true ones: right, sure and right, or too sure."""
+    scores = (2.0 if kind == "too sure" else 3.0) * random.normal(size=(n, k))
+    if kind == "sure":
+        scores[np.arange(n), random.integers(k, size=n)] += math.log(k - 1) + SURE
+    best, stated = (
+        each - np.logaddexp.reduce(each, axis=1, keepdims=True)
+        for each in (scores, OVERCONFIDENT * scores if kind == "too sure" else scores)
+    )
+    below = best.max(axis=1, keepdims=True) - best  # by chance, in proportion to e^best
+    return stated, (random.gumbel(size=(n, k)) - below).argmax(axis=1)
+
+
+def judge_classes() -> None:
+    """Print log-loss and calibration error of answers stated, and calibrated by some examples."""
+    random = np.random.default_rng(1)
+    print("answers   classes  stated         after " + "  ".join(f"{n:>13,}" for n in COUNTED))
+    for kind in ("right", "sure", "too sure"):
+        for k in MANY_CLASSES:
+            asked, truth = made_up(random, kind, k, ASKED)
+            row = [judge(asked, truth)[1:]]
+            for n in COUNTED:
+                found = []
+                for _ in range(STREAMS if 0 < n <= 100 else 1):
+                    calibrator = nb.Calibrator()
+                    for begin in range(0, n, PIECE):
+                        some = made_up(random, kind, k, min(PIECE, n - begin))
+                        calibrator.prequential_many(*some)
+                    found.append(judge(calibrator.calibrate(asked), truth)[1:])
+                row.append(np.mean(found, axis=0))
+            figures = [f"{log_loss:.4f}/{ece:.4f}" for log_loss, ece in row]
+            print(f"{kind:<8} {k:8,}  " + "  ".join(f"{each:>13}" for each in figures), flush=True)
+
+
 def judge_numbers(stream: Stream) -> None:
     """Print the figures of one of River's streams, for our Gaussian and River's."""
     classes = sorted(set(stream.labels), key=str)
@@ -167,6 +207,7 @@ def main(
     steps: Annotated[bool, typer.Option(help="Several steps of the sets instead.")] = False,
     snapshots: Annotated[bool, typer.Option(help="Sets of snapshots instead.")] = False,
     overconfident: Annotated[bool, typer.Option(help="Made-up answers instead.")] = False,
+    classes: Annotated[bool, typer.Option(help="Made-up answers of many classes.")] = False,
 ) -> None:
     """Judge calibrated answers and prediction sets."""
     if steps:
@@ -175,6 +216,8 @@ def main(
         judge_snapshots(tweets, coverage)
     elif overconfident:
         judge_overconfident()
+    elif classes:
+        judge_classes()
     elif numbers:
         for kind in KINDS:
             judge_numbers(read(kind))

@@ -267,15 +267,15 @@ def restored_confidence(values: Mapping[str, Any]) -> Confidence:
     )
 
 
-def learned_rule(notes: Mapping[str, Any]) -> AnswerRule | None:
-    """Return the rule that a model file's notes hold, of a daemon or of `streamnb.save`.
+def learned_rule(notes: Mapping[str, Any], n_classes: int) -> AnswerRule | None:
+    """Return the rule that a model file's notes hold for its classes; of a daemon or of `save`.
 
     None if they hold none.
     """
     known = notes.get("entries", {}).get("confidence")
     if known is None and isinstance(notes.get("calibrator"), dict):
         known = {"calibrator": notes["calibrator"], "conformal": None}
-    return None if known is None else restored_confidence(known).rule()
+    return None if known is None else restored_confidence(known).rule(n_classes)
 
 
 def own_costs(settings: ModelSettings, model: NaiveBayes) -> Floats | None:

@@ -170,7 +170,8 @@ class FolderFeed:
             log.error("checkpoint_damaged", detail=str(each.message))
         check_kinds(self._path, stored.model, self._settings)
         try:
-            rule = learned_rule(stored.header["notes"]) or AnswerRule()
+            n_classes = len(stored.model.classes)
+            rule = learned_rule(stored.header["notes"], n_classes) or AnswerRule()
             has_own_models = OWN_MODELS in stored.header["notes"].get("entries", {})
         except serialization.UNREADABLE as error:
             raise StoreError(

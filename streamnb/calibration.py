@@ -14,6 +14,7 @@ last mix of a stream, and answer by it whatever is asked.
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,10 +33,10 @@ SCALED_ODDS = np.append(_EDGES, _REACH + _STEP) - _STEP / 2  # in the middle of 
 with np.errstate(over="ignore"):  # of the bins, as probabilities
     _ENDS = 1.0 / (1.0 + np.exp(-np.sinh(np.concatenate(([-np.inf], _EDGES, [np.inf])))))
 _ODDS_MAX = 1_000.0  # in nats; a class that is ruled out has infinite ones
-# Before anything is counted a bin's stated probability is believed, but no surer than 98 %.
-_PRIOR_ODDS = np.clip(np.sinh(SCALED_ODDS), -4.0, 4.0)
-_PRIOR = 1.0 / (1.0 + np.exp(-_PRIOR_ODDS))
-_PRIOR_EXAMPLES = 2.0
+# Before anything is counted, what is stated is believed, but no surer than 98 %, which leaves odds
+# of −4 to all other classes together. That counts as two examples.
+_PRIOR_ODDS, _PRIOR_EXAMPLES = 4.0, 2.0
+_CURVES_MAX = 64  # kept, each for another number of classes
 _TILT = 1e-3  # keeps the order of classes whose bins came true equally often
 _UNIT = 1 << 30  # of a count: an example is halved up to 20 times without rounding
 _STATED_UNIT = _UNIT >> 10  # of a sum of probabilities, each rounded to 1/1024
@@ -79,8 +80,9 @@ class Calibrator:
     """Learns from judged examples what stated probabilities are worth.
 
     It works with any model's log-posteriors and any number of classes. Everything counted is a
-    whole number, so calibrators add up, and take back, bit for bit. The curve is drawn again at
-    certain numbers of examples, so that a stream gives the same answers however it is cut.
+    whole number, so calibrators add up, and take back, bit for bit. The curves, one for each number
+    of classes asked about, are drawn again at certain numbers of examples, so that a stream gives
+    the same answers however it is cut.
 
     Reading may go on in other threads while one counts.
 
@@ -99,10 +101,10 @@ class Calibrator:
     unit : int
         What one example counts as: 2³⁰, and half of it, again and again, where a bin was stated so
         often that 64 bits would not hold it. Up to 2⁵³ statements nothing is rounded by that.
-    curve : ndarray of shape (n_bins,)
-        The calibrated log-odds in the middle of each bin; replaced, and never changed.
+    curves : object
+        The counts that `curve_for` draws by; replaced, and never changed.
     renewed_at : int
-        The `n` at which the curve was drawn.
+        The `n` at which that was.
 
     Raises
     ------
@@ -131,7 +133,21 @@ class Calibrator:
         self.counts: Whole = np.zeros((3, len(SCALED_ODDS)), dtype=np.int64)
         self.unit = _UNIT
         self.renewed_at = 0
-        self.curve = _curve_of(self.counts, self.unit)
+        self.curves = _Curves(self.counts[:2], self.unit)
+
+    @property
+    def curve(self) -> Floats:
+        """The curve for as many classes as the examples had on average; two before any."""
+        return self.curves.of(self.curves.n_classes)
+
+    def curve_for(self, n_classes: int) -> Floats:
+        """Return the calibrated log-odds in the middle of each bin, for answers of so many classes.
+
+        What was counted is the same for all; what is believed beside it depends on the classes.
+        The array is never changed.
+        """
+        check_whole("n_classes", n_classes, 0)
+        return self.curves.of(n_classes)
 
     def calibrate(self, log_posteriors: ArrayLike) -> Floats:
         """Return calibrated log-posteriors, ndarray of shape (n, n_classes), in nats.
@@ -148,7 +164,7 @@ class Calibrator:
             If it is of another shape, or holds a probability above 1.
         """
         given = checked_log_posteriors(log_posteriors, gaps=True)
-        return calibrated_with_gaps(self.curve, given)
+        return calibrated_with_gaps(self.curves.of, given)
 
     def prequential_many(
         self,
@@ -194,7 +210,8 @@ class Calibrator:
         begin = 0
         while begin < len(given):
             end = min(len(given), begin + self._n_unchanged())
-            out[begin:end] = _on_curve(self.curve, asked_odds[begin:end], asked[begin:end])
+            curve = self.curves.of(asked.shape[1])
+            out[begin:end] = _on_curve(curve, asked_odds[begin:end], asked[begin:end])
             added = _counted(odds[begin:end], given[begin:end], places[begin:end])
             self.counts += added >> _n_coarser(self.unit)
             self.n += end - begin
@@ -303,6 +320,7 @@ class Calibrator:
             "n": self.n,
             "renewed_at": self.renewed_at,
             "counts": self.counts.tolist(),
+            "drawn": self.curves.counts.tolist(),
             "curve": self.curve.tolist(),
         } | ({} if self.unit == _UNIT else {"unit": self.unit})
 
@@ -319,29 +337,33 @@ class Calibrator:
             found = cls(values["half_life"])
             found.n, found.renewed_at = map(operator.index, (values["n"], values["renewed_at"]))
             counts = np.array(values["counts"], dtype=np.int64)
+            drawn = np.array(values.get("drawn", values["counts"][:2]), dtype=np.int64)
             curve = np.array(values["curve"], dtype=np.float64)
             unit = operator.index(values.get("unit", _UNIT))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(
                 f"these values describe no calibrator ({error!r}). Give what `to_dict` returned."
             ) from error
-        if counts.shape != found.counts.shape or curve.shape != counts[0].shape:
+        shapes, n_bins = (counts.shape, drawn.shape, curve.shape), len(SCALED_ODDS)
+        if shapes != ((3, n_bins), (2, n_bins), (n_bins,)):
             raise InputError(
-                "counts must be three rows of whole numbers, one for each bin, and curve a number"
-                f" for each. Got shapes {counts.shape} and {curve.shape} instead."
+                "counts must be three rows of whole numbers, drawn two, and curve one of numbers,"
+                f" each with one for each bin. Got shapes {shapes} instead."
             )
         if unit not in _UNITS:
             raise InputError(f"unit must be a power of two from 2¹⁰ to 2³⁰. Got {unit} instead.")
         since = found.n - found.renewed_at
-        if not (_can_be(counts) and (np.diff(curve) > 0.0).all() and np.isfinite(curve).all()):
+        rises = (np.diff(curve) > 0.0).all() and np.isfinite(curve).all()
+        if not (_can_be(counts) and _can_be(drawn) and rises):
             raise InputError("counts must be those of a calibrator, and its curve must rise.")
         if not 0 <= since < found._lasts() or found.renewed_at < 0:
             raise InputError(
                 "renewed_at must be the n at which the curve was drawn. Got"
                 f" {found.renewed_at} and n {found.n} instead."
             )
-        curve.setflags(write=False)
-        found.curve, (found.counts, found.unit) = curve, _with_room(counts, unit, 2 * _FULL - 1)
+        both, found.unit = _with_room(np.concatenate((counts, drawn)), unit, 2 * _FULL - 1)
+        found.counts = both[:3].copy()
+        found.curves = _Curves(both[3:], found.unit, curve)
         return found
 
     # ---- inside --------------------------------------------------------------------------------
@@ -355,7 +377,7 @@ class Calibrator:
         return np.stack((n, came_true, np.clip(stated, n * _ENDS[:-1], n * _ENDS[1:])))
 
     def _lasts(self) -> int:
-        """Return for how many examples the present curve holds."""
+        """Return for how many examples the present curves hold."""
         return min(max(1, self.renewed_at // _RENEWED_SHARE), _RENEWED_MAX)
 
     def _n_unchanged(self) -> int:
@@ -368,7 +390,7 @@ class Calibrator:
     def _renew(self) -> None:
         self.counts, self.unit = _with_room(self.counts, self.unit)
         self.renewed_at = self.n
-        self.curve = _curve_of(self.counts, self.unit)
+        self.curves = _Curves(self.counts[:2], self.unit)
 
     def _combined(self, other: Calibrator, sign: int) -> Self:
         if self.half_life != other.half_life:
@@ -384,7 +406,30 @@ class Calibrator:
         )
         counts = _possible(own + sign * others, "hold less than nothing")
         found.counts, found.unit = _with_room(counts, unit)
-        found.renewed_at, found.curve = found.n, _curve_of(found.counts, found.unit)
+        found.renewed_at, found.curves = found.n, _Curves(found.counts[:2], found.unit)
+        return found
+
+
+class _Curves:
+    """The curves of one moment, drawn when asked for, for any thread; `drawn` is a file's."""
+
+    def __init__(self, counts: Whole, unit: int, drawn: Floats | None = None) -> None:
+        self.counts, self._unit = counts.copy(), unit
+        n, n_examples = counts.sum(axis=1, dtype=np.float64)
+        self.n_classes = max(2, round(n / n_examples)) if n_examples else 2
+        self._by_classes: dict[int, Floats] = {}
+        if drawn is not None:
+            drawn.setflags(write=False)
+            self._by_classes[self.n_classes] = drawn
+
+    def of(self, n_classes: int) -> Floats:
+        """Return the curve for answers of so many classes."""
+        k = max(2, n_classes)  # of one nothing is calibrated
+        found = self._by_classes.get(k)
+        if found is None:
+            if len(self._by_classes) >= _CURVES_MAX:
+                self._by_classes = {}
+            found = self._by_classes[k] = _curve_of(self.counts, self._unit, k)
         return found
 
 
@@ -417,14 +462,14 @@ def calibrated(curve: Floats, log_posteriors: Floats) -> Floats:
     return _on_curve(curve, scaled_odds(log_posteriors), log_posteriors)
 
 
-def calibrated_with_gaps(curve: Floats, log_posteriors: Floats) -> Floats:
+def calibrated_with_gaps(curve_for: Callable[[int], Floats], log_posteriors: Floats) -> Floats:
     """Return what `calibrated` does; nan is a class that has no share of the answer, and stays."""
     if not np.isnan(log_posteriors).any():
-        return calibrated(curve, log_posteriors)
+        return calibrated(curve_for(log_posteriors.shape[1]), log_posteriors)
     unknown = np.full(len(log_posteriors), -1)
 
     def answer(own: Floats, *_: Any) -> Floats:
-        return calibrated(curve, own)
+        return calibrated(curve_for(own.shape[1]), own)
 
     return in_runs(answer, answer, log_posteriors, unknown, log_posteriors)
 
@@ -475,21 +520,28 @@ def _counted(odds: Floats, log_posteriors: Floats, truth: NDArray[np.intp]) -> W
     return found
 
 
-def _curve_of(counts: Whole, unit: int) -> Floats:
-    """Return the calibrated log-odds in the middle of each bin."""
+def _curve_of(counts: Whole, unit: int, n_classes: int) -> Floats:
+    """Return the calibrated log-odds in the middle of each bin, for answers of so many classes."""
     from scipy.optimize import isotonic_regression  # noqa: PLC0415 -- slow to import, rarely needed
 
     known = np.flatnonzero(counts[0])
     if not known.size:
         known = np.arange(len(SCALED_ODDS))
+    # The prior is of examples with so many classes. What the winner leaves is all the others', so
+    # the floor of each is lower by log(k − 1); and one example makes up to e^−z statements of odds
+    # e^z, of k − 1 at most. Two classes have one each.
+    n_others, odds = n_classes - 1.0, np.sinh(SCALED_ODDS)
+    believed = np.clip(odds, -(_PRIOR_ODDS + math.log(n_others)), _PRIOR_ODDS)
+    prior = (1.0 / (1.0 + np.exp(-believed)))[known]
+    prior_n = _PRIOR_EXAMPLES * np.clip(np.exp(-odds[known]), 1.0, n_others)
     n, came_true = counts[:2, known].astype(np.float64) / unit
-    weights = n + _PRIOR_EXAMPLES
-    share = (came_true + _PRIOR_EXAMPLES * _PRIOR[known]) / weights
+    weights = n + prior_n
+    share = (came_true + prior_n * prior) / weights
     rising = isotonic_regression(share, weights=weights).x
     # An empty bin says nothing: there the curve goes straight from neighbour to neighbour. Beyond
     # the last one it goes on as it began: answers that no label has come for are not all alike.
     drawn = np.interp(SCALED_ODDS, SCALED_ODDS[known], np.log(rising / (1.0 - rising)))
-    drawn += _PRIOR_ODDS - np.clip(_PRIOR_ODDS, _PRIOR_ODDS[known[0]], _PRIOR_ODDS[known[-1]])
+    drawn += believed - np.clip(believed, believed[known[0]], believed[known[-1]])
     found: Floats = drawn + _TILT * SCALED_ODDS
     found.setflags(write=False)
     return found

@@ -357,7 +357,8 @@ class AnswerRule:
         nan is a class that the model has not, and stays.
         """
         given = checked_log_posteriors(log_posteriors, gaps=True)
-        return given if self.curve is None else calibrated_with_gaps(self.curve, given)
+        curve = self.curve
+        return given if curve is None else calibrated_with_gaps(lambda _: curve, given)
 
     def sets(self, log_posteriors: ArrayLike) -> Sets | None:
         """Return which classes are in the sets of calibrated log-posteriors; None without sets.
@@ -498,10 +499,27 @@ class Confidence:
             self.conformal.prequential_many(answers, places)
         return answers
 
-    def rule(self) -> AnswerRule:
-        """Return what is answered by from now on."""
+    def rule(self, n_classes: int | None = None) -> AnswerRule:
+        """Return what is answered by from now on.
+
+        Parameters
+        ----------
+        n_classes : int, optional
+            Of what is answered; see `Calibrator.curve_for`. None: as many as what was counted had,
+            which is two before any.
+
+        Raises
+        ------
+        InputError
+            If `n_classes` is no whole number from 0 on.
+        """
+        curve = None
+        if self.calibrator is not None:
+            curve = (
+                self.calibrator.curve if n_classes is None else self.calibrator.curve_for(n_classes)
+            )
         return AnswerRule(
-            None if self.calibrator is None else self.calibrator.curve,
+            curve,
             None if self.conformal is None else self.conformal.threshold,
             self.costs,
         )

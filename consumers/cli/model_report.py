@@ -106,7 +106,7 @@ def answering(stored: Stored, config: Path | Settings | None) -> NaiveBayes | Sn
 
 def calibrated_model(stored: Stored) -> NaiveBayes | Snapshot:
     """Return a file's model, answering by the rule that a daemon or `streamnb.save` left there."""
-    rule = learned_rule(stored.header["notes"])
+    rule = learned_rule(stored.header["notes"], len(stored.model.classes))
     return stored.model if rule is None else Snapshot(stored.model, 0, rule)
 
 

@@ -144,7 +144,8 @@ class ModelJudge:
                 f"labels.teacher.model: {path} reads {', '.join(unread)}, and model.features does "
                 "not; messages are kept with the fields of the model that learns"
             )
-        self._model = Snapshot(stored.model, 0, learned_rule(stored.header["notes"]))
+        rule = learned_rule(stored.header["notes"], len(stored.model.classes))
+        self._model = Snapshot(stored.model, 0, rule)
         self.name = str(path)
 
     def judge(self, rows: Sequence[MessageRow]) -> list[Lesson]:

@@ -307,7 +307,8 @@ class Publishing:
             by_time = EveryInterval(settings.publish_interval_s, settings.publish_share_max, clock)
             return make(model, board, by_time, clock, confidence=confidence)
         known, self._known = self._known, None
-        rule = None if confidence is None else self._rule_of(confidence)
+        n_classes = len((known or model).classes)
+        rule = None if confidence is None else self._rule_of(confidence, n_classes)
         snapshot = Snapshot(known or model, self._version, rule) if self._version else None
         if snapshot is not None and isinstance(others, OwnModels):
             own = others.frozen() if known is None else self._own
@@ -318,9 +319,9 @@ class Publishing:
         )
         return self._learner
 
-    def _rule_of(self, confidence: Confidence) -> AnswerRule:
+    def _rule_of(self, confidence: Confidence, n_classes: int) -> AnswerRule:
         """Return the rule of the restored snapshot, but what is off or begins again as now."""
-        now = confidence.rule()
+        now = confidence.rule(n_classes)
         if self._rule is None:
             return now
         before = AnswerRule.from_dict(self._rule)

@@ -507,7 +507,8 @@ class Learner:
         """Publish now."""
         began = self._clock()
         self._version += 1
-        rule = None if self.confidence is None else self.confidence.rule()
+        n_classes = len(self.model.classes)
+        rule = None if self.confidence is None else self.confidence.rule(n_classes)
         snapshot = self._snapshot = self._frozen(rule)
         self._board.publish(snapshot)
         self._changed = False

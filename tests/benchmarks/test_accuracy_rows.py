@@ -89,6 +89,25 @@ def test_snapshots_cover_what_they_promise(
     assert least > 85.0
 
 
+def test_calibrating_many_classes_does_little_harm_and_helps(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small version of `python -m benchmarks.coverage --classes`."""
+    monkeypatch.setattr(coverage, "MANY_CLASSES", (2, 100))
+    monkeypatch.setattr(coverage, "COUNTED", (0, 10, 1_000))
+    monkeypatch.setattr(coverage, "ASKED", 2_000)
+    coverage.judge_classes()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    losses = {
+        (" ".join(row[:-5]), row[-5]): [float(each.split("/")[0]) for each in row[-4:]]
+        for row in rows
+    }
+    assert len(losses) == 6
+    for (kind, _), (stated, *calibrated) in losses.items():
+        most = stated - 0.05 if kind == "too sure" else stated + 0.05
+        assert max(calibrated) < most
+
+
 def test_overconfident_answers_are_calibrated(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

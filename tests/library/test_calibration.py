@@ -62,7 +62,7 @@ class PlainCalibrator:
         self.half_life = half_life
         self.seen: list[tuple[int, list[float], int]] = []
         self.n = self.drawn_at = 0
-        self.knots: list[tuple[float, float]] = self.draw()
+        self.drawn: list[tuple[float, float]] = self.counts()
 
     @staticmethod
     def scaled(posteriors: list[float], c: int) -> float:
@@ -92,21 +92,22 @@ class PlainCalibrator:
                 own[1] += 0.5**halvings * (c == truth)
         return [(n, true) for n, true in found]
 
-    def draw(self) -> list[tuple[float, float]]:
-        """Return the curve's knots: pool neighbours until no share falls."""
+    def knots(self, k: int) -> list[tuple[float, float]]:
+        """Return the curve's knots for k classes: pool neighbours until no share falls."""
         middles = [-6.125 + 0.25 * i for i in range(50)]
-        counts = self.counts()
+        floor, counts = -4.0 - math.log(k - 1), self.drawn
+        believed = [min(max(math.sinh(x), floor), 4.0) for x in middles]
         known = [i for i in range(50) if counts[i][0]] or list(range(50))
         pools: list[list[Any]] = []
         for i in known:
             n, true = counts[i]
-            prior = 1.0 / (1.0 + math.exp(-min(max(math.sinh(middles[i]), -4.0), 4.0)))
-            pools.append([(true + 2.0 * prior), n + 2.0, [i]])
+            prior = 1.0 / (1.0 + math.exp(-believed[i]))
+            prior_n = 2.0 * min(max(math.exp(-math.sinh(middles[i])), 1.0), k - 1.0)
+            pools.append([(true + prior_n * prior), n + prior_n, [i]])
             while len(pools) > 1 and pools[-2][0] / pools[-2][1] > pools[-1][0] / pools[-1][1]:
                 last = pools.pop()
                 pools[-1] = [a + b for a, b in zip(pools[-1], last, strict=True)]
         drawn = {i: math.log(true / (n - true)) for true, n, members in pools for i in members}
-        believed = [min(max(math.sinh(x), -4.0), 4.0) for x in middles]
         below = [drawn[known[0]] + believed[i] - believed[known[0]] for i in range(known[0])]
         above = [drawn[known[-1]] + b - believed[known[-1]] for b in believed[known[-1] + 1 :]]
         ends = (middles[: known[0]], middles[known[-1] + 1 :])
@@ -115,17 +116,17 @@ class PlainCalibrator:
 
     def judge(self, posteriors: list[float], truth: int) -> list[float]:
         """Return what one example is answered, then count it."""
-        odds = []
+        odds, knots = [], self.knots(len(posteriors))
         for c in range(len(posteriors)):
             scaled = self.scaled(posteriors, c)
             inside = min(max(scaled, -6.125), 6.125)
-            at = np.interp(scaled, [x for x, _ in self.knots], [y for _, y in self.knots])
+            at = np.interp(scaled, [x for x, _ in knots], [y for _, y in knots])
             odds.append(float(at) + 1e-3 * inside)
         shares = [1.0 / (1.0 + math.exp(-each)) for each in odds]
         self.seen.append((self.n, posteriors, truth))
         self.n += 1
         if self.n >= self.drawn_at + min(max(1, self.drawn_at // 16), 1024):
-            self.drawn_at, self.knots = self.n, self.draw()
+            self.drawn_at, self.drawn = self.n, self.counts()
         return [math.log(share / sum(shares)) for share in shares]
 
 
