@@ -416,16 +416,10 @@ def _digest(path: Path) -> str | None:
 
 def _copy(path: Path, copy: Path) -> None:
     """Copy a file under a name that nobody has; the disk has all of it before it has the name."""
-    fresh = copy.with_name(f".{copy.name}.new")
-    try:
-        with path.open("rb") as file:
-            blocks = iter(partial(file.read, _COPY_BYTES), b"")
-            _write(fresh, blocks, stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+    with path.open("rb") as file, new_file(copy) as (fresh, new):
+        blocks = iter(partial(file.read, _COPY_BYTES), b"")
+        _write(new, blocks, stat.S_IMODE(os.fstat(file.fileno()).st_mode))
         fresh.replace(copy)
-    except OSError:
-        with contextlib.suppress(OSError):  # the next copy is written over it
-            fresh.unlink(missing_ok=True)
-        raise
 
 
 def _read_one(path: Path) -> Stored:

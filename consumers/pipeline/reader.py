@@ -13,14 +13,12 @@ no result depends on where a batch was cut.
 
 The queue is bounded by its batches and by their bytes, so a reader that is faster than the learner
 waits, and memory stays bounded. Its end, a reason or an error, comes out behind everything that was
-put in before. So does word of a partition that was taken over or lost: it holds for the batches
-behind it.
+put in before. So does word of a partition that was taken over or lost.
 
 A `LabelReader` hands on the labels that come later. In a group every member reads all of the
-late-label topic, and takes the labels of those partitions that it reads itself.
-
-How far a partition's labels were taken moves with its part. So a member that takes a partition over
-has its labels read again from there. What its reading thread had read before that, it leaves out.
+late-label topic, and takes the labels of those partitions that it reads itself. How far they were
+taken moves with a partition's part: a member that takes it over has its labels read again from
+there, and leaves out what its reading thread had read before that.
 """
 
 from __future__ import annotations

@@ -1,0 +1,90 @@
+"""The loop between two batches of late labels, and what it saves of their log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from consumers.config.message import LateLabelsSettings
+from consumers.errors import CheckpointError, SourceError
+from consumers.messages import Messages, Partition
+from consumers.monitoring.status import Health
+from consumers.pipeline.reader import LabelReader, Limits, Reader
+from consumers.sinks.records import Record
+from consumers.sources.base import LogFacts
+from streamnb.storage import read
+from tests.consumers.decoded_messages import raw
+from tests.consumers.pipeline.late_logs import LABEL_LOG, LateRun
+from tests.consumers.pipeline.test_loop import LABELLED, LOG, LONG_S, Run
+from tests.consumers.scripted_source import ScriptedSource
+
+
+@pytest.mark.parametrize("is_mid_batch", [False, True])
+def test_what_ends_the_reading_of_late_labels_leaves_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_mid_batch: bool
+) -> None:
+    """Between two batches counts and positions agree; amid one there is no last checkpoint."""
+    run, rejects = Run(tmp_path, [raw(LOG, [LABELLED] * 3)]), list[Record]()
+    late = LateRun(None, LateLabelsSettings(source="kafka:labels", id="id", window_s=50.0))
+    said = b'{"id":"m","label":"positive","created_at":1000000000}'
+    other = b'{"id":"m","label":"unheard","created_at":1000000000}'
+    source = ScriptedSource([raw(LABEL_LOG, [said, other])], SourceError("it was made anew"))
+    labels = Reader(source, late.label_decoder, Health(run.clock, 30.0), run.stop)
+    pipeline = run.pipeline
+    pipeline.labels = LabelReader(labels, late.late, pipeline.reader, ("text",))
+    monkeypatch.setattr(pipeline.rejects, "add", rejects.extend, raising=False)
+    for each in (pipeline.reader, labels):
+        each.start({}, Limits(until_end=True))
+    batch = pipeline.reader.take(LONG_S)
+    assert isinstance(batch, Messages)
+    pipeline._process(batch)
+
+    def broken(*_: object) -> NoReturn:
+        raise ZeroDivisionError
+
+    def take_all() -> NoReturn:
+        while True:
+            pipeline._take_labels(is_idle=True)
+
+    if is_mid_batch:
+        monkeypatch.setattr(late.late, "take", broken)
+    with pytest.raises(ZeroDivisionError if is_mid_batch else SourceError):
+        take_all()
+    if is_mid_batch:
+        with pytest.raises(CheckpointError, match="amid a batch"):
+            run.end()
+        assert not run.file.exists()
+    else:
+        run.end()
+        assert read(run.file).positions == {"t/0": 3, "labels/0": 2}
+        assert [json.loads(each.value)["reason"] for each in rejects] == ["unknown_label"]
+    run.predictor.stop()
+    late.memory.close()
+
+
+def test_a_log_of_labels_that_is_found_later_is_known_at_once(tmp_path: Path) -> None:
+    """Else nobody would know, after a kill, which topic it was and where reading began."""
+    run, labels = Run(tmp_path, [raw(LOG, [LABELLED] * 3, 5)], begins=5), Partition("labels", 0)
+    begun: dict[Partition, LogFacts] = {}
+    logs = run.pipeline.logs
+    assert logs is not None
+    logs._others, logs._others_begun = lambda _: begun, lambda: [begun]
+    n_turns = 0
+
+    def watch() -> None:
+        nonlocal begun, n_turns
+        n_turns += 1
+        if n_turns == 2:
+            begun = {labels: LogFacts(3, "an id")}
+        if n_turns == 4:  # nothing else has made a checkpoint due
+            run.stop.set()
+
+    run.pipeline.watch = watch
+    assert run.pipeline.run(Limits()) == "told to stop"
+    known = read(run.file).header["notes"]["entries"]["logs"]
+    assert known == {"t/0": {"begin": 5}, "labels/0": {"begin": 3, "topic_id": "an id"}}
+    assert run.value("checkpoints_total") == 2.0
+    run.end()
