@@ -335,7 +335,8 @@ class Past(NamedTuple):
 
     Every message from `since_us` on that was read is known; where the newest ones are from the host
     that is asked, and it has numbers, every one from `since_number` on. `is_left`: it goes on with
-    what comes, wherever it was told to begin. `is_elsewhere`: the times are another host's.
+    what comes, wherever it was told to begin. `is_elsewhere`: the times are another host's. What
+    was read and is not known is not later than `forgotten_us`.
     """
 
     known: Sequence[Known] = ()
@@ -343,12 +344,27 @@ class Past(NamedTuple):
     since_number: int = 0  # 0: by time
     is_left: bool = False
     is_elsewhere: bool = False
+    forgotten_us: int = 0
 
     def is_before(self, time_us: int, number: int) -> bool:
         """Return whether a message stands before what was asked for."""
-        if self.since_number:
+        if self.since_number and number:
             return number < self.since_number
         return 0 < time_us < self.since_us
+
+    def is_numbered_anew(self, time_us: int, number: int, known_us: int | None) -> bool:
+        """Return whether a message shows that its host does not number as it did.
+
+        `known_us` is the time that it had last, None if it is not known. A host that was asked for
+        a number sends no smaller ones, unless it has not come so far, and goes on with what comes.
+        If it has, what comes first has another time than what it was asked for.
+        """
+        if not (self.since_number and number):
+            return False
+        if number >= self.since_number:
+            return known_us is None and 0 < time_us < self.since_us
+        latest_us = max(self.since_us - 1, self.forgotten_us) if known_us is None else known_us
+        return time_us > latest_us
 
 
 class Cursor(msgspec.Struct):

@@ -224,8 +224,6 @@ class JetstreamFeed(Feed):
             log.warning(
                 "jetstream_info", detail=self.redacted(data.decode("utf-8", "replace"))[:500]
             )
-            if payload.name == "FutureCursor":  # what follows is live, and numbered again
-                raise FeedError("the cursor is of another archive", too_old=True)
             return None
         time_us = (payload.time - EPOCH) // _MICROSECOND
         key = _key_of_event(payload, payload if kind == "commit" else None, kind, time_us)

@@ -107,7 +107,7 @@ class LiveSource(Source):
         self._has_begun = False  # something was read, in this run or before it
         self._forgotten_us = 0  # the latest time of what is not known any more
         self._past = Past()  # as the last connection was asked to go on
-        self._past_keys: frozenset[int] = frozenset()  # of it; a checkpoint forgets none of them
+        self._past_times: dict[int, int] = {}  # of it, by key; a checkpoint forgets none of them
         self._must_overlap = False  # something that is known is to come again
         self._n_unproven = 0  # newer messages that came before it
         self._opening: futures.Future[Readable] | None = None
@@ -239,7 +239,7 @@ class LiveSource(Source):
                 self._wait(min(pause_s, timeout_s))
                 return
             self._past = Past(is_left=True) if self._is_left else self._known_now()
-            self._past_keys = frozenset(each.key for each in self._past.known)
+            self._past_times = {each.key: each.time_us for each in self._past.known}
             endpoint = self._feed.endpoint(self._feed.hosts[self._host], self._past)
             self._asks_by_id = _LAST_ID in endpoint.headers
             endpoint = endpoint._replace(
@@ -298,6 +298,7 @@ class LiveSource(Source):
         for each in waiting:
             try:
                 message = self._feed.read(each)
+                is_new = message is not None and self._is_new(message, position)
             except FeedError as error:
                 if error.too_old:
                     self._leave_cursor(str(error))
@@ -309,7 +310,7 @@ class LiveSource(Source):
                 self._seen_at[name] = now
                 self._patience_s.pop(name, None)
             self._spoke_at = now
-            if message.key is not None and not self._is_new(message, message.key, position):
+            if not is_new:
                 continue
             found.append(message)
             position += 1
@@ -324,9 +325,18 @@ class LiveSource(Source):
         names = [each for each in self._groups if collection.startswith(each[:-1])]
         return [*names, collection] if collection in self._seen_at else names
 
-    def _is_new(self, message: LiveMessage, key: int, position: int) -> bool:
-        """Note a message; return False for one that is known, or stands before what was asked."""
-        if key in self._keys or key in self._past_keys:
+    def _is_new(self, message: LiveMessage, position: int) -> bool:
+        """Note a message; return False for one that is known, or stands before what was asked.
+
+        One that shows that its host numbers anew is a `FeedError`.
+        """
+        key = message.key
+        if key is None:
+            return True
+        is_known = key in self._keys or key in self._past_times
+        if self._must_overlap or message.number < self._past.since_number:
+            self._check_numbers(message, self._past_times.get(key), is_known=is_known)
+        if is_known:
             self._must_overlap = False
             with self._lock:  # a server that lost it at a crash has it later, by another number
                 if key in self._keys and message.time_us > self._again.get(key, (0, 0))[0]:
@@ -339,6 +349,15 @@ class LiveSource(Source):
         if self._numbered[0] != self._feed.hosts[self._host]:
             self._numbered = (self._feed.hosts[self._host], position)
         return True
+
+    def _check_numbers(self, message: LiveMessage, known_us: int | None, *, is_known: bool) -> None:
+        """Forget the numbers of a host that begins anew with them; it is asked by time then."""
+        if is_known and known_us is None:
+            return  # it came on this connection
+        if self._past.is_numbered_anew(message.time_us, message.number, known_us):
+            why = f"the host numbers anew: {message.number} came behind {self._past.since_number}"
+            self._forget_numbers(why)
+            raise FeedError(why)
 
     def _known_now(self) -> Past:
         """Return what the next connection can go on from.
@@ -364,7 +383,8 @@ class LiveSource(Source):
             )  # by another clock, perhaps
         own = (each.number for each in known if each.offset >= first and each.time_us >= since)
         # Numbers of the second wire are no cursors of the first.
-        return Past(known, since, min(own, default=0) if self._feed.has_numbers else 0)
+        number = min(own, default=0) if self._feed.has_numbers else 0
+        return Past(known, since, number, forgotten_us=self._forgotten_us)
 
     def _as_last_seen(self, known: Known) -> Known:
         """Return a message with the time and the number that it had last."""
@@ -427,6 +447,11 @@ class LiveSource(Source):
         self._is_left = True
         self._numbered = ("", self._position)  # the host may number again
         log.warning("cursor_left_behind", source=self.name, detail=self._feed.redacted(why))
+
+    def _forget_numbers(self, why: str) -> None:
+        """Go on by time next time: no host has what is known by these numbers."""
+        self._numbered = ("", self._position)
+        log.warning("numbers_left_behind", source=self.name, detail=self._feed.redacted(why))
 
     def _leave_if_refused(self, error: RefusedError) -> None:
         """Leave a cursor that would be refused for ever."""

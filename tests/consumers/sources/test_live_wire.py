@@ -433,27 +433,46 @@ def test_odd_refusals_end_nothing() -> None:
             run.source.close()
 
 
-def test_a_host_that_numbers_anew_is_a_gap() -> None:
-    """It says that a cursor is of the future: what it sends from then on is new, whatever its
-    number.
+@pytest.mark.parametrize(
+    ("by_number", "by_time", "gaps"),
+    [
+        # It was made anew, and has nothing of what was read.
+        ([(73, 4), (74, 5)], [(n, n - 69) for n in range(70, 134)], 1),
+        # It lost its end at a crash, and reads that again before it goes on.
+        ([(62, 98, 67), (68, 99)], [(60, 97), (61, 96, 66), (62, 98, 67), (66, 98), (68, 99)], 0),
+        # The same, and what it reads again came before the connection stood.
+        ([(68, 99)], [(61, 97, 66), (62, 98, 67), (66, 98), (68, 99)], 0),
+        # Its numbers have passed by the time: the cursor lands in what was read long ago.
+        ([(1, 300), (2, 301)], [(61, 360), (62, 361), (63, 362)], 0),
+    ],
+)
+def test_a_host_that_numbers_anew_is_asked_by_time(
+    by_number: list[tuple[int, ...]], by_time: list[tuple[int, ...]], gaps: int
+) -> None:
+    """A number that it has not reached has it go on with what comes, without a word, and what it
+    numbers anew is none that was asked for. It is noticed by the first such message, and nothing is
+    lost or learned twice that the host has by time.
     """
-    info = {"$type": "network.bsky.jetstream.subscribeEvents#info", "name": "FutureCursor"}
-    said = frame(json.dumps({"$type": "message", "payload": info}).encode())
-    anew = [frame(commit2(n, seq=n - 3)) for n in range(4, 64)]
+
+    def sent(n: int, seq: int, second: int = 0) -> bytes:
+        at = second or n
+        return commit2(n, seq=seq, time=f"2026-11-23T06:{at // 60:02}:{at % 60:02}.000000Z")
+
+    known = [(60, 160), (61, 161), (62, 162)]
     with LiveServer(
-        playing(*(frame(commit2(n)) for n in (1, 2, 3)), wait=False),
-        playing(said, *anew),
-        playing(*anew),
+        playing(*(frame(sent(*each)) for each in known), wait=False),
+        playing(*(frame(sent(*each)) for each in by_number)),
+        playing(*(frame(sent(*each)) for each in by_time)),
     ) as server:
         run = begun([server])
-        run.until_n(63)
+        new = [each for each in by_time if each[0] > 62]
+        run.until_n(3 + len(new))
         run.source.close()
         cursors = [peer.asked.get("cursor") for peer in server.peers]
-    assert run.values == [commit2(n) for n in (1, 2, 3)] + [
-        commit2(n, seq=n - 3) for n in range(4, 64)
-    ]
-    assert cursors[2] is None
-    assert run.source.gaps == 1
+    assert run.values == [sent(*each) for each in known + new]
+    assert cursors[:2] == [None, "161"]
+    assert time_us(60) <= int(cursors[2] or 0) <= time_us(62)
+    assert run.source.gaps == gaps
 
 
 @pytest.mark.parametrize(
