@@ -479,7 +479,7 @@ class JetstreamSettings(Section):
 
     version: Literal[1, 2] = 1
     collections: Annotated[tuple[str, ...], AfterValidator(distinct)] = ("app.bsky.feed.post",)
-    kinds: Annotated[tuple[str, ...], AfterValidator(distinct)] = ("commit", "account")
+    kinds: Annotated[tuple[str, ...], AfterValidator(distinct)] = ("commit", "account", "sync")
     dids: Annotated[tuple[str, ...], AfterValidator(distinct)] = ()
     start_at: int | None = Field(default=None, ge=0)  # Unix microseconds; null: what comes
     collection_idle_timeout_s: float = Field(default=300.0, gt=0)

@@ -159,12 +159,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "user": "payload.did",
         "lang": "payload.record.langs",
         "text": "payload.record.text",
-        "operation": {"first_of": ["payload.operation", "payload.account.status"]},
-        "operations": _OF_BLUESKY,
+        # A resync sends all that an account has behind it, as if it were created.
+        "operation": {"first_of": ["payload.operation", "payload.account.status", "payload.$type"]},
+        "operations": {**_OF_BLUESKY, f"{_EVENT}sync": "delete_account"},
         "reply": "payload.record.reply",
         "ignore": {"payload.account.active": ["true"]},
         "keep": {
-            "payload.$type": [f"{_EVENT}commit", f"{_EVENT}account"],
+            "payload.$type": [f"{_EVENT}commit", f"{_EVENT}account", f"{_EVENT}sync"],
             "payload.collection": [_POSTS],
         },
     },

@@ -61,6 +61,7 @@ class _Origin(msgspec.Struct):
 
     seq: int = 0
     time: str = ""
+    rev: str = ""  # of a sync
 
 
 class _Event(_Commit):
@@ -237,6 +238,8 @@ def _key_of_event(event: _Event, commit: _Commit | None, kind: str, time_us: int
     if commit is not None:
         return key_of(event.did, commit.rev, commit.operation, commit.collection, commit.rkey)
     origin = event.account or event.identity or event.sync or _Origin(time_us)
+    if event.sync is not None and origin.rev:  # as that of the records behind it
+        return key_of(event.did, kind, origin.rev)
     return key_of(event.did, kind, str(origin.seq), origin.time)
 
 

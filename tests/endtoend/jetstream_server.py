@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 import urllib.request
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -31,6 +32,7 @@ ACCOUNTS, COMMITS_PER_S = 60, 200  # more would cost half a core
 # does not follow the last one that was verified.
 _DROP_EVENTS = {"verify queue overflow dropped event", "verification failure"}
 _MESSAGE_BYTES_MAX = 4 << 20
+POST = "app.bsky.feed.post"
 
 
 class JetstreamServer:
@@ -117,9 +119,9 @@ class JetstreamServer:
         """Yield keys and frames from the first event on, without end.
 
         The first wire sends events of accounts and identities whatever is asked for. It does not
-        send the records of a resync, by which the server repairs an account after lost commits.
+        send a resync, by which the server repairs an account after lost commits, nor its records.
         """
-        kinds = ("commit", "account", "identity", "sync") if version == 1 else ("commit", "account")
+        kinds = ("commit", "account", "sync") + (("identity",) if version == 1 else ())
         asked = {"version": 2, "start_at": 1, "kinds": kinds}
         settings = Settings.model_validate({"jetstream": asked})
         feed = JetstreamFeed([f"ws://{self.host}"], settings.jetstream)
@@ -133,7 +135,7 @@ class JetstreamServer:
                     if message is None or message.key is None:
                         continue
                     payload = json.loads(message.value)["payload"]
-                    if "sync" in payload:
+                    if version == 1 and "sync" in payload:
                         resynced.add((payload["did"], payload["sync"]["rev"]))
                     elif (payload["did"], payload.get("rev")) not in resynced:
                         yield message.key, message.value
@@ -156,6 +158,7 @@ class JetstreamServer:
             if version == 1:
                 event = json.loads(frame)
                 payload = {"did": event["did"], **event.get("commit", {})}
+                payload |= {name: event[name] for name in ("account",) if name in event}
                 frame = json.dumps({"payload": payload}).encode()
             found.setdefault(message.key, frame)
         return found
@@ -197,6 +200,25 @@ class JetstreamServer:
             assert time.monotonic() < deadline_s, log_path.read_text()[-500:]
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.05)
+
+
+def n_posts(events: Iterable[bytes]) -> int:
+    """Return how many posts are left behind events of the second wire.
+
+    A resync, and an account that is deleted, take all of an account's; a resync's records follow.
+    """
+    posts: dict[str, set[str]] = defaultdict(set)
+    for event in events:
+        payload = json.loads(event)["payload"]
+        own = posts[payload["did"]]
+        if "sync" in payload or payload.get("account", {}).get("status") in {
+            "deleted",
+            "takendown",
+        }:
+            own.clear()
+        elif payload.get("collection") == POST:
+            (own.discard if payload["operation"] == "delete" else own.add)(payload["rkey"])
+    return sum(map(len, posts.values()))
 
 
 def _listens(address: str) -> bool:

@@ -17,9 +17,10 @@ import yaml
 
 from tests.endtoend.daemon_process import Daemon, command
 from tests.endtoend.expected_counts import counts_at
-from tests.endtoend.jetstream_server import JetstreamServer, last_key_at, position_at
+from tests.endtoend.jetstream_server import JetstreamServer, last_key_at, n_posts, position_at
 from tests.endtoend.recorded_wire import RecordedWire
 
+_SYNC = "network.bsky.jetstream.subscribeEvents#sync"
 N = 200  # messages between two kills
 N_OF_ONE = 500  # well above the 64 events that the server's queue of an account holds
 
@@ -46,14 +47,21 @@ def config(folder: Path, source: str, version: int, **jetstream: Any) -> Path:
     """Return a configuration that learns a post's words by what its record is."""
     at = "payload." if version == 2 else ""
     commit = "payload." if version == 2 else "commit."
+    operation = [f"{commit}operation", f"{at}account.status", f"{at}$type"]
     settings: dict[str, Any] = {
         "source": source,
-        "jetstream": {"version": version, "start_at": 1, "kinds": ["commit"], **jetstream},
+        "jetstream": {"version": version, "start_at": 1, **jetstream},
         "live": {"retry_pause_s": 0.05, "retry_pause_max_s": 0.2},
         "message": {
             "id": [f"{at}did", f"{commit}collection", f"{commit}rkey"],
             "text": f"{commit}record.text",
-            "operation": f"{commit}operation",
+            "operation": {"first_of": operation},
+            "operations": {
+                "create": "create",
+                "update": "update",
+                "delete": "delete",
+                **dict.fromkeys(("deleted", "takendown", _SYNC), "delete_account"),
+            },
             "time": f"{commit}record.createdAt",
             "user": f"{at}did",
         },
@@ -106,10 +114,12 @@ def lost_by_kills(
     wanted = folder / "archive"
     file = wanted / "posts.jsonl"
     plain = config(wanted, f"file:{file}", 2)
-    file.write_bytes(b"".join(post + b"\n" for post in (sent | archived).values()))
+    events = list((sent | archived).values())
+    file.write_bytes(b"".join(event + b"\n" for event in events))
     ended = command("run", "--config", plain, "--until-end", folder=wanted)
     assert ended.returncode == 0, ended.stderr
     assert counts_at(state) == counts_at(wanted / "state")
+    assert sum(counts_at(state)[0]) == n_posts(events)
     return lost
 
 

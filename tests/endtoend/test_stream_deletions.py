@@ -162,6 +162,55 @@ def test_a_deletion_names_one_record_of_one_account(tmp_path: Path) -> None:
         daemon.until_page("/v1/summary", 200, '"n":0,')
 
 
+def test_a_resync_of_bluesky_leaves_what_the_account_has(tmp_path: Path) -> None:
+    """The server sends `#sync`, and then all posts that there are as creates: those that were
+    learned count once, and one whose deletion was lost with the commit does not.
+    """
+    of = "network.bsky.jetstream.subscribeEvents#"
+
+    def event(kind: str, did: str, **own: object) -> dict[str, object]:
+        payload = {"$type": f"{of}{kind}", "did": did, "time": "2026-08-14T10:00:01.000000Z"}
+        return {"$type": "message", "payload": payload | own}
+
+    def post(did: str, rkey: str, text: str, rev: str) -> dict[str, object]:
+        named = {"operation": "create", "collection": "app.bsky.feed.post", "rkey": rkey}
+        return event("commit", did, rev=rev, record={"text": text, "langs": ["en"]}, **named)
+
+    def resync(did: str, rev: str) -> dict[str, object]:
+        return event("sync", did, sync={"did": did, "rev": rev, "seq": 9})
+
+    ann, bob = "did:plc:ann", "did:plc:bob"
+    messages = [
+        post(ann, "1", "lovely day :)", "3a"),
+        post(ann, "2", "awful rain :(", "3b"),
+        post(ann, "3", "gone by now :(", "3c"),
+        post(bob, "1", "lovely sun :)", "3d"),
+        resync(ann, "3f"),
+        post(ann, "1", "lovely day :)", "3f"),
+        post(ann, "2", "awful rain :(", "3f"),
+        resync("did:plc:cyd", "3g"),
+        post("did:plc:cyd", "1", "of years ago :)", "3g"),
+    ]
+    stream = tmp_path / "stream.jsonl"
+    stream.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    config = write_config(
+        tmp_path / "config.yaml",
+        source=f"file:{stream}",
+        message="jetstream-v2",
+        labels={"kind": "emoticons"},
+    )
+    with Daemon(config) as daemon:
+        daemon.until_page("/v1/search?q=years", 200, "of years ago")
+        assert ask(daemon.address, "GET", "/v1/search?q=gone")[1]["messages"] == []
+        found = ask(daemon.address, "GET", "/v1/search?q=lovely")[1]["messages"]
+        assert sorted(each["text"] for each in found) == ["lovely day", "lovely sun"]
+        assert daemon.stop() == 0
+    model = read(tmp_path / "state" / "model.nb").model
+    assert dict(zip(model.classes, model.class_counts.tolist(), strict=True)) == {
+        "negative": 1.0, "positive": 3.0,
+    }  # fmt: skip
+
+
 def test_an_update_takes_the_place_of_its_message(tmp_path: Path) -> None:
     """The page finds and lists the new text alone, of messages with a label and without."""
     messages: list[dict[str, object]] = [

@@ -279,6 +279,15 @@ def test_an_account_of_the_archive_is_deleted_by_the_preset() -> None:
     assert said(decoded("jetstream-v2", [event])) == [("delete", "did:plc:a/~", "")]
 
 
+def test_a_resync_of_the_archive_is_as_on_the_wire() -> None:
+    """What an account had is deleted, and what it has is created behind it."""
+    own = {"did": "did:plc:a", "rev": "r9", "seq": 7}
+    rows = [row(1, cbor(own), kind=6, collection="", rkey="", rev=""), row(2, kind=7)]
+    found = said(decoded("jetstream-v2", [json.loads(frame_of(each)) for each in rows]))
+    assert [operation for operation, *_ in found] == ["delete", "create"]
+    assert found[0][1] == "did:plc:a/~"
+
+
 @pytest.mark.parametrize("cut", [1, 7, 60])
 def test_a_broken_block_is_an_error(cut: int) -> None:
     """A block that is cut off anywhere, or goes on behind its end, is refused as a whole."""

@@ -503,3 +503,32 @@ def test_a_websocket_that_ends_without_hanging_up_is_left(ending: bytes, why: st
     assert run.values == [b"one", b"three"]
     assert run.source.gaps == 1
     assert run.clock.now - begun_s < 60.0
+
+
+def sync(n: int, rev: str) -> bytes:
+    """Return number `n`, by which Jetstream's second wire begins a resync.
+
+    One that the server makes itself has neither a number nor a time of the network's.
+    """
+    own = {"blocks": {"$bytes": ""}, "did": "did:plc:a", "rev": rev, "seq": 0, "time": ""}
+    payload = json.loads(commit2(n))["payload"]
+    kept = {name: payload[name] for name in ("seq", "did", "time")}
+    kind = "network.bsky.jetstream.subscribeEvents#sync"
+    return json.dumps(
+        {"$type": "message", "payload": {"$type": kind, **kept, "sync": own}}
+    ).encode()
+
+
+def test_a_resync_is_asked_for_and_known_by_its_revision() -> None:
+    """It comes unless `kinds` leave it out. One of the same revision, as another host or a server
+    behind a crash has it, is known as the records behind it are.
+    """
+    resync = [sync(2, "r9"), commit2(3, rev="r9"), commit2(4, rev="r9")]
+    again = [sync(5, "r9"), commit2(6, rev="r9", rkey="k3"), commit2(7, rev="r9", rkey="k4")]
+    later = [sync(8, "r10"), commit2(9, rev="r10", rkey="k3")]
+    with LiveServer(playing(*map(frame, [commit2(1), *resync, *again, *later]))) as server:
+        run = begun([server])
+        run.until_n(6)
+        run.source.close()
+        assert re.findall(r"kinds=(\w+)", server.peers[0].head) == ["commit", "account", "sync"]
+    assert run.values == [commit2(1), *resync, *later]
