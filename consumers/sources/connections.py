@@ -26,7 +26,7 @@ import h11
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus
 from websockets.frames import Frame, Opcode
-from websockets.protocol import OPEN
+from websockets.protocol import CONNECTING
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
@@ -157,15 +157,7 @@ class Connection:
         self._socket = _connected(endpoint.url, timeout_s, ca_file)
         try:
             self._socket.sendall(self._framing.to_send())
-            until_s = time.monotonic() + timeout_s
-            while not self._framing.ready and self._framing.ended is None:
-                self._socket.settimeout(max(until_s - time.monotonic(), 1e-3))
-                try:
-                    data = self._socket.recv(_READ_BYTES)
-                except TimeoutError:
-                    self._framing.feed(b"")  # which tells a refusal that came without its end
-                    raise
-                self._ahead += self._framing.feed(data)
+            self._await_answer(timeout_s)
             self._socket.settimeout(0)
             self._send()  # pings may have come along
             self._readable = select.poll()
@@ -213,6 +205,20 @@ class Connection:
     def close(self) -> None:
         """Close it, without waiting for the server."""
         self._socket.close()
+
+    def _await_answer(self, timeout_s: float) -> None:
+        """Read up to the end of the head; an end before it is a `ConnectionError`."""
+        until_s = time.monotonic() + timeout_s
+        while not self._framing.ready and self._framing.ended is None:
+            self._socket.settimeout(max(until_s - time.monotonic(), 1e-3))
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except TimeoutError:
+                self._framing.feed(b"")  # which tells a refusal that came without its end
+                raise
+            self._ahead += self._framing.feed(data)
+        if not self._framing.ready:
+            raise ConnectionError(self._framing.ended)
 
     def _read(self, timeout_s: float) -> bytes | None:
         """Return the next bytes, none at the end; None if there are none yet."""
@@ -334,7 +340,7 @@ class _WebSocket:
             )
         if failure is not None:
             raise ConnectionError(f"this is no WebSocket server: {failure}")
-        self.ready = protocol.state is OPEN
+        self.ready = protocol.state is not CONNECTING  # it may be closed by now
         why = protocol.parser_exc or protocol.close_rcvd
         if ended or why is not None:
             self.ended = f"the server closed the connection: {why or 'without a word'}"
@@ -395,7 +401,9 @@ class _Http:
                 elif not isinstance(event, h11.InformationalResponse):
                     break
         except h11.RemoteProtocolError as error:
-            self.ended = f"the server closed the connection: {error}"
+            # Of an end before any answer h11 says what nobody understands.
+            why = f": {error}" if data or self.ready else " without an answer"
+            self.ended = f"the server closed the connection{why}"
         if self._refused is not None and (self.ended or len(self._rest) > _REASON_BYTES_MAX):
             status, retry_after, reset = self._refused
             reason = self._rest[:_REASON_BYTES_MAX].decode("utf-8", "replace")

@@ -102,7 +102,8 @@ class LiveSource(Source):
         self._position = 0
         self._host = 0
         self._numbered = ("", 0)  # the last host, and the first offset that came from it
-        self._is_left = False  # the cursor, at the next connection
+        self._is_left = False  # the cursor, until a message comes
+        self._left_position = -1  # where it last went on with what comes
         self._asks_by_id = False  # at the last connection
         self._has_begun = False  # something was read, in this run or before it
         self._forgotten_us = 0  # the latest time of what is not known any more
@@ -271,9 +272,10 @@ class LiveSource(Source):
         log.info("live_connected", source=self.name, host=host, resumed=resumes)
         self._end_proof()
         self._must_overlap = resumes
-        if self._has_begun and not resumes:
+        if self._has_begun and not resumes and self._left_position != self._position:
+            self._left_position = self._position  # as long as no message comes, it is one place
             self._note_gap("it goes on with what comes")
-        self._is_left = self._has_pinged = False
+        self._has_pinged = False
         self._n_bytes = 0
         self._heard_at = self._spoke_at = self._now()
         self._seen_at = dict.fromkeys(self._feed.collections, self._now())
@@ -313,6 +315,7 @@ class LiveSource(Source):
             if not is_new:
                 continue
             found.append(message)
+            self._is_left = False
             position += 1
             n_bytes += len(message.value)
             if n_bytes >= _VALUES_BYTES_MAX:

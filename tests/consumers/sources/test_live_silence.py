@@ -313,3 +313,59 @@ def test_a_server_that_says_nothing_stays_a_trouble(framing: Framing) -> None:
         assert run.source.trouble() is not None
         run.source.close()
     assert run.clock.now - begun_s == pytest.approx(0.05 + 0.1 + 0.2 + 0.4)
+
+
+@pytest.mark.parametrize("framing", ["events", "lines", "websocket"])
+def test_a_connection_without_an_answer_is_none(framing: Framing) -> None:
+    """A server behind a proxy that accepts and closes does not answer, and one that answers and
+    closes sends nothing: until a message comes, it is one gap.
+    """
+
+    def message(peer: Peer) -> None:
+        if framing == "websocket":
+            peer.accept()
+            peer.send(frame(b"one"))
+        else:
+            peer.begin()
+            peer.chunk(b"data: one\n\n" if framing == "events" else b"one\n")
+            peer.send(b"0\r\n\r\n")
+
+    def nothing(peer: Peer) -> None:
+        peer.send(b"")
+
+    def empty(peer: Peer) -> None:
+        if framing == "websocket":
+            peer.accept()
+        else:
+            peer.begin()
+
+    refusals, answers = [nothing] * 3, [empty] * 3
+    with LiveServer(message, *refusals, *answers, nothing) as server:
+        run = streamed(server, framing)
+        run.until_n(1)
+        run.until(lambda: len(server.peers) == 4)
+        assert run.source.gaps == 0
+        if framing != "websocket":
+            assert (run.source.trouble() or "").endswith("closed the connection without an answer")
+        run.until(lambda: len(server.peers) == 9)
+        run.source.close()
+    assert run.source.gaps == 1
+
+
+def test_an_id_that_was_refused_is_not_sent_again_before_a_message_comes() -> None:
+    """A connection that stands and brings nothing changes nothing of it."""
+
+    def event(peer: Peer) -> None:
+        peer.begin()
+        peer.chunk(b"id: 1\ndata: 1\n\n")
+        peer.send(b"0\r\n\r\n")
+
+    with LiveServer(
+        event, lambda peer: peer.answer("410 Gone"), lambda peer: peer.begin(), playing()
+    ) as server:
+        run = streamed(server, "events")
+        run.until(lambda: len(server.peers) == 5)
+        run.source.close()
+        asked = [peer.header("Last-Event-ID") for peer in server.peers[:5]]
+    assert asked == [None, "1", None, None, None]
+    assert run.source.gaps == 1
