@@ -446,7 +446,10 @@ class LiveSource(Source):
         log.warning("stream_gap", source=self.name, position=self._position, detail=why)
 
     def _leave_cursor(self, why: str) -> None:
-        """Go on with what comes next time, over a gap."""
+        """Go on with what comes next time, over a gap; by time if only a number was refused."""
+        if self._past.since_number:
+            self._forget_numbers(why)
+            return
         self._is_left = True
         self._numbered = ("", self._position)  # the host may number again
         log.warning("cursor_left_behind", source=self.name, detail=self._feed.redacted(why))

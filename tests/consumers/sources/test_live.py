@@ -244,8 +244,9 @@ def test_a_server_that_begins_too_early_repeats_nothing() -> None:
 
 
 def test_a_cursor_that_is_too_old_is_told() -> None:
-    """HTTP 400 CursorTooOld, and an error frame of that name: the gap is counted, and it goes on
-    with what comes; what stood before an error frame is kept.
+    """HTTP 400 CursorTooOld for a number has the host asked by time. If that is refused too, here
+    by an error frame, it goes on with what comes; what stood before the frame is kept. Gaps are
+    counted.
     """
     error = {"$type": "error", "error": "CursorTooOld", "message": "gone"}
     too_old = json.dumps({"error": "CursorTooOld", "message": "gone"})
@@ -261,7 +262,33 @@ def test_a_cursor_that_is_too_old_is_told() -> None:
         cursors = [peer.asked.get("cursor") for peer in server.peers]
     assert run.values == [commit2(n) for n in (1, 2, 50, 90)]
     assert run.source.gaps == 2
-    assert cursors == [None, "102", None, None]
+    assert cursors == [None, "102", str(time_us(2)), None]
+
+
+def test_a_number_that_one_host_refuses_is_no_word_on_the_time() -> None:
+    """The other hosts have what lies between, and so may it: nothing is lost, and there is no
+    gap.
+    """
+    too_old = json.dumps({"error": "CursorTooOld", "message": "gone"})
+    with (
+        LiveServer(
+            playing(commits(commit2, 1, 2, 3)),
+            lambda peer: peer.answer("400 Bad Request", too_old),
+            playing(commits(commit2, 5, 6)),
+        ) as first,
+        LiveServer(playing(commits(commit2, 3, 4, 5), wait=False)) as second,
+    ):
+        run = begun([first, second])
+        run.until_n(3)
+        facts = run.source.logs({run.source.partition: 3})
+        run.source.close()
+        again = begun([first, second], 2, 3, facts)
+        again.until_n(3)
+        again.source.close()
+        cursors = [peer.asked.get("cursor") for peer in (*first.peers[1:], *second.peers)]
+    assert again.values == [commit2(n) for n in (4, 5, 6)]
+    assert cursors == ["102", str(time_us(3) + 500_000), str(time_us(2) + 500_000)]
+    assert again.source.gaps == 0
 
 
 @pytest.mark.parametrize("versions", [(1, 2), (2, 1), (2, 1, 2)])

@@ -354,7 +354,7 @@ def test_a_cursor_that_is_left_does_not_begin_once_more(*, restarts: bool) -> No
     refusing: list[Script] = [lambda peer: peer.answer("400 Bad Request", too_old)]
     first = frame(b"no JSON") if restarts else commits(commit2, 1)
     with LiveServer(
-        playing(first, wait=False), *(refusing * (not restarts)), playing(commits(commit2, 9))
+        playing(first, wait=False), *(2 * refusing * (not restarts)), playing(commits(commit2, 9))
     ) as server:
         run = begun([server], start_at=time_us(0))
         run.until_n(1)
@@ -366,5 +366,6 @@ def test_a_cursor_that_is_left_does_not_begin_once_more(*, restarts: bool) -> No
             run.until_n(2)
         run.source.close()
         cursors = [peer.asked.get("cursor") for peer in server.peers]
-    assert cursors == [str(time_us(0)), *(["101"] * (not restarts)), None]
+    refused = ["101", str(time_us(1))]
+    assert cursors == [str(time_us(0)), *(refused * (not restarts)), None]
     assert run.source.gaps == 1
