@@ -301,9 +301,9 @@ def avro_reader(schema: str, references: Sequence[str] = ()) -> Read:
     import fastavro  # noqa: PLC0415 -- an extra
     from fastavro import _read_py  # noqa: PLC0415 -- see below
 
-    for module in (fastavro.read, _read_py):
-        for kind in ("bytes-decimal", "fixed-decimal"):
-            module.LOGICAL_READERS[kind] = _short_decimal(module.LOGICAL_READERS[kind])
+    for readers in (module.LOGICAL_READERS for module in (fastavro.read, _read_py)):
+        new = {kind: read for kind, read in readers.items() if read.__module__ != __name__}
+        readers |= {kind: _bounded_reader(kind, read) for kind, read in new.items()}
     named: dict[str, Any] = {}
     try:
         for each in references:
@@ -335,18 +335,21 @@ def avro_reader(schema: str, references: Sequence[str] = ()) -> Read:
     return read
 
 
-def _short_decimal(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a reader of decimals that refuses long ones."""
-    if getattr(read, "is_short", False):
-        return read
+def _bounded_reader(kind: str, read: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reader of a logical type that has no value for a time that no calendar holds.
 
-    def read_short(data: bytes, *schemas: Any) -> Any:
-        if len(data) > _DECIMAL_BYTES_MAX:
+    As a number it would be another time, by its size. A text that is no UUID stays as it is.
+    """
+
+    def read_bounded(data: Any, *schemas: Any) -> Any:
+        if kind.endswith("decimal") and len(data) > _DECIMAL_BYTES_MAX:
             raise ValueError(f"a decimal of {len(data)} bytes")
-        return read(data, *schemas)
+        try:
+            return read(data, *schemas)
+        except (ValueError, OverflowError):
+            return data if isinstance(data, str) else None
 
-    read_short.is_short = True  # type: ignore[attr-defined]
-    return read_short
+    return read_bounded
 
 
 class _AvroSizes:
@@ -509,7 +512,7 @@ class _ProtobufValues:
         """Return what turns messages of a type into values."""
         package, _, name = descriptor.full_name.rpartition(".")
         if package == "google.protobuf" and name in _WELL_KNOWN:
-            return lambda message: message.ToJsonString()
+            return _bounded_reader("time", lambda message: message.ToJsonString())
         if package == "google.protobuf" and name in _TREES:
             from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 -- an extra
 

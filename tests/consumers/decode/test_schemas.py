@@ -244,6 +244,48 @@ def test_logical_types_of_avro() -> None:
     assert made == b'{"at":"2026-01-02T03:04:05Z","n":12.30,"b":"AAE="}'
 
 
+@pytest.mark.parametrize("is_recursive", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "logical", "value"),
+    [
+        ("long", "timestamp-millis", 253_402_300_800_000),  # the year 10000
+        ("long", "timestamp-micros", (1 << 63) - 1),
+        ("long", "timestamp-micros", -(1 << 63)),
+        ("long", "local-timestamp-millis", -62_135_596_800_001),
+        ("long", "local-timestamp-micros", (1 << 63) - 1),
+        ("int", "date", (1 << 31) - 1),
+        ("int", "time-millis", 86_400_000),
+        ("long", "time-micros", 86_400_000_000),
+        ("string", "uuid", "no uuid"),
+    ],
+)
+def test_a_time_of_avro_that_no_calendar_holds_is_absent(
+    kind: str, logical: str, value: Any, *, is_recursive: bool
+) -> None:
+    """Producers write such as `never`: the message is read, whichever reader its schema needs."""
+
+    def schema(of: Any) -> dict[str, Any]:
+        more: list[Any] = [{"name": "next", "type": ["null", "R"]}] if is_recursive else []
+        fields = [{"name": "text", "type": "string"}, {"name": "until", "type": of}, *more]
+        return {"type": "record", "name": "R", "fields": fields}
+
+    payload = avro(schema(kind), {"text": "fine", "until": value, "next": None})
+    found = avro_reader(json.dumps(schema({"type": kind, "logicalType": logical})))(payload)
+    assert (found["text"], found["until"]) == ("fine", value if kind == "string" else None)
+
+
+def test_a_time_of_protobuf_that_no_calendar_holds_is_absent(
+    registry: RegistryServer, clock: Time, tmp_path: Path
+) -> None:
+    """As those of Avro are."""
+    registry.register(5, PROTO, "PROTOBUF")
+    message = classes_of(PROTO, tmp_path)("shop.Post")(text="fine")
+    message.created_at.seconds = 253_402_300_800
+    value = framed(5, message.SerializeToString(), b"\2\2")
+    found = values_of(decoder_of("protobuf", registry, clock), raw([value]))[0]
+    assert (found["text"], found["created_at"]) == ("fine", None)
+
+
 def test_avro_that_nests_without_end(registry: RegistryServer, clock: Time) -> None:
     """A payload of a schema that contains itself may nest deeply; it ends no process."""
     schema = {"type": "record", "name": "N", "fields": [
