@@ -348,7 +348,8 @@ class LiveSource(Source):
         if self._past.is_before(message.time_us, message.number):
             return False  # some hosts begin earlier than they are asked to
         self._check_overlap(message)
-        self._note(Known(position, key, message.time_us, message.number, message.id))
+        time_us = self._feed.time_us_of(message)
+        self._note(Known(position, key, time_us, message.number, message.id))
         if self._numbered[0] != self._feed.hosts[self._host]:
             self._numbered = (self._feed.hosts[self._host], position)
         return True
@@ -503,8 +504,38 @@ def _close_if_open(opening: futures.Future[Readable]) -> None:
 # ---- any other -----------------------------------------------------------------------------------
 
 
-class _EventPlace(msgspec.Struct):
+class _EventPlace(msgspec.Struct, omit_defaults=True):
+    """Where a partition of Wikimedia's servers goes on: at a number, or at a time."""
+
+    topic: str
+    partition: int
+    offset: int | msgspec.UnsetType = msgspec.UNSET
     timestamp: Annotated[int, msgspec.Meta(ge=0, lt=1 << 50)] = 0  # Unix milliseconds
+
+
+def _places_in(event_id: str) -> list[_EventPlace]:
+    """Return the places that are the id of one of Wikimedia's events; none of another one."""
+    if not event_id.startswith("[{"):
+        return []
+    try:
+        return msgspec.json.decode(event_id, type=list[_EventPlace])
+    except (msgspec.MsgspecError, RecursionError):
+        return []
+
+
+def _newest_us(event_id: str) -> int:
+    return 1000 * max((each.timestamp for each in _places_in(event_id)), default=0)
+
+
+def _id_from(last_id: str, since_us: int) -> str:
+    """Return an id for all from a time on, so for what has the id of that time too."""
+    since_ms = -(-since_us // 1000) - 1  # servers add one to the time of the event itself
+    if since_ms <= 0 or not _newest_us(last_id):
+        return last_id
+    places = _places_in(last_id)
+    for each in places:
+        each.timestamp = min(each.timestamp, since_ms)
+    return msgspec.json.encode(places).decode()
 
 
 class StreamFeed(Feed):
@@ -512,7 +543,8 @@ class StreamFeed(Feed):
 
     Events with an id are resumed behind the last one; everything else begins again. An event with a
     name of its own becomes `{"event": NAME, "payload": DATA}`. `since` is for servers that begin at
-    a time, as Wikimedia's do, whose ids have times.
+    a time, as Wikimedia's do, whose ids have times: they are asked for the last minute again, as a
+    time says nothing of what else came in its millisecond, and an event is known by its data.
     """
 
     def __init__(self, url: str, framing: Framing, since: Bound | None = None) -> None:
@@ -525,7 +557,8 @@ class StreamFeed(Feed):
     def endpoint(self, host: str, past: Past) -> Endpoint:  # noqa: ARG002 -- there is one
         """Return the address, with the id of the last event."""
         if past.known:
-            return self._endpoint._replace(headers={_LAST_ID: past.known[-1].id})
+            last_id = _id_from(past.known[-1].id, past.since_us)
+            return self._endpoint._replace(headers={_LAST_ID: last_id})
         if self._since is None or past.is_left:
             return self._endpoint
         place, _, query = self._endpoint.url.partition("?")
@@ -534,19 +567,15 @@ class StreamFeed(Feed):
 
     def time_us_of(self, message: Known | LiveMessage) -> int:
         """Return the newest time in the id of one of Wikimedia's events; 0 if it has none."""
-        if self._since is None:
-            return 0
-        try:
-            places = msgspec.json.decode(message.id, type=list[_EventPlace])
-        except (msgspec.MsgspecError, RecursionError):
-            return 0
-        return 1000 * max((each.timestamp for each in places), default=0)
+        return _newest_us(message.id)
 
     def read(self, received: Received) -> LiveMessage | None:
         """Return a message."""
         data, event, event_id, n = received
         number = [str(n)] if n else []  # checkpoints have keys without one
-        key = key_of(event_id, event, str(data), *number) if event_id else None
+        # Of several partitions each is in an id, in whatever order they came; data say their own.
+        own = event_id if n or not _newest_us(event_id) else ""
+        key = key_of(own, event, str(data), *number) if event_id else None
         if event != "message":
             is_json = data[:1] in {b"{", b"["}
             payload = msgspec.Raw(data) if is_json else data.decode("utf-8", "replace")

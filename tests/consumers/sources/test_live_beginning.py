@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from consumers.config.addresses import Bound, StreamRange
+from consumers.config.addresses import Bound, LiveSettings, StreamRange
 from consumers.config.settings import Settings
 from consumers.errors import ConfigError, SourceError
 from consumers.factories import build_source
-from consumers.sources.live import LiveSource
+from consumers.messages import Partition
+from consumers.sources import live
+from consumers.sources.base import LogFacts
+from consumers.sources.live import LiveSource, StreamFeed
 from tests.consumers.sources.live_server import LiveServer, Peer, commit1, commit2, frame
-from tests.consumers.sources.test_live import Clock, Run, playing
+from tests.consumers.sources.test_live import Clock, Run, playing, streamed
 
 LONG_AGO_MS = 1_600_000_000_000  # of a clock that every machine has passed
 
@@ -71,8 +75,8 @@ def edit(at_ms: int) -> bytes:
 
 
 def test_wikimedia_begins_at_a_time_once() -> None:
-    """`--from` is `since` on the first connection; later ones go on by the id of the last event. A
-    beginning that is later than asked for is a gap.
+    """`--from` is `since` on the first connection; later ones go on by the id of the last event, a
+    millisecond back at least. A beginning that is later than asked for is a gap.
     """
 
     def script(peer: Peer) -> None:
@@ -89,8 +93,70 @@ def test_wikimedia_begins_at_a_time_once() -> None:
         assert first.head.startswith("GET /v2/stream/a,b?x=1&since=2020-09-13T12:26:40.000Z ")
         assert first.header("Last-Event-ID") is None
         assert second.head.startswith("GET /v2/stream/a,b?x=1&since=now ")
-        assert str(LONG_AGO_MS + 90_000) in (second.header("Last-Event-ID") or "")
+        assert str(LONG_AGO_MS + 89_999) in (second.header("Last-Event-ID") or "")
+        assert '"codfw.change","partition":0,"offset":-1' in (second.header("Last-Event-ID") or "")
     assert run.source.gaps == 1
+
+
+class Kafka:
+    """Wikimedia's servers over a log of partition, seconds and data of each event.
+
+    They begin with the first event of a partition that is not earlier than asked for, and an id has
+    what was sent last of each partition, a millisecond later.
+    """
+
+    def __init__(self, log: list[tuple[str, float, bytes]]) -> None:
+        self._log = log
+        self.n_may_come = 0
+
+    def __call__(self, peer: Peer) -> None:
+        """Serve a connection: so many events of the log's may come, then it is cut."""
+        peer.begin()
+        asked = json.loads(peer.header("Last-Event-ID") or "[]")
+        at_ms = {each["topic"]: each["timestamp"] for each in asked}
+        places, begun = dict(at_ms), set[str]()
+        for topic, second, data in self._log[: self.n_may_come]:
+            time_ms = LONG_AGO_MS + round(second * 1000)
+            if topic in begun or time_ms >= at_ms.get(topic, 0):
+                begun.add(topic)
+                places[topic] = time_ms + 1
+                named = [
+                    {"topic": name, "partition": 0, "timestamp": at} for name, at in places.items()
+                ]
+                peer.chunk(b"id: %s\ndata: %s\n\n" % (json.dumps(named).encode(), data))
+        peer.send(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("n_keys", [4, 8192])
+def test_what_has_the_time_of_wikimedias_last_event_comes_too(
+    n_keys: int, monkeypatch: pytest.MonkeyPatch, *, restarts: bool
+) -> None:
+    """Wherever the connection was cut, or the daemon killed: each event is read once, also one with
+    the last one's millisecond, one whose time is lower, and one of another partition.
+    """
+    monkeypatch.setattr(live, "_KEYS", n_keys)
+    times = [0, 1, 1, 1, 2, 2, 1.5, 2, 3, 3, 3, 4, 4, 4, 5]
+    topics = ["eqiad", "eqiad", "codfw", "eqiad", "eqiad", "codfw", "eqiad", "eqiad"] * 2
+    data = [b'{"id":%d}' % i for i in range(len(times))]
+    kafka = Kafka(list(zip(topics, times, data, strict=False)))
+    with LiveServer(kafka) as server:
+        found: list[bytes] = []
+        facts: Mapping[Partition, LogFacts] = {}
+        run = streamed(server, "events")
+        for kafka.n_may_come in range(1, len(data) + 1):
+            run.until_n(kafka.n_may_come - len(found))
+            facts = run.source.logs({run.source.partition: kafka.n_may_come})
+            if restarts:
+                run.source.close()
+                found += run.values
+                feed = StreamFeed(f"http://{server.host}/", "events")
+                run = Run(LiveSource(feed, LiveSettings()), Clock(), len(found), facts)
+        n = len(server.peers)
+        run.until(lambda: len(server.peers) > n + 1)
+        run.source.close()
+    assert found + run.values == data
+    assert run.source.gaps == 0
 
 
 def test_a_beginning_behind_the_checkpoint_is_refused() -> None:
