@@ -2,8 +2,7 @@
 
 It owns the source and the decoder: all their methods are called here. Decoded batches go through a
 `BatchQueue` to the consuming thread, which learns them in that order or ends. So if a partition is
-assigned again, reading continues behind the last batch that was queued; before the first, at the
-checkpoint's position.
+assigned again, reading continues behind the last batch that was queued, or at the checkpoint's.
 
 Batch sizes adapt. The reader never waits to fill a batch: what a poll returns is queued at once, so
 a quiet stream is answered message by message. Under a backlog polls return much, and the bounded
