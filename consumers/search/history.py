@@ -7,7 +7,8 @@
 - Exactly once: the highest offset counted of each partition is written in the same transaction,
   and what comes again after a restart lies below it. Labelled messages and others are judged on
   different threads, and have an offset each. A checkpoint waits for the counts; only if that takes
-  too long may a kill lose some. A recreated topic counts once its offsets pass the old ones.
+  too long may a kill lose some. A recreated topic counts once its offsets pass the old ones, and
+  what came of it before, though stored, is not taken out of the counts either.
 - A deletion takes a message out of its counts if it is held, and once, however often it comes:
   the places of the newest of these are remembered. Messages not held stay counted, as a number.
 
@@ -28,10 +29,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise, product
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -92,6 +93,8 @@ def create_tables(db: sqlite3.Connection) -> None:
           PRIMARY KEY (place, labelled)) WITHOUT ROWID;
         CREATE TABLE IF NOT EXISTS left_chunks (one INTEGER PRIMARY KEY, next_key INTEGER,
           next_number INTEGER, word_bytes INTEGER);
+        CREATE TABLE IF NOT EXISTS begun_again (place INTEGER, labelled INTEGER, key INTEGER,
+          offset INTEGER, PRIMARY KEY (place, labelled, key)) WITHOUT ROWID;
         CREATE TABLE IF NOT EXISTS forgotten (name TEXT, step_s INTEGER, UNIQUE (name, step_s));
         """
     )
@@ -164,20 +167,74 @@ def came_again(db: sqlite3.Connection, chunk: Chunk, n: int) -> NDArray[np.bool_
     return found
 
 
-def take_out(
-    db: sqlite3.Connection, removed: Iterable[tuple[tuple[int, int], bool, int, int]]
+def begin_again(
+    db: sqlite3.Connection,
+    chunks: Sequence[Chunk],
+    place: int,
+    coming: Mapping[str, Sequence[Any]],
+    replaced: Collection[int],
 ) -> None:
-    """Take messages out of the counts: place in the stream, if labelled, when it came, class.
+    """Note since which row a place has the messages of a recreated topic, unless it is noted.
 
-    A place is the number of the partition and the offset, the time in ms. Left alone are messages
-    that came again after they had left, for they do not count.
+    They are known by rows (`replaced`, their keys) that had the same offsets and other ids.
+    `coming` are columns of messages that are to be stored next. What is stored up to the highest
+    offset before was not counted.
+    """
+    offsets = np.array(coming["offset"], np.int64)
+    labelled = np.array([truth is not None for truth in coming["truth"]], np.bool_)
+    for kind in (False, True):
+        own, stretch = offsets[labelled == kind], (place, kind)
+        (noted,) = db.execute(
+            "SELECT ifnull(max(key), 0) FROM begun_again WHERE place = ? AND labelled = ?", stretch
+        ).fetchone()
+        if not len(own) or max(replaced) < noted:
+            continue
+        keys, held = _held_of(chunks, place, is_labelled=kind)
+        n_old = len(held)
+        if n_old and held[-1] < own.min():  # the newest are of the recreated topic already
+            n_old = 1 + int(np.flatnonzero(held[1:] < held[:-1]).max(initial=-1))
+        key = int(keys[n_old]) if n_old < len(keys) else chunks[-1].next_key
+        highest = int(held[:n_old].max(initial=-1))
+        db.execute(
+            "INSERT OR IGNORE INTO begun_again VALUES (?, ?, ?, ?)", (*stretch, key, highest)
+        )
+    db.execute(
+        "DELETE FROM begun_again WHERE EXISTS (SELECT 1 FROM left_offsets AS gone WHERE gone.place"
+        " = begun_again.place AND gone.labelled = begun_again.labelled"
+        " AND gone.offset >= begun_again.offset)"
+    )
+
+
+def _held_of(chunks: Sequence[Chunk], place: int, *, is_labelled: bool) -> tuple[Longs, Longs]:
+    """Return the keys and offsets of a stretch's rows, in the order in which they came."""
+    at = [
+        np.flatnonzero(
+            (chunk.columns["place"][: chunk.n] == place)
+            & (chunk.kinds(chunk.n) == 2 * place + is_labelled)
+        )
+        for chunk in chunks
+    ]
+    keys = [own + chunk.first_key for own, chunk in zip(at, chunks, strict=True)]
+    offsets = [chunk.columns["offset"][own] for own, chunk in zip(at, chunks, strict=True)]
+    return np.concatenate(keys), np.concatenate(offsets)
+
+
+def take_out(
+    db: sqlite3.Connection, removed: Iterable[tuple[int, tuple[int, int], bool, int, int]]
+) -> None:
+    """Take messages out of the counts: key, place, if labelled, when it came, class.
+
+    A place is the number of the partition and the offset, the time in ms. Left alone is what was
+    not counted: messages that came again after they had left, and those of a recreated topic.
     """
     less: dict[tuple[int, int], Counter[int]] = {}
-    for at, is_labelled, arrived_ms, label in removed:
+    for key, at, is_labelled, arrived_ms, label in removed:
         found = db.execute(
             "INSERT OR IGNORE INTO taken_out SELECT ?1, ?2 WHERE NOT EXISTS"
-            " (SELECT 1 FROM left_offsets WHERE place = ?1 AND labelled = ?3 AND offset >= ?2)",
-            (*at, is_labelled),
+            " (SELECT 1 FROM left_offsets WHERE place = ?1 AND labelled = ?3 AND offset >= ?2)"
+            " AND NOT EXISTS (SELECT 1 FROM begun_again"
+            " WHERE place = ?1 AND labelled = ?3 AND offset >= ?2 AND key <= ?4)",
+            (*at, is_labelled, key),
         )
         if not found.rowcount:
             continue

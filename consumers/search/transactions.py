@@ -237,9 +237,7 @@ class Transactions:
     ) -> Applied:
         """Do what waits, all of it or nothing; behind it `n_left_out` messages were not taken.
 
-        `counts` are new in the history.
-
-        `sqlite3.Error`: it cannot be written, and nothing was.
+        `counts` are new in the history. `sqlite3.Error`: it cannot be written, and nothing was.
         """
         done = Applied()
         with self._transaction():
@@ -397,7 +395,7 @@ class Transactions:
         self._remove(held)
         if self._history_steps is not None:
             counted = [one for one in held if one.key >= self._counted_since]
-            history.take_out(self._db, [(one.at, *one.judged) for one in counted])
+            history.take_out(self._db, [(one.key, one.at, *one.judged) for one in counted])
         removed = dict.fromkeys(one.id for one in held)
         done.changes += [Change(name, None, removed=True) for name in removed]
 
@@ -453,6 +451,8 @@ class Transactions:
         chosen, replaced = self._known.unknown(offer, place, self._chunks)
         if replaced:
             self._write()
+            keys = [one.key for one in replaced]
+            history.begin_again(self._db, self._chunks, place, offer.columns, keys)
             self._remove(replaced)
         n_stored = 0
         if not len(offer) and self._chunks:  # all of it was left out while it waited

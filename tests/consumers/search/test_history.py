@@ -191,6 +191,41 @@ def test_a_deletion_that_comes_again_takes_out_nothing_more(tmp_path: Path) -> N
             assert totals(store) == [1, 2]
 
 
+@pytest.mark.parametrize("n_at_once", [1, 3, 10])
+def test_a_deletion_in_a_recreated_topic_takes_out_what_was_counted(
+    tmp_path: Path, n_at_once: int
+) -> None:
+    """Offsets that were counted of the old topic are not of the new one, nor after a restart."""
+    path = tmp_path / "recent.db"
+    with running(path, history=ON) as store:
+        tell(store, [{"id": f"old{k}", "text": "good day"} for k in range(6)])
+        assert sum(totals(store)) == 6
+        new = [{"id": f"new{k}", "text": "good day"} for k in range(10)]
+        for k in range(0, 10, n_at_once):
+            tell(store, new[k : k + n_at_once], k)
+        assert sum(totals(store)) == 10
+        for k in (1, 2):
+            store.remove(f"new{k}")
+        settle(store)
+        assert sum(totals(store)) == 10
+    with running(path, history=ON) as store:
+        for name in ("new3", "new5", "new6"):
+            store.remove(name)
+        settle(store)
+        assert sum(totals(store)) == 9
+
+
+def test_a_deletion_takes_out_what_is_left_of_the_old_topic(tmp_path: Path) -> None:
+    """Messages of the old topic were counted, whether or not the new one has come so far."""
+    with running(tmp_path / "recent.db", history=ON) as store:
+        tell(store, [{"id": f"old{k}", "text": "good day"} for k in range(6)])
+        tell(store, [{"id": f"new{k}", "text": "good day"} for k in range(3)])
+        for name in ("old4", "new0"):
+            store.remove(name)
+        settle(store)
+        assert sum(totals(store)) == 5
+
+
 def test_labelled_and_judged_messages_are_counted_apart() -> None:
     """Those that are judged on another thread come late, and are counted all the same."""
     with running(None, history=ON) as store:
