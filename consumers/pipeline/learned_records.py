@@ -11,12 +11,9 @@ none; the ids' bytes; `kinds` uint8; the fields' bytes.
 
 from __future__ import annotations
 
-import errno
 import itertools
-import mmap
 import os
 import struct
-import time
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +28,13 @@ from consumers.config.model import FieldKind, holds_floats
 from consumers.kernels import learned_records as kernels
 from consumers.kernels.json_scan import gather, lay_out
 from consumers.messages import Column
-from consumers.private_files import make_private_folder, open_private, sync_folder, write_at
+from consumers.private_files import (
+    MappedFile,
+    make_private_folder,
+    open_private,
+    sync_folder,
+    write_at,
+)
 from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 
@@ -49,9 +52,6 @@ _STRUCTURE_CHECK_AT, _CONTENT_CHECK_AT = 12, 16
 _CHECKS = struct.Struct("<II")
 _FIELD, LABEL_HEAD = struct.Struct("<QQ"), struct.Struct("<dq")  # a waiting label's time, offset
 RUN_RECORDS = 1 << 18  # the longest run of an index
-_POPULATE_READ = 22  # of Linux from 5.14 on: pages are there, or it is an error and no signal
-# So long pages are taken to stay: to ask looks at each of a file, 0.2 ms for one of 4 MB.
-_PRESENT_S = 2.0
 RECORDS_AT_ONCE = 1 << 10  # of a kernel that keeps the lock: some 0.1 ms
 UNCHECKED = 0  # the contents' checksum once something of them was erased
 Longs: TypeAlias = NDArray[np.int64]
@@ -502,8 +502,7 @@ class Segment:
         self.held: NDArray[np.uint8] | None = np.empty(0, np.uint8)
         self.is_sealed = False
         self._starts: tuple[Longs, Longs] | None = None  # of the chunks, as arrays
-        self.mapped: mmap.mmap | None = None  # the file, held open to be read at will
-        self._present_until_s = 0.0
+        self.mapped: MappedFile | None = None
 
     def append(self, data: memoryview, n: int) -> None:
         """Add a chunk of so many records."""
@@ -548,20 +547,8 @@ class Segment:
             return data
         if self.mapped is None:
             assert self.path is not None
-            with self.path.open("rb") as file:
-                self.mapped = mmap.mmap(file.fileno(), self.n_bytes, access=mmap.ACCESS_READ)
-            self._present_until_s = 0.0
-        # To touch what was cut off since, or what the disk does not read, would end the process.
-        if self.mapped.size() < self.n_bytes:
-            raise DamagedError("it was cut from outside")
-        if (now_s := time.monotonic()) >= self._present_until_s:
-            try:
-                self.mapped.madvise(_POPULATE_READ)
-            except OSError as error:
-                if error.errno != errno.EINVAL:
-                    raise DamagedError("the disk does not read it") from error
-            self._present_until_s = now_s + _PRESENT_S
-        return np.frombuffer(self.mapped, np.uint8)
+            self.mapped = MappedFile(self.path, self.n_bytes)
+        return self.mapped.data()
 
     def release(self) -> None:
         """Free the memory of what the disk has; an open segment's stays."""
