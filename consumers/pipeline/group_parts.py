@@ -16,6 +16,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -25,9 +26,10 @@ from msgspec.structs import replace
 
 from consumers.errors import GroupError, GroupMismatchError
 from consumers.messages import CLASSES_MAX, Partition, part_name
+from consumers.pipeline import learned_memory
 from consumers.pipeline.erasure import Deletion
 from consumers.pipeline.learned_memory import LearnedMemory
-from consumers.pipeline.part_files import LoadedPart, PartFile, PartFiles
+from consumers.pipeline.part_files import LoadedPart, PartFile, PartFiles, SharedRecords
 from consumers.sources.base import LogFacts
 from streamnb import Learner
 from streamnb.errors import InputError
@@ -318,7 +320,7 @@ class GroupParts(msgspec.Struct):
             if not is_known or furthest >= place:
                 continue
             try:
-                records = None if self.memory is None else self.memory.shared(partition)
+                records = None if self.memory is None else shared_records(self.memory, partition)
                 if records is not None:
                     records = replace(records, deletions=pending[partition])
                 times = None if self.times is None else self.times.of_part(partition)
@@ -453,3 +455,23 @@ class GroupParts(msgspec.Struct):
             log.error("group_files_fail", detail=trouble)
         elif trouble is None and was is not None:
             log.info("group_files_work_again")
+
+
+def shared_records(memory: LearnedMemory, partition: Partition) -> SharedRecords | None:
+    """Return what the memory's files hold of a partition as the checkpoint names it.
+
+    Behind `LearnedMemory.sync`; None if another member remembers more.
+    """
+    values, segments = memory.packed.get(partition, ({"is_elsewhere": True}, []))
+    if values["is_elsewhere"] or memory.folder is None:
+        return None
+    last = values["records"] // learned_memory.SEGMENT_RECORDS
+    sealed, tail = dict[int, Path](), b""
+    for segment, n_bytes in segments:
+        assert segment.path is not None
+        if segment.number < last:
+            sealed[segment.number] = segment.path
+        else:
+            with memory.erasing, segment.path.open("rb") as file:
+                tail = file.read(n_bytes)
+    return SharedRecords(values, sealed, tail, memory.erasing)

@@ -316,8 +316,9 @@ class LearnedMemory:
         self._synced: Future[None] | None = None
         # What the kept checkpoints may name: the files that each one had no use for any more.
         self._leaving: deque[list[Path | None]] = deque([[]], maxlen=keep + 1)
-        self._packed: dict[Partition, tuple[Mapping[str, Any], list[tuple[Segment, int]]]] = {}
-        self._erasing = threading.Lock()
+        # What the last checkpoint says of each partition, and the bytes of its segments by then.
+        self.packed: dict[Partition, tuple[Mapping[str, Any], list[tuple[Segment, int]]]] = {}
+        self.erasing = threading.Lock()  # held while bytes of files change
 
     def log(self, partition: Partition) -> LogMemory:
         """Return the memory of a partition, which may be empty."""
@@ -380,22 +381,6 @@ class LearnedMemory:
     def is_elsewhere(self, partition: Partition) -> bool:
         """Return whether another member remembers more of a partition; any thread may ask."""
         return (memory := self.logs.get(partition)) is not None and memory.is_elsewhere
-
-    def shared(self, partition: Partition) -> SharedRecords | None:
-        """Return what the files hold of a partition as the checkpoint names it; behind `sync`."""
-        values, segments = self._packed.get(partition, ({"is_elsewhere": True}, []))
-        if values["is_elsewhere"] or self.folder is None:
-            return None
-        last = values["records"] // SEGMENT_RECORDS
-        sealed, tail = dict[int, Path](), b""
-        for segment, n_bytes in segments:
-            assert segment.path is not None
-            if segment.number < last:
-                sealed[segment.number] = segment.path
-            else:
-                with self._erasing, segment.path.open("rb") as file:
-                    tail = file.read(n_bytes)
-        return SharedRecords(values, sealed, tail, self._erasing)
 
     def _path(self, partition: Partition) -> Path | None:
         name = quote(part_name(partition), safe="")
@@ -462,7 +447,7 @@ class LearnedMemory:
         ]
         if self.folder is not None:
             self._synced = self._submit(targets, self.folder)
-        self._packed = {
+        self.packed = {
             partition: (
                 {
                     "records": memory.n,
@@ -478,7 +463,7 @@ class LearnedMemory:
             )
             for partition, memory in self.logs.items()
         }
-        return CheckpointEntry({part_name(each): said for each, (said, _) in self._packed.items()})
+        return CheckpointEntry({part_name(each): said for each, (said, _) in self.packed.items()})
 
     def sync(self) -> None:
         """Wait until the files have all that `pack` named; on the checkpoint thread."""
@@ -586,7 +571,7 @@ class LearnedMemory:
             try:
                 for path in sorted(folder.iterdir()) if folder in known else ():
                     if _FILE.fullmatch(path.name):
-                        with self._erasing, contextlib.suppress(FileNotFoundError):  # it has left
+                        with self.erasing, contextlib.suppress(FileNotFoundError):  # it has left
                             erase_records(path, erased)
             except OSError as error:  # a path by a descriptor tells people nothing
                 where = path.relative_to(self.folder.parent)

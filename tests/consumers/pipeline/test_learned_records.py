@@ -21,6 +21,7 @@ from consumers.kernels import learned_records as kernels
 from consumers.messages import CheckpointEntry, Column, Partition
 from consumers.pipeline import erasure, learned_records
 from consumers.pipeline.erasure import ErasedIds, erase_records
+from consumers.pipeline.group_parts import shared_records
 from consumers.pipeline.learned_memory import FOLDER_NAME, LearnedMemory
 from consumers.pipeline.learned_records import (
     CREATED,
@@ -385,7 +386,7 @@ def test_columns_are_found_by_the_names_of_their_fields(tmp_path: Path, is_hande
             assert values_of(memory) == EXPECTED[: 2 * k + 2]
             entry = memory.pack()
             memory.sync()
-            shared = memory.shared(log)
+            shared = shared_records(memory, log)
             assert memory.trouble is None
 
 
