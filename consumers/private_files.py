@@ -113,16 +113,22 @@ class MappedFile:
 
         To touch what was cut off since, or what the disk does not read, would end the process.
         """
-        if self._mapped.size() < self._n_bytes:
-            raise ValueError("it was cut from outside")
+        self._check_size()
         if (now_s := time.monotonic()) >= self._present_until_s:
             try:
                 self._mapped.madvise(_POPULATE_READ)
             except OSError as error:
+                self._check_size()  # it may have been cut in between
+                if error.errno == errno.EFAULT:
+                    raise OSError(errno.EIO, "the disk does not read it") from error
                 if error.errno != errno.EINVAL:
-                    raise ValueError("the disk does not read it") from error
+                    raise
             self._present_until_s = now_s + _PRESENT_S
         return np.frombuffer(self._mapped, np.uint8)
+
+    def _check_size(self) -> None:
+        if self._mapped.size() < self._n_bytes:
+            raise ValueError("it was cut from outside")
 
 
 def make_private_folder(folder: Path) -> None:

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -62,6 +62,7 @@ from consumers.pipeline.learned_records import (
     relabelled,
     runs_of,
     store,
+    unreadable,
 )
 from consumers.pipeline.part_files import SharedRecords
 from streamnb import TextColumn
@@ -73,6 +74,7 @@ SEGMENT_RECORDS = 1 << 15
 WAITING_MAX = 4  # sealed segments that are not written yet
 MAPPED_MAX = 32  # files of a partition that are held open at a time
 FOLDER_NAME = "learned"
+_Targets: TypeAlias = Sequence[tuple[Segment, int]]
 _FILE = re.compile(r"([0-9]+)(-[0-9a-f]+)?\.records")
 log = structlog.get_logger(__name__)
 
@@ -81,10 +83,10 @@ class LogMemory:
     """The newest records of one partition, of messages that are learned by some fields."""
 
     def __init__(
-        self, folder: Path | None, fields: Mapping[str, FieldKind], records_max: int,
-        hashed: Hashed, *, accounts: bool = False,
+        self, folder: Path | None, fields: Mapping[str, FieldKind], per: str | None,
+        records_max: int, hashed: Hashed, *, accounts: bool = False,
     ) -> None:  # fmt: skip
-        self.folder, self.fields, self.n_fields = folder, dict(fields), len(fields)
+        self.folder, self.fields, self.n_fields, self.per = folder, dict(fields), len(fields), per
         self.names = list(fields)  # in the order of the files; records are read in that of `fields`
         self.hashed = hashed
         self.records_max = records_max
@@ -94,7 +96,8 @@ class LogMemory:
         self.is_elsewhere = False  # another member of the group has got further, and remembers
         self.first_offset: int | None = None  # from where on what was learned is known
         self.segments: dict[int, Segment] = {}
-        self.lost: set[int] = set()  # segments that could not be read, as long as they would count
+        # Segments damaged or gone, with their fields and `per`: each start tries them again.
+        self.lost: dict[int, tuple[list[str], str | None]] = {}
         self._pending = PendingIds()
         self._ids, self._accounts = IdIndex(), IdIndex()
         self._indexes = [self._ids, self._accounts][: 1 + accounts]
@@ -106,6 +109,10 @@ class LogMemory:
     def path(self, number: int) -> Path | None:
         """Return the file of a segment; None if the memory is kept without files."""
         return None if self.folder is None else self.folder / f"{number}{self.tag}.records"
+
+    def paths(self) -> set[Path | None]:
+        """Return its files, also those that could not be read."""
+        return {self.path(each) for each in (*self.segments, *self.lost)}
 
     @property
     def n_kept(self) -> int:
@@ -162,18 +169,18 @@ class LogMemory:
     def _note_early(self, number: int, kinds: NDArray[np.uint8], hashes: Hashes) -> None:
         self._pending.add(number, hashes[(kinds == EARLY_DELETE) | (kinds == EARLY_UPDATE)])
 
-    def forget(self) -> list[Segment]:
-        """Drop the segments beyond the bound, and return them."""
+    def forget(self) -> list[Path | None]:
+        """Drop the segments beyond the bound, and return their files."""
         floor = self.floor(self.n)
-        gone = [each for number, each in self.segments.items() if number < floor // SEGMENT_RECORDS]
-        for each in gone:
-            del self.segments[each.number]
-        if gone or self.lost:
+        gone = [n for n in (*self.segments, *self.lost) if n < floor // SEGMENT_RECORDS]
+        for number in gone:
+            self.segments.pop(number, None)
+            self.lost.pop(number, None)
+        if gone:
             for index in self._indexes:
                 index.forget(floor)
             self._pending.forget(floor // SEGMENT_RECORDS)
-            self.lost = {each for each in self.lost if each >= floor // SEGMENT_RECORDS}
-        return gone
+        return [self.path(number) for number in gone]
 
     @property
     def has_pending(self) -> bool:
@@ -211,22 +218,18 @@ class LogMemory:
             return np.empty(0, np.uint64)
 
     def lose(self, number: int, error: Exception) -> None:
-        """Go on without a segment that cannot be read; a right that is missing can be given."""
-        if isinstance(error, PermissionError) and self.folder is not None:
-            name = f"{FOLDER_NAME}/{self.folder.name}/{number}{self.tag}.records"
-            raise CheckpointError(
-                f"checkpoint.folder: {name}, with what messages taught, cannot be read "
-                f"({error.strerror}). See to its mode and owner, and start again."
-            ) from error
-        self.segments.pop(number, None)
-        self.lost.add(number)
-        self.is_whole = False
+        """Go on without a segment that is damaged or gone; any other error ends the run."""
         said = getattr(error, "strerror", None) or error
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise unreadable(self.path(number), error) from error
+        self.segments.pop(number, None)
+        self.lost[number] = (list(self.names), self.per)
+        self.is_whole = False
         log.error(
             "learned_damaged",
             file=None if self.folder is None else f"{unquote(self.folder.name)}/{number}",
             detail=f"{said}; deletes and updates of its messages take nothing back, unless you stop"
-            " at once and put the file back from a copy of the folder",
+            " (at once, if it is the newest) and put the file back from a copy of the folder",
         )
 
     def of_accounts(self, hashes: Hashes) -> FoundRecords:
@@ -327,7 +330,8 @@ class LearnedMemory:
         return self.logs[partition]
 
     def _empty_log(self, folder: Path | None) -> LogMemory:
-        return LogMemory(folder, self.fields, self.records_max, self.hashed, accounts=self.accounts)
+        layout = self.fields, self.per
+        return LogMemory(folder, *layout, self.records_max, self.hashed, accounts=self.accounts)
 
     # ---- the group -----------------------------------------------------------------------------
 
@@ -337,7 +341,7 @@ class LearnedMemory:
         Its files have other names from here on, as kept checkpoints name those of before.
         """
         old = self.log(partition)
-        self._leaving[-1] += [each.path for each in old.segments.values()]
+        self._leaving[-1] += old.paths()
         new = self.logs[partition] = self._empty_log(old.folder)
         new.tag = f"-{secrets.token_hex(4)}"
         new.is_whole, new.is_elsewhere = False, True
@@ -417,7 +421,7 @@ class LearnedMemory:
         for segment in sealed:
             if self.folder is not None:
                 self._submit([(segment, segment.n_bytes)])
-        self._leaving[-1] += [gone.path for gone in memory.forget()]
+        self._leaving[-1] += memory.forget()
         while len(self._waiting) > WAITING_MAX or (self._waiting and self._waiting[0].done()):
             with contextlib.suppress(OSError):  # the next checkpoint tries again, and says why
                 self._waiting.popleft().result()
@@ -429,9 +433,7 @@ class LearnedMemory:
         data, ends = np.frombuffer(bytearray(name), np.uint8), np.array([len(name)], np.int64)
         return np.uint64(self.hashed(Texts(data, np.zeros(1, np.int64), ends))[0])
 
-    def _submit(
-        self, targets: Sequence[tuple[Segment, int]], folder: Path | None = None
-    ) -> Future[None]:
+    def _submit(self, targets: _Targets, folder: Path | None = None) -> Future[None]:
         self._waiting.append(self._thread.submit(store, targets, folder))
         return self._waiting[-1]
 
@@ -458,7 +460,8 @@ class LearnedMemory:
                     "is_elsewhere": memory.is_elsewhere,
                     "fields": memory.names,
                 }
-                | ({} if self.per is None else {"per": self.per}),
+                | ({} if self.per is None else {"per": self.per})
+                | ({"lost": [[n, *by] for n, by in memory.lost.items()]} if memory.lost else {}),
                 [(segment, segment.n_bytes) for segment in memory.segments.values()],
             )
             for partition, memory in self.logs.items()
@@ -493,14 +496,16 @@ class LearnedMemory:
             self.tell(f"reading what messages taught, {at} of {len(entry.values)}")
             memory = self.log(partition_of(name))
             memory.tag = values.get("tag", "")
-            memory.is_elsewhere, was = values.get("is_elsewhere", False), values.get("per")
+            memory.is_elsewhere, memory.per = values.get("is_elsewhere", False), values.get("per")
 
-            def read(number: int, memory: LogMemory = memory, was: str | None = was) -> bytes:
-                if was != self.per:
-                    raise DamagedError(f"it was written with per.field {was or 'null'}")
+            def read(number: int, memory: LogMemory = memory) -> bytes:
+                if memory.per != self.per:
+                    raise DamagedError(f"it was written with per.field {memory.per or 'null'}")
                 return b"" if (path := memory.path(number)) is None else path.read_bytes()
 
+            memory.lost = {n: (fields, per) for n, fields, per in values.get("lost", ())}
             self._take_up(memory, values, read, self.n_classes, is_stored=True)
+            memory.per = self.per
 
     def _take_up(
         self, memory: LogMemory, values: Mapping[str, Any], read: Callable[[int], bytes],
@@ -511,7 +516,10 @@ class LearnedMemory:
         memory.is_whole = bool(values["is_whole"])
         memory.first_offset = values["first_offset"]
         memory.names = list(values.get("fields") or self.fields)  # an older version did not say
-        for number in map(int, values["files"]):
+        # What was lost may be whole again; its columns may be others.
+        again = [n for n, by in memory.lost.items() if by == (memory.names, memory.per)]
+        for number in sorted((*map(int, values["files"]), *again)):
+            memory.lost.pop(number, None)
             try:
                 segment = memory.load(number, read(number), n_classes, is_stored=is_stored)
             except (OSError, DamagedError) as error:
@@ -545,7 +553,7 @@ class LearnedMemory:
 
     def _paths(self) -> set[Path | None]:
         """Return the files in use."""
-        return {each.path for memory in self.logs.values() for each in memory.segments.values()}
+        return {each for memory in list(self.logs.values()) for each in memory.paths()}
 
     def close(self) -> None:
         """End the writing thread."""
@@ -556,12 +564,14 @@ class LearnedMemory:
     def erase(self, deleted: OffsetsByLog) -> None:
         """Overwrite the texts of deleted messages in all files; on the erasing thread.
 
-        Of each log and id, records up to an offset go. A log that fails holds up no other.
+        Of each log and id, records up to an offset go. A log that fails holds up no other. A file
+        that could not be read goes as a whole: what it holds nobody knows.
         """
         if self.folder is None or not self.folder.is_dir():
             return
         # A log that was never read here may have a name that no folder can have.
         known, failed = {each for each in self.folder.iterdir() if each.is_dir()}, list[OSError]()
+        lost = {each.path(n) for each in list(self.logs.values()) for n in list(each.lost)}
         for partition, own in deleted.items():
             named = {name: id_named(partition, at, name) for name, at in own.items()}
             ids = {each.encode(): own[name] for name, each in named.items() if each is not None}
@@ -572,7 +582,11 @@ class LearnedMemory:
                 for path in sorted(folder.iterdir()) if folder in known else ():
                     if _FILE.fullmatch(path.name):
                         with self.erasing, contextlib.suppress(FileNotFoundError):  # it has left
-                            erase_records(path, erased)
+                            if path in lost:
+                                path.unlink()
+                                log.warning("learned_damaged_deleted", path=str(path))
+                            else:
+                                erase_records(path, erased)
             except OSError as error:  # a path by a descriptor tells people nothing
                 where = path.relative_to(self.folder.parent)
                 failed.append(OSError(error.errno, error.strerror, str(where)))

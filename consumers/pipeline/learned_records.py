@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.config.model import FieldKind, holds_floats
+from consumers.errors import CheckpointError
 from consumers.kernels import learned_records as kernels
 from consumers.kernels.json_scan import gather, lay_out
 from consumers.messages import Column
@@ -572,6 +573,18 @@ class Segment:
         finally:
             os.close(fd)
         self.n_written = n_bytes
+
+
+def unreadable(path: Path | None, error: OSError) -> CheckpointError:
+    """Return what a segment's file that is there, and cannot be read now, ends the run with."""
+    name, cause = "/".join((path or Path()).parts[-3:]), error.strerror or error
+    way_out = "Start again once that has passed. If it stays, move the file away: deletes and "
+    way_out += "updates of its messages then take nothing back."
+    if isinstance(error, PermissionError):
+        way_out = "See to its mode and owner, and start again."
+    return CheckpointError(
+        f"checkpoint.folder: {name}, with what messages taught, cannot be read ({cause}). {way_out}"
+    )
 
 
 def store(targets: Sequence[tuple[Segment, int]], folder: Path | None) -> None:

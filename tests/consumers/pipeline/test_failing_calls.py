@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import mmap
 import os
 import shutil
 import struct
@@ -34,7 +35,9 @@ from consumers.terminal import make_view
 from streamnb.storage import read
 from tests.consumers.decoded_messages import messages
 from tests.consumers.pipeline.erasure_folder import Folder
-from tests.consumers.pipeline.revised_log import FIELDS
+from tests.consumers.pipeline.revised_log import FIELDS, Said
+from tests.consumers.pipeline.revised_log import LOG as REVISED_LOG
+from tests.consumers.pipeline.revised_log import Run as RevisedRun
 from tests.consumers.pipeline.test_loop import LABELLED, LOG, UNLABELLED, Run
 from tests.consumers.pipeline.test_part_files import LOG as LOG_OF_GROUP
 from tests.consumers.pipeline.test_part_files import files_in, learned, names
@@ -303,3 +306,145 @@ def test_a_memory_that_cannot_be_listed_is_named(
     with pytest.raises(CheckpointError, match=r"/state: its learned/.*Permission denied.*its mode"):
         run()
     assert read(tmp_path / "state" / "model.nb").positions == before
+
+
+OUT_OF_REACH = [errno.ESTALE, errno.EMFILE, errno.ENOMEM, errno.EIO]
+
+
+def remembered(folder: Path, n: int = 8, **more: Any) -> tuple[list[Said], RevisedRun]:
+    """Return a log of messages, and a run that has learned and saved it."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(n)]
+    run = RevisedRun(folder, **more)
+    run.read(log, n)
+    run.save()
+    return log, run
+
+
+@pytest.mark.usefixtures("short_segments")
+@pytest.mark.parametrize("number", OUT_OF_REACH)
+def test_a_start_gives_up_no_file_that_is_out_of_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """It ends with the file's name and a way out; the next one takes back what that holds."""
+    log, run = remembered(tmp_path)
+    run.memory.close()
+    read_bytes = Path.read_bytes
+
+    def failing(path: Path) -> bytes:
+        if path.name == "0.records":
+            raise OSError(number, os.strerror(number))
+        return read_bytes(path)
+
+    said = rf"learned/t%2F0/0\.records.*{os.strerror(number)}.*Start again.*move the file away"
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", failing)
+        with pytest.raises(CheckpointError, match=said):
+            RevisedRun(tmp_path)
+    again = RevisedRun(tmp_path)
+    again.read([*log, Said("delete", "m1")], 9)
+    assert sorted(again.learner.model.words()) == sorted({f"word{i}" for i in range(8)} - {"word1"})
+    assert again.memory.trouble is None
+    again.memory.close()
+
+
+@pytest.mark.usefixtures("short_segments")
+@pytest.mark.parametrize("number", OUT_OF_REACH)
+def test_a_run_gives_up_no_file_that_is_out_of_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """It ends before anything is counted; the last checkpoint names the file."""
+    log, run = remembered(tmp_path)
+    log.append(Said("delete", "m1"))
+    run.memory.wrote(run.memory.log(REVISED_LOG), [])
+
+    def failing(*_args: Any, **_kwargs: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mmap, "mmap", failing)
+        with pytest.raises(CheckpointError, match=r"0\.records"):
+            run.read(log, 9)
+    run.memory.close()
+    again = RevisedRun(tmp_path)
+    again.read(log, 9)
+    assert dict(again.reviser.counts) == {"delete_matched": 1, "unlearned": 1}
+    again.memory.close()
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_a_file_that_cannot_be_cut_is_not_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a killed run wrote behind the checkpoint goes at the next start that can."""
+    log, run = remembered(tmp_path, 6)
+    run.read([*log, Said("create", "m6", "word6", "positive")], 7)
+    run.memory.pack()
+    run.memory.sync()  # and killed before its checkpoint was there
+    run.memory.close()
+
+    def failing(*_args: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "truncate", failing)
+        with pytest.raises(CheckpointError, match="No space left"):
+            RevisedRun(tmp_path)
+    again = RevisedRun(tmp_path)
+    assert again.memory.sizes()[0] == 6
+    assert again.memory.trouble is None
+    again.memory.close()
+
+
+def restarted(run: RevisedRun, folder: Path, n_saves: int = 6) -> RevisedRun:
+    """Return a run behind another one, which has written more checkpoints than are kept."""
+    for _ in range(n_saves):
+        run.save()
+    run.memory.close()
+    return RevisedRun(folder)
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_a_damaged_file_stays_until_it_is_whole_again(tmp_path: Path) -> None:
+    """It is told after each start too; one that was put back serves again."""
+    log, run = remembered(tmp_path)
+    path = tmp_path / learned_memory.FOLDER_NAME / "t%2F0" / "0.records"
+    whole = path.read_bytes()
+    run.memory.close()
+    path.write_bytes(damaged := bytes([whole[0] ^ 1]) + whole[1:])
+    with capture_logs() as said:
+        run = RevisedRun(tmp_path)
+        for _ in range(2):
+            assert "1 files" in str(run.memory.trouble)
+            run = restarted(run, tmp_path)
+    assert [each["event"] for each in said if each["log_level"] == "error"] == [
+        "learned_damaged"
+    ] * 3
+    assert path.read_bytes() == damaged
+    path.write_bytes(whole)
+    run = restarted(run, tmp_path)
+    assert run.memory.trouble is None
+    run.read([*log, Said("delete", "m1")], 9)
+    assert len(run.learner.model.words()) == 7
+    run.memory.close()
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_a_damaged_file_leaves_with_its_records_or_with_a_deletion(tmp_path: Path) -> None:
+    """What it holds nobody knows, so it may hold what is to be erased."""
+    log, run = remembered(tmp_path, 12, records_max=16)
+    folder = tmp_path / learned_memory.FOLDER_NAME / "t%2F0"
+    run.memory.close()
+    for name in ("0.records", "1.records"):
+        (folder / name).write_bytes(b"damaged")
+    with capture_logs() as said:
+        run = RevisedRun(tmp_path, records_max=16)
+        run.memory.erase({REVISED_LOG: {"m11": 11}})
+    assert {each.name for each in folder.iterdir()} == {"2.records"}
+    assert [each["event"] for each in said].count("learned_damaged_deleted") == 2
+    (folder / "1.records").write_bytes(b"damaged again")
+    more = [Said("create", f"n{i}", "sun", "positive") for i in range(16)]
+    run.read([*log, *more], 28)
+    for _ in range(6):
+        run.save()
+    assert {each.name for each in folder.iterdir()} == {f"{k}.records" for k in range(3, 7)}
+    run.memory.close()
