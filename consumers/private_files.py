@@ -29,6 +29,7 @@ _BLOCK_BYTES = 1 << 20
 _POPULATE_READ = 22  # of Linux from 5.14 on: pages are there, or it is an error and no signal
 # So long pages are taken to stay: to ask looks at each of a file, 0.2 ms for one of 4 MB.
 _PRESENT_S = 2.0
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _SHARED = 0o077  # what others than the owner may do
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -129,6 +130,37 @@ class MappedFile:
     def _check_size(self) -> None:
         if self._mapped.size() < self._n_bytes:
             raise ValueError("it was cut from outside")
+
+
+class MappedFiles:
+    """Files that are mapped when they are read: each is held open, so only a few are at a time.
+
+    The one that was read longest ago leaves first, and all do if the system has no more to give.
+    """
+
+    def __init__(self, n_max: int) -> None:
+        self._n_max = n_max
+        self._files: dict[Path, MappedFile] = {}  # in the order in which they were read last
+
+    def data(self, path: Path, n_bytes: int) -> NDArray[np.uint8]:
+        """Return the first bytes of a file, as `MappedFile.data` does; let go of them soon."""
+        file = self._files.pop(path, None)
+        while len(self._files) >= self._n_max:
+            del self._files[next(iter(self._files))]
+        if file is None:
+            try:
+                file = MappedFile(path, n_bytes)
+            except OSError as error:
+                if error.errno not in _EXHAUSTED or not self._files:
+                    raise
+                self._files.clear()
+                file = MappedFile(path, n_bytes)
+        self._files[path] = file
+        return file.data()
+
+    def close(self, path: Path) -> None:
+        """Close a file, if it is held open."""
+        self._files.pop(path, None)
 
 
 def make_private_folder(folder: Path) -> None:

@@ -55,7 +55,7 @@ from consumers.pipeline.learned_records import (
     IdIndex,
     PendingIds,
     Segment,
-    collected,
+    Values,
     no_spans,
     pack,
     parse,
@@ -65,6 +65,7 @@ from consumers.pipeline.learned_records import (
     unreadable,
 )
 from consumers.pipeline.part_files import SharedRecords
+from consumers.private_files import MappedFiles
 from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 from streamnb.labels import Label
@@ -72,7 +73,7 @@ from streamnb.tokenizer import fingerprints_of, hash_key_words
 
 SEGMENT_RECORDS = 1 << 15
 WAITING_MAX = 4  # sealed segments that are not written yet
-MAPPED_MAX = 32  # files of a partition that are held open at a time
+MAPPED_MAX = 32  # files that are held open at a time
 FOLDER_NAME = "learned"
 _Targets: TypeAlias = Sequence[tuple[Segment, int]]
 _FILE = re.compile(r"([0-9]+)(-[0-9a-f]+)?\.records")
@@ -84,12 +85,11 @@ class LogMemory:
 
     def __init__(
         self, folder: Path | None, fields: Mapping[str, FieldKind], per: str | None,
-        records_max: int, hashed: Hashed, *, accounts: bool = False,
+        records_max: int, hashed: Hashed, files: MappedFiles, *, accounts: bool = False,
     ) -> None:  # fmt: skip
         self.folder, self.fields, self.n_fields, self.per = folder, dict(fields), len(fields), per
         self.names = list(fields)  # in the order of the files; records are read in that of `fields`
-        self.hashed = hashed
-        self.records_max = records_max
+        self.hashed, self._files, self.records_max = hashed, files, records_max
         self.tag = ""  # in the names of its files, as kept checkpoints may name those of before
         self.n = 0  # records so far, those forgotten included
         self.is_whole = True  # the log was remembered from its beginning
@@ -146,7 +146,7 @@ class LogMemory:
             end = min(len(offsets), begin + (number + 1) * SEGMENT_RECORDS - self.n)
             segment = self.segments.get(number)
             if segment is None:
-                segment = self.segments[number] = Segment(number, self.path(number))
+                segment = self.segments[number] = Segment(number, self.path(number), self._files)
             rows = slice(begin, end)
             if hashes is not None:
                 self._note_early(number, kinds[rows], hashes[rows])
@@ -243,27 +243,24 @@ class LogMemory:
         known = [run for run in runs if int(segments[run[0]]) in self.segments]
         if len(known) < len(runs):
             return self.read(np.concatenate([numbers[:0], *(numbers[a:b] for a, b in known)]))
-        spans, buffers = no_spans(len(numbers), self.n_fields), []
+        spans, values = no_spans(len(numbers), self.n_fields), Values()
         for first, last in runs:
             number, at = int(segments[first]), numbers[first:last] % SEGMENT_RECORDS
-            try:
-                buffers.append((self.segments[number].locate(at, spans[first:last]), first, last))
+            try:  # no name for its bytes: they would hold the file open
+                values.add(self.segments[number].locate(at, spans[first:last]), spans[first:last])
             except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
                 self.lose(number, error)
                 return self.read(numbers)
         own = spans[:, kernels.FIELDS : kernels.FIELDS + 2 * self.n_fields]
         own[:] = own[:, [2 * i + k for i in map(self.names.index, self.fields) for k in (0, 1)]]
-        mapped = [each for each in self.segments.values() if each.mapped is not None]
-        for each in mapped if len(mapped) > MAPPED_MAX else ():  # each is an open file
-            each.mapped = None
-        return collected(numbers, spans, buffers)
+        return FoundRecords(numbers, spans, values.data)
 
     def load(self, number: int, data: bytes, n_classes: int, *, is_stored: bool) -> Segment:
         """Take up a segment, cut to the log's records so far; return it.
 
         `data` are the bytes of its file, or (if not `is_stored`) are to be written there.
         """
-        segment = Segment(number, self.path(number))
+        segment = Segment(number, self.path(number), self._files)
         n = min(SEGMENT_RECORDS, self.n - number * SEGMENT_RECORDS)
         while segment.n < n:
             chunk = parse(memoryview(data), segment.n_bytes, check=True, n_classes=n_classes)
@@ -313,6 +310,7 @@ class LearnedMemory:
         self.n_classes = kernels.ANY_CLASS  # those of the restored model, before `unpack`
         self.logs: dict[Partition, LogMemory] = {}
         self.tell: Callable[[str], object] = lambda _step: None  # of each step of a start
+        self._files = MappedFiles(MAPPED_MAX)
         self._key = hash_key_words(secrets.randbits(128))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="learned")
         self._waiting: deque[Future[None]] = deque()
@@ -330,8 +328,10 @@ class LearnedMemory:
         return self.logs[partition]
 
     def _empty_log(self, folder: Path | None) -> LogMemory:
-        layout = self.fields, self.per
-        return LogMemory(folder, *layout, self.records_max, self.hashed, accounts=self.accounts)
+        return LogMemory(
+            folder, self.fields, self.per, self.records_max, self.hashed, self._files,
+            accounts=self.accounts,
+        )  # fmt: skip
 
     # ---- the group -----------------------------------------------------------------------------
 
@@ -486,6 +486,7 @@ class LearnedMemory:
         if len(self._leaving) == self._leaving.maxlen:
             for path in set(self._leaving[0]) - self._paths():
                 if path is not None:
+                    self._files.close(path)
                     with contextlib.suppress(OSError):  # the next start removes it
                         path.unlink(missing_ok=True)
         self._leaving.append([])

@@ -30,7 +30,7 @@ from consumers.kernels import learned_records as kernels
 from consumers.kernels.json_scan import gather, lay_out
 from consumers.messages import Column
 from consumers.private_files import (
-    MappedFile,
+    MappedFiles,
     make_private_folder,
     open_private,
     sync_folder,
@@ -338,16 +338,19 @@ def no_spans(n: int, n_fields: int) -> Longs:
     return np.full((n, kernels.FIELDS + 2 * (n_fields + 1)), -1, np.int64)
 
 
-def collected(
-    numbers: Longs, spans: Longs, pieces: Sequence[tuple[NDArray[np.uint8], int, int]]
-) -> FoundRecords:
-    """Return records with their values; they lie in pieces, each with its first and last record."""
-    data, place = np.empty(kernels.n_bytes(spans), np.uint8), 0
-    for piece, begin, end in pieces:
-        for first in range(begin, end, RECORDS_AT_ONCE):
-            own = spans[first : min(first + RECORDS_AT_ONCE, end)]
-            place = int(kernels.collect(piece, own, data, place))
-    return FoundRecords(numbers, spans, data)
+class Values:
+    """The values of records, copied to lie one behind the other in `data`; `spans` say where."""
+
+    def __init__(self) -> None:
+        self.data = np.empty(0, np.uint8)
+
+    def add(self, piece: NDArray[np.uint8], spans: Longs) -> None:
+        """Copy the values of some records out of the bytes that they lie in."""
+        place, size = len(self.data), int(kernels.n_bytes(spans))
+        self.data = np.concatenate((self.data, np.empty(size, np.uint8)))
+        for first in range(0, len(spans), RECORDS_AT_ONCE):
+            own = spans[first : first + RECORDS_AT_ONCE]
+            place = int(kernels.collect(piece, own, self.data, place))
 
 
 def runs_of(values: Longs) -> Iterator[tuple[int, int]]:
@@ -495,15 +498,14 @@ class Segment:
     `n_written` bytes are synced, `n_synced` can be found by the file's name too.
     """
 
-    def __init__(self, number: int, path: Path | None) -> None:
-        self.number, self.path = number, path
+    def __init__(self, number: int, path: Path | None, files: MappedFiles) -> None:
+        self.number, self.path, self._files = number, path, files
         self.n = self.n_bytes = self.n_written = self.n_synced = 0
         self.firsts, self.places = array("q"), array("q")
         # Chunks lie one behind the other, so that one call of a kernel finds records of all.
         self.held: NDArray[np.uint8] | None = np.empty(0, np.uint8)
         self.is_sealed = False
         self._starts: tuple[Longs, Longs] | None = None  # of the chunks, as arrays
-        self.mapped: MappedFile | None = None
 
     def append(self, data: memoryview, n: int) -> None:
         """Add a chunk of so many records."""
@@ -546,10 +548,8 @@ class Segment:
             data = self.held[: self.n_bytes]
             data.flags.writeable = False  # the only kind that kernels take
             return data
-        if self.mapped is None:
-            assert self.path is not None
-            self.mapped = MappedFile(self.path, self.n_bytes)
-        return self.mapped.data()
+        assert self.path is not None
+        return self._files.data(self.path, self.n_bytes)
 
     def release(self) -> None:
         """Free the memory of what the disk has; an open segment's stays."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from consumers.private_files import (
+    MappedFiles,
     make_private_folder,
     open_private,
     overwrite_lines,
@@ -128,3 +131,42 @@ def test_lines_whose_sync_failed_are_overwritten_again(
         assert overwrite_lines(file.fileno(), 48, replaced)
     assert cache.disk == left.ljust(24) + b'\n{"id":2,"text":"kept"}\n'
     assert path.read_bytes() == cache.disk
+
+
+def test_the_file_that_was_read_longest_ago_is_closed(tmp_path: Path) -> None:
+    """A few are held open; each can be read again."""
+    files, paths = MappedFiles(2), [tmp_path / f"file{k}" for k in range(4)]
+    for k, path in enumerate(paths):
+        path.write_bytes(b"%d" % k * 5000)
+    for k in (0, 1, 0, 2, 3, 0, 0, 1):
+        assert files.data(paths[k], 5000).tobytes() == b"%d" % k * 5000
+        maps = Path("/proc/self/maps").read_text()
+        assert str(paths[k]) in maps
+        assert sum(str(path) in maps for path in paths) <= 2
+    assert [str(path) in maps for path in paths] == [True, True, False, False]
+    files.close(paths[1])
+    assert str(paths[1]) not in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_files_are_closed_where_the_system_has_no_more_to_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """It is tried once more without them; if that is of no use, it is an error."""
+    files, (first, second, third) = MappedFiles(9), (tmp_path / name for name in "abc")
+    for path in (first, second, third):
+        path.write_bytes(b"text")
+    files.data(first, 4)
+    mapped = mmap.mmap
+
+    def failing(*arguments: Any, **more: Any) -> mmap.mmap:
+        if str(first) in Path("/proc/self/maps").read_text():
+            raise OSError(number, os.strerror(number))
+        return mapped(*arguments, **more)
+
+    monkeypatch.setattr(mmap, "mmap", failing)
+    assert files.data(second, 4).tobytes() == b"text"
+    held = files.data(first, 4)  # by somebody else, so nothing that is closed helps
+    with pytest.raises(OSError, match=re.escape(os.strerror(number))):
+        files.data(third, 4)
+    assert held.tobytes() == b"text"

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from consumers.config.model import FieldKind
 from consumers.kernels import learned_records as kernels
 from consumers.messages import CheckpointEntry, Column, Partition
-from consumers.pipeline import erasure, learned_records
+from consumers.pipeline import erasure, learned_memory, learned_records
 from consumers.pipeline.erasure import ErasedIds, erase_records
 from consumers.pipeline.group_parts import shared_records
 from consumers.pipeline.learned_memory import FOLDER_NAME, LearnedMemory
@@ -30,14 +30,16 @@ from consumers.pipeline.learned_records import (
     FoundRecords,
     IdIndex,
     Segment,
+    Values,
     add_checksums,
-    collected,
     listed,
     no_spans,
     pack,
     parse,
 )
 from consumers.pipeline.part_files import SharedRecords
+from consumers.pipeline.waiting_messages import records_at
+from consumers.private_files import MappedFiles
 from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 from tests.consumers.test_private_files import Cache
@@ -52,7 +54,7 @@ CHUNKS = st.lists(st.lists(RECORDS, min_size=1, max_size=5), min_size=1, max_siz
 
 def segment_of(chunks: list[list[Record]], path: Path | None) -> Segment:
     """Return a segment with these chunks: in memory, or in a file alone."""
-    segment = Segment(0, path)
+    segment = Segment(0, path, MappedFiles(1))
     for own in chunks:
         ids, texts = texts_of([each[0] for each in own]), texts_of([each[1] for each in own])
         numbers = np.array([each[2] for each in own])
@@ -85,7 +87,9 @@ def texts_of(values: list[str | None]) -> Texts:
 def _read(segment: Segment, at: list[int]) -> FoundRecords:
     numbers = np.array(at, np.int64)
     spans = no_spans(len(at), len(FIELDS))
-    return collected(numbers, spans, [(segment.locate(numbers, spans), 0, len(at))])
+    values = Values()
+    values.add(segment.locate(numbers, spans), spans)
+    return FoundRecords(numbers, spans, values.data)
 
 
 @given(CHUNKS, st.data(), st.booleans(), st.sampled_from([1, 2, 1 << 10]))
@@ -206,7 +210,9 @@ def test_a_changed_byte_is_read_or_refused(place: int, byte: int) -> None:
     assert (begins >= 0)[is_there].all()
     assert (begins <= ends)[is_there].all()
     assert (ends <= segment.n_bytes).all()
-    assert len(collected(numbers, spans, [(found, 0, 2)]).data) == (ends - begins)[is_there].sum()
+    size, values = (ends - begins)[is_there].sum(), Values()
+    values.add(found, spans)
+    assert len(values.data) == size
 
 
 def poked(what: str, row: int, value: int) -> bytes:
@@ -468,3 +474,45 @@ def test_one_call_finds_records_of_many_chunks(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(kernels, "locate", counted)
     assert _read(segment, [0, 4, 8]).records()[1].offset == 40
     assert calls == [3]
+
+
+def held_open(folder: Path) -> int:
+    """Return how many files of a folder this process has mapped."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return len({line.split(maxsplit=5)[5] for line in lines if str(folder) in line})
+
+
+@pytest.mark.parametrize("accounts", [False, True])
+def test_few_files_are_held_open_however_many_partitions_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accounts: bool
+) -> None:
+    """Whoever reads them, one bound holds for all, and a read of many files stays below it too."""
+    monkeypatch.setattr(learned_memory, "MAPPED_MAX", 2)
+    monkeypatch.setattr(learned_memory, "SEGMENT_RECORDS", 4)
+    most, locate = [0], kernels.locate
+
+    def counted(*arrays: Any) -> Any:
+        most.append(held_open(tmp_path))
+        return locate(*arrays)
+
+    monkeypatch.setattr(kernels, "locate", counted)
+    with closing(LearnedMemory(tmp_path, FIELDS, 100, 1, accounts=accounts)) as memory:
+        for k in range(3):
+            log, rows = memory.log(Partition("t", k)), np.arange(12)
+            ids = TextColumn(texts_of([f"a/{row}" for row in rows]))
+            texts = TextColumn(texts_of([f"text {row}" for row in rows]))
+            columns: dict[str, Column] = {"text": texts, "age": rows.astype(np.float64)}
+            kinds = np.full(12, CREATED, np.uint8)
+            memory.wrote(log, log.append(rows, np.zeros(12, np.int32), kinds, ids, columns))
+        memory.pack()
+        memory.sync()
+        hashes = memory.hashed(texts_of([f"a/{row}" for row in range(12)]))
+        for log in memory.logs.values():
+            memory.wrote(log, [])  # what is written leaves the process's own memory
+            assert log.knows(hashes).all()
+            found = log.of_accounts(memory.hashed(texts_of(["a/"]))) if accounts else None
+            found = log.find(hashes) if found is None else found
+            assert found.spans[:, kernels.OFFSET].tolist() == list(range(12))
+            assert [len(records_at(log, row)) for row in range(12)] == [0] * 12
+        assert memory.trouble is None
+    assert 0 < max(most) <= 2

@@ -34,6 +34,7 @@ from tests.consumers.pipeline.revised_log import (
     expected,
     leaves_the_rest,
 )
+from tests.consumers.pipeline.test_learned_records import held_open
 from tests.endtoend.expected_counts import counts as counts_of
 from tests.system_calls import Call, hooked
 
@@ -211,12 +212,11 @@ def test_a_disk_that_does_not_read_a_mapped_file_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked first, and may read again: nothing of the file is given up."""
-    log = [Said("create", f"m{i}", f"word{i}", "positive") for i in range(8)]
+    log = [*(Said("create", f"m{i}", f"w{i}", "positive") for i in range(8)), Said("delete", "m3")]
     run = Run(tmp_path)
     run.read(log, 8)
     run.save()
     run.memory.wrote(run.memory.log(LOG), [])
-    log += [Said("delete", "m3")]
     with monkeypatch.context() as patch:
         patch.setattr(mmap, "mmap", Unreadable)
         with pytest.raises(CheckpointError, match="does not read it"):
@@ -239,7 +239,7 @@ def test_few_files_are_held_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     log += [Said("delete", f"m{i}") for i in range(40)]
     run.read(log, len(log))
     assert not run.learner.model.words()
-    assert sum(each.mapped is not None for each in run.memory.log(LOG).segments.values()) <= 2
+    assert 0 < held_open(tmp_path) <= 2
     run.memory.close()
 
 
