@@ -12,23 +12,29 @@ then, but not the same weights: these depend on where its batches ended.
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
+import numpy as np
 import structlog
 from msgspec import field
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from consumers.errors import GroupError, GroupMismatchError
+from consumers.kernels import learned_records as kernels
 from consumers.messages import CLASSES_MAX, Partition, part_name
 from consumers.pipeline import learned_memory
 from consumers.pipeline.erasure import Deletion
 from consumers.pipeline.learned_memory import LearnedMemory
+from consumers.pipeline.learned_records import HEAD, STRUCTURE_CHECK_AT, parse
 from consumers.pipeline.part_files import LoadedPart, PartFile, PartFiles, SharedRecords
 from consumers.sources.base import LogFacts
 from streamnb import Learner
@@ -475,3 +481,53 @@ def shared_records(memory: LearnedMemory, partition: Partition) -> SharedRecords
             with memory.erasing, segment.path.open("rb") as file:
                 tail = file.read(n_bytes)
     return SharedRecords(values, sealed, tail, memory.erasing)
+
+
+def take_over_records(
+    memory: LearnedMemory,
+    partition: Partition,
+    shared: SharedRecords | None,
+    theirs: Sequence[Label] = (),
+    ours: Sequence[Label] = (),
+    beat: Callable[[], object] = lambda: None,
+) -> None:
+    """Go on with what the last reader of a partition remembers of it.
+
+    The classes are those of the models: members may have found them in another order. Without the
+    other's records, what it learned is not known; nor is that of a file whose checksums are right,
+    and whose labels or places are not. `beat` is called before each file.
+    """
+    own = memory.restart(partition)
+    if shared is None:
+        own.is_elsewhere = False
+        log.warning(
+            "learned_not_handed_on",
+            partition=part_name(partition),
+            detail="deletes and updates of earlier messages take nothing back",
+        )
+        return
+    codes = np.array([ours.index(label) for label in theirs], np.int32)
+    is_same = tuple(ours[: len(theirs)]) == tuple(theirs)
+
+    def read(number: int) -> bytes:
+        beat()
+        data = shared.read(number)
+        return data if is_same else relabelled(data, codes)
+
+    n_classes = len(theirs) if is_same else len(ours)
+    memory.take_up(own, shared.values, read, n_classes, is_stored=False)
+    own.is_elsewhere = False  # if it broke off, a restart asks the other's files again
+
+
+def relabelled(data: bytes, codes: NDArray[np.int32]) -> bytes:
+    """Return chunks with `codes[label]` for each label: those of another order of the classes."""
+    done, at = bytearray(data), 0
+    while at < len(data):
+        chunk = parse(memoryview(data), at, check=True, n_classes=len(codes))
+        _, place, _, _ = kernels.array_places(at, len(chunk), len(chunk.fields))
+        labels = np.where(chunk.labels < 0, chunk.labels, codes[chunk.labels]).astype(np.int32)
+        done[place : place + 4 * len(chunk)] = labels.tobytes()
+        check = zlib.crc32(memoryview(done)[at + HEAD.size : chunk.kinds_at])
+        struct.pack_into("<I", done, at + STRUCTURE_CHECK_AT, check)
+        at = chunk.end
+    return bytes(done)

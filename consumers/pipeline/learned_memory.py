@@ -59,16 +59,13 @@ from consumers.pipeline.learned_records import (
     no_spans,
     pack,
     parse,
-    relabelled,
     runs_of,
     store,
     unreadable,
 )
-from consumers.pipeline.part_files import SharedRecords
 from consumers.private_files import MappedFiles
 from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
-from streamnb.labels import Label
 from streamnb.tokenizer import fingerprints_of, hash_key_words
 
 SEGMENT_RECORDS = 1 << 15
@@ -347,41 +344,6 @@ class LearnedMemory:
         new.is_whole, new.is_elsewhere = False, True
         return new
 
-    def take_over(
-        self,
-        partition: Partition,
-        shared: SharedRecords | None,
-        theirs: Sequence[Label] = (),
-        ours: Sequence[Label] = (),
-        beat: Callable[[], object] = lambda: None,
-    ) -> None:
-        """Go on with what the last reader of a partition remembers of it.
-
-        The classes are those of the models: members may have found them in another order. Without
-        the other's records, what it learned is not known; nor is that of a file whose checksums
-        are right, and whose labels or places are not. `beat` is called before each file.
-        """
-        memory = self.restart(partition)
-        if shared is None:
-            memory.is_elsewhere = False
-            log.warning(
-                "learned_not_handed_on",
-                partition=part_name(partition),
-                detail="deletes and updates of earlier messages take nothing back",
-            )
-            return
-        codes = np.array([ours.index(label) for label in theirs], np.int32)
-        is_same = tuple(ours[: len(theirs)]) == tuple(theirs)
-
-        def read(number: int) -> bytes:
-            beat()
-            data = shared.read(number)
-            return data if is_same else relabelled(data, codes)
-
-        n_classes = len(theirs) if is_same else len(ours)
-        self._take_up(memory, shared.values, read, n_classes, is_stored=False)
-        memory.is_elsewhere = False  # if it broke off, a restart asks the other's files again
-
     def is_elsewhere(self, partition: Partition) -> bool:
         """Return whether another member remembers more of a partition; any thread may ask."""
         return (memory := self.logs.get(partition)) is not None and memory.is_elsewhere
@@ -505,10 +467,10 @@ class LearnedMemory:
                 return b"" if (path := memory.path(number)) is None else path.read_bytes()
 
             memory.lost = {n: (fields, per) for n, fields, per in values.get("lost", ())}
-            self._take_up(memory, values, read, self.n_classes, is_stored=True)
+            self.take_up(memory, values, read, self.n_classes, is_stored=True)
             memory.per = self.per
 
-    def _take_up(
+    def take_up(
         self, memory: LogMemory, values: Mapping[str, Any], read: Callable[[int], bytes],
         n_classes: int, *, is_stored: bool,
     ) -> None:  # fmt: skip

@@ -48,8 +48,8 @@ AWAITED = (WAITING, WAITING_UPDATE)  # these have more behind the model's fields
 OF_STREAM = (*range(7), *AWAITED, LATE_UPDATE)  # each stands in the place of its message
 
 MAGIC = b"SNL1"
-_HEAD = struct.Struct("<4sIIIIIQ")  # magic, records, fields, both checksums, structure, all bytes
-_STRUCTURE_CHECK_AT, _CONTENT_CHECK_AT = 12, 16
+HEAD = struct.Struct("<4sIIIIIQ")  # magic, records, fields, both checksums, structure, all bytes
+STRUCTURE_CHECK_AT, _CONTENT_CHECK_AT = 12, 16
 _CHECKS = struct.Struct("<II")
 _FIELD, LABEL_HEAD = struct.Struct("<QQ"), struct.Struct("<dq")  # a waiting label's time, offset
 RUN_RECORDS = 1 << 18  # the longest run of an index
@@ -160,8 +160,8 @@ def pack(
         for column, n_bytes in zip(fields, sizes, strict=True)
     )
     n_structure = len(heads) + 20 * n + 8 * n * len(own_ends) + id_bytes
-    size = _HEAD.size + n_structure + n + sum(sizes)
-    head = _HEAD.pack(MAGIC, n, len(fields), 0, UNCHECKED, n_structure, size)
+    size = HEAD.size + n_structure + n + sum(sizes)
+    head = HEAD.pack(MAGIC, n, len(fields), 0, UNCHECKED, n_structure, size)
     chunk = np.empty(size, np.uint8)
     place = _put(chunk, 0, np.frombuffer(head + heads, np.uint8), offsets, labels, ends, *own_ends)
     gather(ids, ends, chunk[place : place + id_bytes])
@@ -186,10 +186,10 @@ def _put(chunk: NDArray[np.uint8], place: int, *arrays: NDArray[Any]) -> int:
 
 def add_checksums(chunk: memoryview) -> None:
     """Complete a chunk that is to be written: one that only memory holds needs no checksums."""
-    n_structure = _HEAD.unpack_from(chunk)[5]
-    body = _HEAD.size + n_structure
-    checks = zlib.crc32(chunk[_HEAD.size : body]), zlib.crc32(chunk[body:]) or 1
-    _CHECKS.pack_into(chunk, _STRUCTURE_CHECK_AT, *checks)
+    n_structure = HEAD.unpack_from(chunk)[5]
+    body = HEAD.size + n_structure
+    checks = zlib.crc32(chunk[HEAD.size : body]), zlib.crc32(chunk[body:]) or 1
+    _CHECKS.pack_into(chunk, STRUCTURE_CHECK_AT, *checks)
 
 
 def parse(
@@ -197,8 +197,8 @@ def parse(
 ) -> RecordChunk:
     """Return the chunk that begins at a byte; one that is not as it was written is damaged."""
     try:
-        magic, n, n_fields, crc, content_crc, n_structure, size = _HEAD.unpack_from(buffer, at)
-        begin, body, end = at + _HEAD.size, at + _HEAD.size + n_structure, at + size
+        magic, n, n_fields, crc, content_crc, n_structure, size = HEAD.unpack_from(buffer, at)
+        begin, body, end = at + HEAD.size, at + HEAD.size + n_structure, at + size
         if magic != MAGIC or end > len(buffer) or body > end:
             raise DamagedError(f"no chunk begins at byte {at}")
         if check and zlib.crc32(buffer[begin:body]) != crc:
@@ -226,20 +226,6 @@ def parse(
     except (struct.error, ValueError) as error:
         raise DamagedError(f"no chunk begins at byte {at} ({error})") from error
     return RecordChunk(buffer, at, end, offsets, labels, id_ends, place, body, fields)
-
-
-def relabelled(data: bytes, codes: NDArray[np.int32]) -> bytes:
-    """Return chunks with `codes[label]` for each label: those of another order of the classes."""
-    done, at = bytearray(data), 0
-    while at < len(data):
-        chunk = parse(memoryview(data), at, check=True, n_classes=len(codes))
-        _, place, _, _ = kernels.array_places(at, len(chunk), len(chunk.fields))
-        labels = np.where(chunk.labels < 0, chunk.labels, codes[chunk.labels]).astype(np.int32)
-        done[place : place + 4 * len(chunk)] = labels.tobytes()
-        check = zlib.crc32(memoryview(done)[at + _HEAD.size : chunk.kinds_at])
-        struct.pack_into("<I", done, at + _STRUCTURE_CHECK_AT, check)
-        at = chunk.end
-    return bytes(done)
 
 
 class FoundRecords(msgspec.Struct, frozen=True):

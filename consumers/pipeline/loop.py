@@ -36,7 +36,7 @@ from consumers.pipeline.challengers import Challengers
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter, KnownLogs, errors_logged
 from consumers.pipeline.erasure import Erasure
-from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.group_parts import GroupParts, take_over_records
 from consumers.pipeline.part_files import LoadedPart
 from consumers.pipeline.reader import Handover, LabelReader, Limits, Reader
 from consumers.pipeline.revision import Reviser
@@ -388,7 +388,7 @@ class Pipeline(msgspec.Struct):
         if handover.part is not None:
             self._set_part(handover.partition, handover.part)
         elif self.reviser is not None and self.reviser.memory.is_elsewhere(handover.partition):
-            self.reviser.memory.take_over(handover.partition, None)
+            take_over_records(self.reviser.memory, handover.partition, None)
         for each in others:
             each.take_over(handover.partition, self.positions)
 
@@ -410,8 +410,8 @@ class Pipeline(msgspec.Struct):
         if self.reviser is not None:
             memory = self.reviser.memory
             if partition in self._own:
-                theirs, ours = part.model.classes, self.learner.model.classes
-                memory.take_over(partition, part.records, theirs, ours, self.health.beat)
+                classes = part.model.classes, self.learner.model.classes
+                take_over_records(memory, partition, part.records, *classes, self.health.beat)
                 if self.erasure is not None and part.records is not None:
                     self._after_predictions(partial(self.erasure.go_on, part.records.deletions))
             else:

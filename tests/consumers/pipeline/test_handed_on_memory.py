@@ -18,7 +18,7 @@ from consumers.errors import GroupError
 from consumers.features import build_model
 from consumers.messages import Partition, part_name
 from consumers.pipeline.erasure import Deletion
-from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.group_parts import GroupParts, take_over_records
 from consumers.pipeline.part_files import LoadedPart, PartFiles
 from tests.consumers.pipeline import test_part_files as parts
 from tests.consumers.pipeline.revised_log import (
@@ -60,7 +60,7 @@ class Member(Run):
         if part is not None:
             self._hold(part)
             theirs, ours = part.model.classes, self.learner.model.classes
-            self.memory.take_over(LOG, part.records, theirs, ours)
+            take_over_records(self.memory, LOG, part.records, theirs, ours)
             self.deletions = [] if part.records is None else part.records.deletions
         self.has_read = True
 

@@ -25,7 +25,7 @@ from consumers.decode.decoder import LabelDecoder
 from consumers.errors import ConfigError
 from consumers.features import build_model
 from consumers.messages import Messages, Partition, Reason, part_name
-from consumers.pipeline.group_parts import GroupParts
+from consumers.pipeline.group_parts import GroupParts, take_over_records
 from consumers.pipeline.learned_memory import FOLDER_NAME
 from consumers.pipeline.learned_records import FoundRecords, LearnedRecord
 from consumers.pipeline.part_files import LoadedPart, PartFiles
@@ -153,7 +153,7 @@ class Member(LateRun):
             self.learner.set_part(part_name(LOG), part.model)
             self.at, self.labels_at = part.position, part.labels
             classes = part.model.classes
-            self.memory.take_over(LOG, part.records, classes, self.learner.model.classes)
+            take_over_records(self.memory, LOG, part.records, classes, self.learner.model.classes)
             self.late.take_over(LOG, part.times, is_ours=True)
         self.has_read = True
 

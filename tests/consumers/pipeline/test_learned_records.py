@@ -21,7 +21,7 @@ from consumers.kernels import learned_records as kernels
 from consumers.messages import CheckpointEntry, Column, Partition
 from consumers.pipeline import erasure, learned_memory, learned_records
 from consumers.pipeline.erasure import ErasedIds, erase_records
-from consumers.pipeline.group_parts import shared_records
+from consumers.pipeline.group_parts import shared_records, take_over_records
 from consumers.pipeline.learned_memory import FOLDER_NAME, LearnedMemory
 from consumers.pipeline.learned_records import (
     CREATED,
@@ -297,7 +297,7 @@ def test_a_forged_memory_is_lost_and_ends_nothing(
     values = {"records": 3, "is_whole": True, "first_offset": 0, "files": [0]}
     with capture_logs() as said, closing(LearnedMemory(None, FIELDS, 100, 1)) as memory:
         shared = SharedRecords(values, {}, poked(what, row, value))
-        memory.take_over(log, shared, theirs, ours)
+        take_over_records(memory, log, shared, theirs, ours)
         assert memory.trouble is not None
         assert len(memory.log(log).find(memory.hashed(texts_of(["a", "c"])))) == 0
     assert [each["event"] for each in said] == ["learned_damaged"]
@@ -330,7 +330,7 @@ def test_numbers_that_were_written_are_taken(what: str) -> None:
     values = {"records": 3, "is_whole": True, "first_offset": 0, "files": [0]}
     with closing(LearnedMemory(None, FIELDS, 100, 1)) as memory:
         shared = SharedRecords(values, {}, poked(what, 2, end))
-        memory.take_over(log, shared, ("positive", "negative"), ("negative", "positive"))
+        take_over_records(memory, log, shared, ("positive", "negative"), ("negative", "positive"))
         assert memory.trouble is None
         found = memory.log(log).find(memory.hashed(texts_of(["a", "c", "e"])))
     assert found.labels.tolist() == [-1, 1, 0]
@@ -385,7 +385,7 @@ def test_columns_are_found_by_the_names_of_their_fields(tmp_path: Path, is_hande
         folder = tmp_path / str(k) if is_handed_on else tmp_path
         with closing(LearnedMemory(folder, fields, 100, 1)) as memory:
             if is_handed_on and k:
-                memory.take_over(log, shared, ("positive",), ("positive",))
+                take_over_records(memory, log, shared, ("positive",), ("positive",))
             elif not is_handed_on:
                 memory.unpack(entry)
             append(memory, 2 * k)
