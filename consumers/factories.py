@@ -394,9 +394,15 @@ def open_components(
 
 
 def build_memory(
-    settings: Settings, checkpoint: Checkpoint, stack: contextlib.ExitStack
+    settings: Settings,
+    checkpoint: Checkpoint,
+    stack: contextlib.ExitStack,
+    beat: Callable[[], object],
 ) -> LearnedMemory | None:
-    """Return the memory of what messages taught, or None if it is off; the stack closes it."""
+    """Return the memory of what messages taught, or None if it is off; the stack closes it.
+
+    `beat` is called amid what may take long.
+    """
     n, keep = settings.learned.messages_max, settings.checkpoint.keep
     if not n:
         return None
@@ -405,6 +411,7 @@ def build_memory(
         checkpoint.own_folder, learned_kinds(settings), n, keep,
         accounts=settings.message.deletes_accounts, per=per,
     )  # fmt: skip
+    memory.beat = beat
     stack.callback(memory.close)
     return memory
 

@@ -20,9 +20,8 @@ import os
 import re
 import secrets
 import threading
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -95,6 +94,7 @@ class LogMemory:
         self.segments: dict[int, Segment] = {}
         # Segments damaged or gone, with their fields and `per`: each start tries them again.
         self.lost: dict[int, tuple[list[str], str | None]] = {}
+        self.beat: Callable[[], object] = lambda: None
         self._pending = PendingIds()
         self._ids, self._accounts = IdIndex(), IdIndex()
         self._indexes = [self._ids, self._accounts][: 1 + accounts]
@@ -193,26 +193,37 @@ class LogMemory:
 
     def knows(self, hashes: Hashes) -> NDArray[np.bool_]:
         """Return which hashes are of an id that has records."""
-        return self._ids.knows(hashes, self._hashes_from)
+        return self._ids.knows(hashes, self._hashes)
 
     def find(self, hashes: Hashes) -> FoundRecords:
         """Return the records with one of some hashes."""
-        return self.read(self._ids.find(hashes, self._hashes_from))
+        return self.read(self._ids.find(hashes, self._hashes))
 
-    def _account_hashes_from(self, number: int) -> Hashes:
-        return self._hashes_from(number, account_prefixes)
+    def heads(self, begin: int, end: int) -> Iterator[FoundRecords]:
+        """Yield the records from one number to another by segment, with their ids alone."""
+        for number in range(begin // SEGMENT_RECORDS, next_segment(end) // SEGMENT_RECORDS):
+            if number in self.segments:
+                first = number * SEGMENT_RECORDS
+                at = np.arange(max(0, begin - first), min(end - first, self.segments[number].n))
+                spans, values = np.full((len(at), kernels.FIELDS), -1), Values()
+                self.beat()
+                try:
+                    values.add(self.segments[number].locate(at, spans), spans)
+                except (OSError, ValueError, DamagedError) as error:
+                    self.lose(number, error)
+                else:
+                    yield FoundRecords(at + first, spans, values.data)
 
-    def _hashes_from(self, number: int, part: Callable[[Texts], Texts] = lambda ids: ids) -> Hashes:
-        """Return the hashes of the ids, or of a part of each, of the chunk from a record on."""
-        segment = self.segments.get(number // SEGMENT_RECORDS)
-        if segment is None:
-            return np.empty(0, np.uint64)
-        try:
-            k = bisect_left(segment.firsts, number % SEGMENT_RECORDS)
-            return self.hashed(part(segment.chunk(k).ids()))
-        except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
-            self.lose(segment.number, error)
-            return np.empty(0, np.uint64)
+    def _account_hashes(self, begin: int, end: int) -> Iterator[tuple[int, Hashes]]:
+        return self._hashes(begin, end, account_prefixes)
+
+    def _hashes(
+        self, begin: int, end: int, part: Callable[[Texts], Texts] = lambda ids: ids
+    ) -> Iterator[tuple[int, Hashes]]:
+        """Yield the hashes of the ids, or of a part of each; see `IdIndex.find`."""
+        for found in self.heads(begin, end):
+            if len(found):
+                yield int(found.numbers[0]), self.hashed(part(found.texts(kernels.ID)))
 
     def lose(self, number: int, error: Exception) -> None:
         """Go on without a segment that is damaged or gone; any other error ends the run."""
@@ -231,7 +242,7 @@ class LogMemory:
 
     def of_accounts(self, hashes: Hashes) -> FoundRecords:
         """Return the records with one of some hashes of what their ids begin with."""
-        return self.read(self._accounts.find(hashes, self._account_hashes_from))
+        return self.read(self._accounts.find(hashes, self._account_hashes))
 
     def read(self, numbers: NDArray[np.int64]) -> FoundRecords:
         """Return the records of some numbers, ascending, that are known yet."""
@@ -307,6 +318,7 @@ class LearnedMemory:
         self.n_classes = kernels.ANY_CLASS  # those of the restored model, before `unpack`
         self.logs: dict[Partition, LogMemory] = {}
         self.tell: Callable[[str], object] = lambda _step: None  # of each step of a start
+        self.beat: Callable[[], object] = lambda: None  # amid what may take long
         self._files = MappedFiles(MAPPED_MAX)
         self._key = hash_key_words(secrets.randbits(128))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="learned")
@@ -325,10 +337,12 @@ class LearnedMemory:
         return self.logs[partition]
 
     def _empty_log(self, folder: Path | None) -> LogMemory:
-        return LogMemory(
+        made = LogMemory(
             folder, self.fields, self.per, self.records_max, self.hashed, self._files,
             accounts=self.accounts,
         )  # fmt: skip
+        made.beat = self.beat
+        return made
 
     # ---- the group -----------------------------------------------------------------------------
 

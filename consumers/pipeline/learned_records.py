@@ -16,7 +16,7 @@ import os
 import struct
 import zlib
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -58,6 +58,7 @@ UNCHECKED = 0  # the contents' checksum once something of them was erased
 Longs: TypeAlias = NDArray[np.int64]
 Hashes: TypeAlias = NDArray[np.uint64]
 Hashed: TypeAlias = Callable[[Texts], Hashes]
+HashesMade: TypeAlias = Callable[[int, int], Iterable[tuple[int, Hashes]]]
 
 
 class DamagedError(Exception):
@@ -430,31 +431,33 @@ class IdIndex:
 
     def __init__(self) -> None:
         self._runs: list[IdRun] = []
-        # What is in none yet: a number, how many records follow, and their hashes if made already.
-        self._new: list[tuple[int, int, Hashes | None]] = []
+        self._begin = self._end = 0  # the records that are in no run yet
 
     def add(self, number: int, n: int, hashes: Hashes | None) -> None:
         """Take in `n` records from a number on, behind all others."""
-        self._new.append((number, n, hashes))
+        if self._begin == self._end:
+            self._begin = number
+            if hashes is not None:
+                self._put(number, hashes)
+                self._begin = number + n
+        self._end = number + n
 
     def forget(self, floor: int) -> None:
         """Drop runs of records below a number alone."""
         self._runs = [each for each in self._runs if each.begin + each.n > floor]
-        kept = 0
-        while kept < len(self._new) and self._new[kept][0] + self._new[kept][1] <= floor:
-            kept += 1
-        del self._new[:kept]
+        self._begin = min(max(self._begin, floor), self._end)
 
-    def find(self, hashes: Hashes, made: Callable[[int], Hashes]) -> Longs:
+    def find(self, hashes: Hashes, made: HashesMade) -> Longs:
         """Return the numbers of the records with one of some hashes, ascending.
 
-        `made` returns the hashes of records that were added by a number without them.
+        `made` yields the hashes of the records from one number to another, in pieces that begin at
+        a number each.
         """
         self._enter(made)
         none = np.empty(0, np.int64)
         return np.sort(np.concatenate([none, *(each.find(hashes) for each in self._runs)]))
 
-    def knows(self, hashes: Hashes, made: Callable[[int], Hashes]) -> NDArray[np.bool_]:
+    def knows(self, hashes: Hashes, made: HashesMade) -> NDArray[np.bool_]:
         """Return which hashes are of an id that has records."""
         self._enter(made)
         known: NDArray[np.bool_] = np.zeros(len(hashes), np.bool_)
@@ -462,18 +465,18 @@ class IdIndex:
             known |= each.knows(hashes)
         return known
 
-    def _enter(self, made: Callable[[int], Hashes]) -> None:
+    def _enter(self, made: HashesMade) -> None:
         """Enter what came since."""
-        coming, self._new = self._new, []
-        for number, _, own in coming:
-            hashes = made(number) if own is None else own
-            if not len(hashes):  # of a segment that was lost
-                continue
-            run = self._runs[-1] if self._runs else None
-            if run is None or run.n >= RUN_RECORDS or run.begin + run.n != number:
-                run = IdRun(number)
-                self._runs.append(run)
-            run.add(hashes)
+        begin, self._begin = self._begin, self._end
+        for number, hashes in made(begin, self._end) if begin < self._end else ():
+            self._put(number, hashes)
+
+    def _put(self, number: int, hashes: Hashes) -> None:
+        run = self._runs[-1] if self._runs else None
+        if run is None or run.n >= RUN_RECORDS or run.begin + run.n != number:
+            run = IdRun(number)
+            self._runs.append(run)
+        run.add(hashes)
 
 
 class Segment:
@@ -523,10 +526,6 @@ class Segment:
             if n_sound < len(own):
                 raise DamagedError(f"{self.path}: record {own[n_sound]} does not lie in it")
         return data
-
-    def chunk(self, k: int) -> RecordChunk:
-        """Return a chunk."""
-        return parse(self._bytes().data, self.places[k])
 
     def _bytes(self) -> NDArray[np.uint8]:
         """Return all chunks, from memory or from the file once all of that is written."""

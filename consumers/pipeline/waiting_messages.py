@@ -45,7 +45,6 @@ from consumers.pipeline.learned_records import (
     LABEL_HEAD,
     LATE_LABELLED,
     OF_STREAM,
-    DamagedError,
     FoundRecords,
     Hashes,
     LearnedRecord,
@@ -340,19 +339,13 @@ def waiting_records(memory: LogMemory) -> Iterator[tuple[FoundRecords, NDArray[n
     And which of them are messages that have been learned, by a late label or as the default.
     """
     numbers, offsets = list[NDArray[np.int64]](), [np.empty(0, np.int64)]
-    for segment in list(memory.segments.values()):
-        begin, own = segment.number * learned_memory.SEGMENT_RECORDS, [np.empty(0, np.int64)]
-        try:
-            for k, first in enumerate(segment.firsts):
-                chunk = segment.chunk(k)
-                kinds = chunk.kinds()
-                own.append(np.flatnonzero(np.isin(kinds, MESSAGES_AND_LABELS)) + first + begin)
-                offsets.append(chunk.offsets[np.isin(kinds, (LATE_LABELLED, DEFAULTED))])
-        except (OSError, ValueError, DamagedError) as error:
-            memory.lose(segment.number, error)
-        numbers.append(np.concatenate(own))
+    for found in memory.heads(0, memory.n):
+        kinds = found.spans[:, kernels.KIND]
+        numbers.append(found.numbers[np.isin(kinds, MESSAGES_AND_LABELS)])
+        offsets.append(found.spans[np.isin(kinds, (LATE_LABELLED, DEFAULTED)), kernels.OFFSET])
     learned = np.unique(np.concatenate(offsets))
     for each in numbers:
+        memory.beat()
         found = memory.read(each)
         own_offsets = found.spans[:, kernels.OFFSET]  # a waiting label has that of no message
         places = np.searchsorted(learned, own_offsets)
@@ -361,15 +354,10 @@ def waiting_records(memory: LogMemory) -> Iterator[tuple[FoundRecords, NDArray[n
 
 def records_at(memory: LogMemory, offset: int) -> list[LearnedRecord]:
     """Return the records of a message without an id, which is known by its place alone."""
-    found = [np.empty(0, np.int64)]
-    for number, segment in list(memory.segments.items()):
-        try:
-            for k, first in enumerate(segment.firsts):
-                at = np.flatnonzero(segment.chunk(k).offsets == offset)
-                found.append(at + first + number * learned_memory.SEGMENT_RECORDS)
-        except (OSError, ValueError, DamagedError) as error:  # it has gone, or is too short
-            memory.lose(number, error)
-    return [each for each in memory.read(np.concatenate(found)).records() if each.id is None]
+    every = memory.heads(0, memory.n)
+    numbers = [each.numbers[each.spans[:, kernels.OFFSET] == offset] for each in every]
+    found = memory.read(np.concatenate([np.empty(0, np.int64), *numbers]))
+    return [each for each in found.records() if each.id is None]
 
 
 def known_from(memory: LogMemory) -> int:
@@ -381,15 +369,12 @@ def known_from(memory: LogMemory) -> int:
         return 0
     if first not in memory.segments:
         return 1 << 62
-    try:
-        for k in range(len(memory.segments[first].firsts)):
-            chunk = memory.segments[first].chunk(k)
-            for offset in chunk.offsets[np.isin(chunk.kinds(), OF_STREAM)][:1].tolist():
-                return int(offset)
-    except (OSError, ValueError, DamagedError) as error:
-        memory.lose(first, error)
-        return known_from(memory)
-    return 1 << 62
+    begin = first * learned_memory.SEGMENT_RECORDS
+    for found in memory.heads(begin, begin + learned_memory.SEGMENT_RECORDS):
+        of_stream = np.isin(found.spans[:, kernels.KIND], OF_STREAM)
+        offsets = found.spans[of_stream, kernels.OFFSET].tolist()
+        return offsets[0] if offsets else 1 << 62
+    return known_from(memory)  # that one is lost too
 
 
 def texts_of(values: Sequence[bytes | None]) -> TextColumn:

@@ -28,6 +28,7 @@ from consumers.pipeline.learned_records import (
     ERASED,
     DamagedError,
     FoundRecords,
+    Hashes,
     IdIndex,
     Segment,
     Values,
@@ -438,11 +439,17 @@ def test_an_index_finds_what_a_dictionary_does(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learned_records, "RUN_RECORDS", 8)
         index, expected, number = IdIndex(), defaultdict[int, list[int]](list), 0
-        later: dict[int, list[int]] = {}
+        every: list[int] = []
         floor = 0
+
+        def made(begin: int, end: int) -> list[tuple[int, Hashes]]:
+            cut = (begin + end) // 2
+            pieces = [(begin, every[begin:cut]), (cut, every[cut:end])]
+            return [(at, np.array(piece, np.uint64)) for at, piece in pieces if piece]
+
         for hashes, is_later in batches:
             own = np.array(hashes, np.uint64)
-            later[number] = hashes
+            every += hashes
             index.add(number, len(own), None if is_later else own)
             for i, each in enumerate(hashes):
                 expected[each].append(number + i)
@@ -453,10 +460,10 @@ def test_an_index_finds_what_a_dictionary_does(
             if data.draw(st.booleans()):
                 wanted = sorted(data.draw(st.sets(st.integers(0, 9), min_size=1)))
                 asked = np.array(wanted, np.uint64)
-                found = index.find(asked, lambda at: np.array(later[at], np.uint64))
+                found = index.find(asked, made)
                 known = [each for name in wanted for each in expected[name] if each >= floor]
                 assert [each for each in found.tolist() if each >= floor] == sorted(known)
-                knows = index.knows(asked, lambda at: np.array(later[at], np.uint64)).tolist()
+                knows = index.knows(asked, made).tolist()
                 for name, is_known in zip(wanted, knows, strict=True):
                     assert is_known or not any(each >= floor for each in expected[name])
                     assert not is_known or expected[name]
@@ -516,3 +523,37 @@ def test_few_files_are_held_open_however_many_partitions_there_are(
             assert [len(records_at(log, row)) for row in range(12)] == [0] * 12
         assert memory.trouble is None
     assert 0 < max(most) <= 2
+
+
+def test_chunks_of_one_message_each_cost_no_call_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quiet stream has a batch a message; its first delete goes by segments, with a beat each."""
+    monkeypatch.setattr(learned_memory, "SEGMENT_RECORDS", 8)
+    with closing(LearnedMemory(tmp_path, ORDERED, 100, 1, accounts=True)) as memory:
+        beats, hashed = list[int](), list[int]()
+        memory.beat = lambda: beats.append(1)
+        log, own = memory.log(Partition("t", 0)), memory.hashed
+        ids = [None if i == 9 else f"a{i % 3}/{i}" for i in range(20)]
+        for i, name in enumerate(ids):
+            text, number = TextColumn(texts_of(["word"])), np.zeros(1)
+            fields: dict[str, Column] = {"text": text, "age": number, "lang": text}
+            rows, label = np.array([10 * i]), np.zeros(1, np.int32)
+            kinds = np.array([CREATED], np.uint8)
+            log.append(rows, label, kinds, TextColumn(texts_of([name])), fields)
+
+        def counted(texts: Texts) -> Hashes:
+            hashed.append(len(texts.ends))
+            return own(texts)
+
+        log.hashed = counted
+        asked = own(texts_of(["a2/11"]))
+        assert log.find(asked).spans[:, kernels.OFFSET].tolist() == [110]
+        assert log.knows(own(texts_of(["a2/11", "a9/11"]))).tolist() == [True, False]
+        assert hashed == [8, 8, 4]
+        assert len(beats) == 3
+        found = log.of_accounts(own(texts_of(["a1/"])))
+        assert found.spans[:, kernels.OFFSET].tolist() == [10 * i for i in range(1, 20, 3)]
+        assert len(beats) == 6
+        assert [each.offset for each in records_at(log, 90)] == [90]
+        assert len(beats) == 9
