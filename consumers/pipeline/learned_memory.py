@@ -31,7 +31,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from consumers.config.model import FieldKind
+from consumers.config.model import FieldKind, holds_floats
 from consumers.errors import CheckpointError
 from consumers.kernels import learned_records as kernels
 from consumers.messages import (
@@ -55,9 +55,9 @@ from consumers.pipeline.learned_records import (
     PendingIds,
     Segment,
     Values,
+    checked,
     no_spans,
     pack,
-    parse,
     runs_of,
     store,
     unreadable,
@@ -270,16 +270,12 @@ class LogMemory:
         """
         segment = Segment(number, self.path(number), self._files)
         n = min(SEGMENT_RECORDS, self.n - number * SEGMENT_RECORDS)
+        columns = tuple(holds_floats(kind) for kind in map(self.fields.get, self.names) if kind)
+        is_known = sorted(self.names) == sorted(self.fields)
         while segment.n < n:
-            chunk = parse(memoryview(data), segment.n_bytes, check=True, n_classes=n_classes)
-            if not chunk.fits(self.names, self.fields):
-                raise DamagedError("it was written with message.weight, or is to be read with it")
-            kinds = chunk.kinds()
-            if np.isin(kinds, (EARLY_DELETE, EARLY_UPDATE)).any():
-                self._note_early(number, kinds, self.hashed(chunk.ids()))
-            for index in self._indexes:
-                index.add(number * SEGMENT_RECORDS + segment.n, len(chunk), None)
-            segment.note(len(chunk), chunk.end - chunk.at)
+            at = segment.n_bytes
+            n_own, end = checked(memoryview(data), at, n_classes, columns if is_known else None)
+            segment.note(n_own, end - at)
         if segment.n > n:
             raise DamagedError(f"it has {segment.n} records, not {n}")
         n_bytes = segment.n_bytes
@@ -290,8 +286,15 @@ class LogMemory:
         segment.is_sealed = segment.n == SEGMENT_RECORDS
         # It grows on in memory, or is to be written, or its file has all.
         is_held = not (segment.is_sealed and is_stored)
-        segment.held = np.frombuffer(data, np.uint8, n_bytes).copy() if is_held else None
+        segment.held = np.frombuffer(data, np.uint8, n_bytes)
         self.segments[number] = segment
+        for index in self._indexes:
+            index.add(number * SEGMENT_RECORDS, n, None)
+        for found in self.heads(number * SEGMENT_RECORDS, number * SEGMENT_RECORDS + n):
+            kinds = found.spans[:, kernels.KIND].astype(np.uint8)
+            if np.isin(kinds, (EARLY_DELETE, EARLY_UPDATE)).any():
+                self._note_early(number, kinds, self.hashed(found.texts(kernels.ID)))
+        segment.held = segment.held.copy() if is_held else None
         return segment
 
 

@@ -58,6 +58,7 @@ UNCHECKED = 0  # the contents' checksum once something of them was erased
 Longs: TypeAlias = NDArray[np.int64]
 Hashes: TypeAlias = NDArray[np.uint64]
 Hashed: TypeAlias = Callable[[Texts], Hashes]
+NumberColumns: TypeAlias = tuple[bool, ...] | None  # only texts stand behind them
 HashesMade: TypeAlias = Callable[[int, int], Iterable[tuple[int, Hashes]]]
 
 
@@ -120,12 +121,6 @@ class RecordChunk(msgspec.Struct):
                 own[:, 0] = begin + np.where(before < 0, -1 - before, before)
                 own[:, 1] = begin + np.where(last < 0, -1 - last, last)
         return spans
-
-    def fits(self, names: Sequence[str], kinds: Mapping[str, FieldKind]) -> bool:
-        """Return whether its columns are the fields, in an order; only texts stand behind."""
-        numbers, n = [ends is None for _, ends in self.fields], len(names)
-        is_whole = sorted(names) == sorted(kinds) and not any(numbers[n:])
-        return is_whole and numbers[:n] == [holds_floats(kinds[name]) for name in names]
 
     @property
     def content_check_at(self) -> int:
@@ -193,30 +188,49 @@ def add_checksums(chunk: memoryview) -> None:
     _CHECKS.pack_into(chunk, STRUCTURE_CHECK_AT, *checks)
 
 
+def _head(buffer: memoryview, at: int, n_classes: int | None) -> tuple[int, int, int, int, int]:
+    """Return a chunk's records and fields, where its structure begins and ends, and its own end."""
+    magic, n, n_fields, crc, content_crc, n_structure, size = HEAD.unpack_from(buffer, at)
+    begin, body, end = at + HEAD.size, at + HEAD.size + n_structure, at + size
+    if magic != MAGIC or end > len(buffer) or body > end:
+        raise DamagedError(f"no chunk begins at byte {at}")
+    if n_classes is None:
+        return n, n_fields, begin, body, end
+    if zlib.crc32(buffer[begin:body]) != crc:
+        raise DamagedError(f"the structure at byte {at} does not match its checksum")
+    if content_crc not in {UNCHECKED, zlib.crc32(buffer[body:end]) or 1}:
+        raise DamagedError(f"the contents at byte {at} do not match their checksum")
+    if not kernels.is_sound(np.frombuffer(buffer[:end].toreadonly(), np.uint8), at, n_classes):
+        labels = np.frombuffer(buffer, np.int32, n, kernels.array_places(at, n, n_fields)[1])
+        wrong = [y for y in labels.tolist() if not -1 <= y < n_classes]
+        what = f"label {wrong[0]} of {n_classes} classes" if wrong else "a column is not whole"
+        raise DamagedError(f"{what}, in the chunk at byte {at}")
+    return n, n_fields, begin, body, end
+
+
+def checked(buffer: memoryview, at: int, n_classes: int, columns: NumberColumns) -> tuple[int, int]:
+    """Return how many records a chunk has, and its end, if it is as it was written."""
+    try:
+        n, n_fields, begin, _, end = _head(buffer, at, n_classes)
+        heads = struct.unpack_from(f"<{2 * n_fields}Q", buffer, begin)
+    except (struct.error, ValueError) as error:
+        raise DamagedError(f"no chunk begins at byte {at} ({error})") from error
+    own = tuple(map(bool, heads[::2]))
+    if columns is None or own[: len(columns)] != columns or any(own[len(columns) :]):
+        raise DamagedError("it was written with message.weight, or is to be read with it")
+    return n, end
+
+
 def parse(
     buffer: memoryview, at: int, *, check: bool = False, n_classes: int = kernels.ANY_CLASS
 ) -> RecordChunk:
     """Return the chunk that begins at a byte; one that is not as it was written is damaged."""
     try:
-        magic, n, n_fields, crc, content_crc, n_structure, size = HEAD.unpack_from(buffer, at)
-        begin, body, end = at + HEAD.size, at + HEAD.size + n_structure, at + size
-        if magic != MAGIC or end > len(buffer) or body > end:
-            raise DamagedError(f"no chunk begins at byte {at}")
-        if check and zlib.crc32(buffer[begin:body]) != crc:
-            raise DamagedError(f"the structure at byte {at} does not match its checksum")
-        own_crc = (zlib.crc32(buffer[body:end]) or 1) if check else UNCHECKED
-        if check and content_crc not in {UNCHECKED, own_crc}:
-            raise DamagedError(f"the contents at byte {at} do not match their checksum")
-        whole = np.frombuffer(buffer[:end].toreadonly(), np.uint8)
-        is_sound = not check or kernels.is_sound(whole, at, n_classes)
+        n, n_fields, begin, body, end = _head(buffer, at, n_classes if check else None)
         heads = [_FIELD.unpack_from(buffer, begin + _FIELD.size * k) for k in range(n_fields)]
         offsets_at, labels_at, id_ends_at, ends_at = kernels.array_places(at, n, n_fields)
         offsets = np.frombuffer(buffer, np.int64, n, offsets_at)
         labels = np.frombuffer(buffer, np.int32, n, labels_at)
-        if not is_sound:
-            wrong = [y for y in labels.tolist() if not -1 <= y < n_classes]
-            what = f"label {wrong[0]} of {n_classes} classes" if wrong else "a column is not whole"
-            raise DamagedError(f"{what}, in the chunk at byte {at}")
         id_ends = np.frombuffer(buffer, np.int64, n, id_ends_at)
         place, content, fields = int(ends_at), body + n, list[tuple[int, Longs | None]]()
         for is_numbers, n_bytes in heads:

@@ -25,6 +25,7 @@ from consumers.pipeline.group_parts import shared_records, take_over_records
 from consumers.pipeline.learned_memory import FOLDER_NAME, LearnedMemory
 from consumers.pipeline.learned_records import (
     CREATED,
+    EARLY_DELETE,
     ERASED,
     DamagedError,
     FoundRecords,
@@ -557,3 +558,35 @@ def test_chunks_of_one_message_each_cost_no_call_each(
         assert len(beats) == 6
         assert [each.offset for each in records_at(log, 90)] == [90]
         assert len(beats) == 9
+
+
+def test_a_start_goes_by_segments_however_small_the_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids whose message is still to come are looked for once in each, and health has a beat."""
+    monkeypatch.setattr(learned_memory, "SEGMENT_RECORDS", 8)
+    log = Partition("t", 0)
+    with closing(LearnedMemory(tmp_path, FIELDS, 100, 1)) as memory:
+        for i in range(20):
+            ids, kinds = TextColumn(texts_of([f"m{i}"])), np.array([EARLY_DELETE], np.uint8)
+            fields: dict[str, Column] = {"text": ids, "age": np.zeros(1)}
+            rows, hashes = np.array([i]), memory.hashed(ids.texts)
+            own = memory.log(log)
+            memory.wrote(own, own.append(rows, np.zeros(1, np.int32), kinds, ids, fields, hashes))
+        entry = memory.pack()
+        memory.sync()
+    with closing(LearnedMemory(tmp_path, FIELDS, 100, 1)) as memory:
+        beats, asked, hashed = list[int](), list[int](), memory.hashed
+        memory.beat = lambda: beats.append(1)
+
+        def counted(texts: Texts) -> Hashes:
+            asked.append(len(texts.ends))
+            return hashed(texts)
+
+        monkeypatch.setattr(memory, "hashed", counted)
+        memory.unpack(entry)
+        assert asked == [8, 8, 4]
+        assert len(beats) == 3
+        pending = memory.log(log).is_pending(hashed(texts_of(["m0", "m13", "m20"])))
+        assert pending is not None
+        assert pending.tolist() == [True, True, False]
