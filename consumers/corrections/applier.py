@@ -19,13 +19,13 @@ import msgspec
 import structlog
 
 from consumers.config.model import FieldKind
-from consumers.corrections.model import Correction, Entry, LogReader, encode
+from consumers.corrections.model import Correction, Entry, LabelPartitions, LogReader, encode
 from consumers.decode.fields import learned_values
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit
 from consumers.errors import GroupError
 from consumers.messages import WEIGHT, Partition, Reason, Reject, part_name
 from consumers.monitoring.metrics import CorrectionMetrics
-from consumers.sources.base import LabelPartitions, LogFacts
+from consumers.sources.base import LogFacts
 from streamnb import Learner
 from streamnb.errors import InputError
 from streamnb.labels import Label

@@ -1,4 +1,4 @@
-"""Corrections as values, as lines of a log, the thread that reads it, and errors.
+"""Corrections as values, as lines of a log, the thread that reads it, its partitions, and errors.
 
 All errors are a `CorrectionError`: `UnknownMessage`, `UnknownLabel` and `UnusableExample` tell of
 the request; `NotReady`, `NotWritten` and `InDoubt` of the service and its log.
@@ -15,9 +15,11 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
+import structlog
+from msgspec import structs
 
 from consumers.decode.json import is_too_deep
-from consumers.errors import ConsumerError
+from consumers.errors import ConfigError, ConsumerError, GroupError
 from consumers.messages import (
     KnownClasses,
     Partition,
@@ -28,6 +30,8 @@ from consumers.messages import (
     part_name,
 )
 from consumers.sources.base import LogFacts, Source
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class CorrectionError(ConsumerError):
@@ -430,3 +434,82 @@ class LogReader:
                     self._waiting.append(entry)
                     self._changed.notify_all()
         self._positions[raw.partition] = raw.next_offset
+
+
+# ---- the partitions of a topic of labels -------------------------------------------------------
+
+
+def have_same_partitions(n_labels: int | None, n_messages: int | None, setting: str) -> bool:
+    """Return whether a topic of labels is known to have as many partitions as its messages' one.
+
+    Others are a `ConfigError` that names the `setting`: a label would never find its message.
+    """
+    if None not in (n_labels, n_messages) and n_labels != n_messages:
+        raise ConfigError(
+            f"{setting}: its topic has {n_labels} partitions, and that of source has {n_messages}. "
+            "A label stands in the partition that has its message's number: make both topics with "
+            "as many partitions, and write both with the same partitioner"
+        )
+    return None not in (n_labels, n_messages)
+
+
+class LabelPartitions:
+    """Whether a topic of labels, or of corrections, has as many partitions as its messages' one.
+
+    At the very first start others are an error: see `have_same_partitions`. Once both had as many,
+    both are getting more: each is heard of at a time of its own, whoever is started meanwhile.
+    """
+
+    def __init__(self, setting: str) -> None:
+        self.have_agreed, self._setting = False, setting
+        self.trouble: str | None = None
+        self._has_labels: Callable[[], bool] = lambda: False
+        self._begun: Mapping[Partition, LogFacts] = MappingProxyType({})
+        self._marked = self._begun
+
+    def resume(
+        self,
+        topic: str,
+        positions: Mapping[Partition, int],
+        logs: Mapping[Partition, LogFacts],
+        has_labels: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Take what a checkpoint knows; `has_labels` returns whether others have taken labels."""
+        agreed = [each for each, facts in logs.items() if facts.agrees]
+        self.have_agreed = topic in {each.topic for each in (*positions, *agreed)}
+        self._has_labels = has_labels
+
+    def agree(self, n_labels: int | None, n_messages: int | None) -> bool:
+        """Return whether both numbers are known and the same; else `trouble` may say why not.
+
+        Others are a `ConfigError` if the two never had as many.
+        """
+        trouble = None
+        try:
+            is_known = have_same_partitions(n_labels, n_messages, self._setting)
+            self.have_agreed |= is_known
+        except ConfigError as error:
+            is_known, trouble = False, str(error)
+            try:
+                self.have_agreed = self.have_agreed or self._has_labels()
+            except GroupError as unread:  # others may know: it passes, and is asked again
+                trouble = f"{trouble}; {unread}"
+            else:
+                if not self.have_agreed:
+                    raise
+        if trouble is not None and self.trouble is None:
+            log.warning("label_partitions_differ", detail=trouble)
+        self.trouble = trouble
+        return is_known
+
+    def marked(self, begun: Mapping[Partition, LogFacts]) -> Mapping[Partition, LogFacts]:
+        """Return where reading of the labels has begun, for the checkpoint to know of both.
+
+        The same is returned for the same, which is replaced, never changed.
+        """
+        if not self.have_agreed:
+            return begun
+        if begun is not self._begun:
+            agreed = {each: structs.replace(begun[each], agrees=True) for each in begun}
+            self._begun, self._marked = begun, MappingProxyType(agreed)
+        return self._marked

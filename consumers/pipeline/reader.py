@@ -31,16 +31,16 @@ from typing import Protocol
 
 import msgspec
 import structlog
-from msgspec import field
 from msgspec.structs import replace
 
+from consumers.corrections.model import LabelPartitions
 from consumers.errors import RegistryError
 from consumers.messages import Messages, Partition, RawColumns, part_name
 from consumers.monitoring.status import Health
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.part_files import LoadedPart
-from consumers.sources.base import LabelPartitions, LogFacts, Source
+from consumers.sources.base import LogFacts, Source
 from streamnb import Learner
 
 POLL_TIMEOUT_S = 0.1
@@ -74,7 +74,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
 
     trouble: str | None = None
     assigned: frozenset[Partition] = frozenset()
-    lag: Mapping[Partition, int] = field(default_factory=lambda: MappingProxyType({}))
+    lag: Mapping[Partition, int] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     lost_messages: int = 0
     gaps: int = 0
     decoder: str | None = None
