@@ -1,6 +1,6 @@
 /** Charts over time by uPlot, with a crosshair that keys move too; pictures and tables as files. */
 
-import { attr, el, on, part, svg } from "./dom.js";
+import { attr, el, on, part, svg } from "./base.js";
 import { clock, dayAndMonth, hourAndMinute } from "./format.js";
 
 const { uPlot } = globalThis; // vendor/uPlot.iife.min.js runs before any module

@@ -1,6 +1,6 @@
 /** What things are called, and how classes look: by colour, mark and pattern, in bars and rings. */
 
-import { $, attr, el, keyed, say, svg, text } from "./dom.js";
+import { $, attr, el, keyed, say, svg, text } from "./base.js";
 
 export const names = { title: "streamnb", message: "message", messages: "messages", classes: [] };
 

@@ -1,7 +1,6 @@
 /** Keeps a card new: it is asked for again and put in its place, unless the focus is in it. */
 
-import { load } from "./api.js";
-import { el, part, text } from "./dom.js";
+import { el, load, part, text } from "./base.js";
 
 setInterval(async () => {
   const card = document.querySelector("main");

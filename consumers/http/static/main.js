@@ -1,8 +1,7 @@
 /** Begins the page, shows the view of the address and keeps it live. */
 
-import { address, ask, asked, makeStream, queryOf, read, setCorrections, VIEWS, write } from "./api.js";
+import { $, address, announce, ask, asked, attr, copy, el, keyed, on, part, queryOf, read, say, setCorrections, text, VIEWS, write } from "./base.js";
 import { classNames, goOn, inOrder, makeRing, named, nameOf, names, onClasses, setClasses, setNames } from "./classes.js";
-import { $, announce, attr, copy, el, keyed, on, part, say, text } from "./dom.js";
 import { count, probability, withError } from "./format.js";
 import { makeModel, makeTryIt, tried } from "./model.js";
 import { inWords, makeSearch, sharesOf } from "./search.js";
@@ -49,6 +48,74 @@ function onEvent(kind, data) {
     search.alerts(data.alerts);
   } else if (data.index > 0) $("saved-cards").children[data.index - 1]?.[kind]?.(data);
   else search[kind](data);
+}
+
+const RETRY_MS = 2_000;
+const SILENCE_MAX_MS = 30_000; // the daemon tells its state far more often
+const UNSEEN_MAX_MS = 60_000; // connections to a host are few: hidden pages give theirs up
+
+/** Return one stream of events for all queries; it comes back by itself, and rests unseen. `onState` hears "live", or "offline" and the error. */
+function makeStream(onEvent, onState) {
+  let path = null;
+  let source = null;
+  let timer = 0; // until the next try, or until silence says that nobody is there
+  let unseenTimer = 0;
+
+  function close() {
+    clearTimeout(timer);
+    source?.close();
+    source = null;
+  }
+
+  function lost() {
+    close();
+    onState("offline");
+    timer = setTimeout(open, RETRY_MS);
+  }
+
+  function heard() {
+    clearTimeout(timer);
+    timer = setTimeout(lost, SILENCE_MAX_MS);
+  }
+
+  function open() {
+    close();
+    if (!path || document.hidden) return;
+    source = new EventSource(path);
+    heard();
+    on(source, "open", () => onState("live"));
+    on(source, "error", async ({ target }) => {
+      const isRefused = target.readyState === EventSource.CLOSED;
+      lost();
+      // It does not tell why; the same asked in the plain way is told.
+      const error = isRefused ? await ask(path).catch((problem) => problem) : null;
+      if (!source) onState("offline", error);
+    });
+    for (const kind of ["summary", "messages", "status", "change", "problem"]) {
+      on(source, kind, (event) => {
+        heard();
+        onEvent(kind, JSON.parse(event.data));
+      });
+    }
+  }
+
+  on(document, "visibilitychange", () => {
+    clearTimeout(unseenTimer);
+    if (document.hidden) unseenTimer = setTimeout(close, UNSEEN_MAX_MS);
+    else if (!source) open();
+  });
+  on(window, "pagehide", close);
+
+  return {
+    watch(queries) {
+      const pairs = queries.flatMap((query) => Object.entries(asked(query)));
+      const wanted = `/v1/events?${new URLSearchParams(pairs)}`;
+      if (wanted === path) return;
+      path = wanted;
+      open();
+    },
+    retry: open,
+  };
 }
 
 const stream = makeStream(onEvent, onState);

@@ -1,8 +1,7 @@
 /** The view of a search: its box, figures and messages, newest first; new ones wait unless the reader follows. */
 
-import { address, ask, asked, correctionsOn, messagePath, QUERY_MAX, queryOf, send, tell } from "./api.js";
+import { $, address, announce, ask, asked, attr, coalesced, copy, correctionsOn, debounced, el, keyed, messagePath, on, part, QUERY_MAX, queryOf, say, send, tell, text } from "./base.js";
 import { capital, classNames, inOrder, leading, look, makeBars, makeRing, mark, meant, named, nameOf, names, onClasses } from "./classes.js";
-import { $, announce, attr, coalesced, copy, debounced, el, keyed, on, part, say, text } from "./dom.js";
 import { ago, count, fine, fullTime, language, moment, percent, probability, withError, withinWords } from "./format.js";
 import { colouring, explanationTable } from "./model.js";
 import { inMoved, makeComparison, makeSeries, timesOf } from "./series.js";

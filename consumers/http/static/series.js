@@ -1,9 +1,8 @@
 /** Shares over time with their intervals, of a search and of what is compared. */
 
-import { address, ask, asked, queryOf } from "./api.js";
+import { $, address, ask, asked, attr, coalesced, debounced, el, keyed, on, queryOf, say, text } from "./base.js";
 import { bandOf, DASHES, ink, linesOf, makeChart, swatch, within, Z } from "./chart.js";
 import { capital, classNames, inOrder, leading, look, nameOf, names, onClasses } from "./classes.js";
-import { $, attr, coalesced, debounced, el, keyed, on, say, text } from "./dom.js";
 import { clock, count, moment, percent, short, signed, span, withError } from "./format.js";
 
 const PATTERNS = ["solid", "lines", "dots", "rails"];
@@ -45,7 +44,7 @@ function spanOf(range, nowMs) {
 
 export function timesOf(range, nowMs) {
   const { from, to } = range ? spanOf(range, nowMs) : {};
-  return { from: range && String(Math.floor(from)), to: range && String(Math.ceil(to)) };
+  return range && { from: String(Math.floor(from)), to: String(Math.ceil(to)) };
 }
 
 async function countsOf(query, { from, to }) {
@@ -119,8 +118,8 @@ function makeAsking(onAnswer) {
     const asking = path;
     under = new AbortController();
     try {
-      const { moved, compared } = await ask(asking, { until: under.signal });
-      known.set(asking, moved && compared.every((side) => side.n_read) ? prefix + inMoved(moved) : "The messages of this time are no longer stored.");
+      const answer = await ask(asking, { until: under.signal });
+      known.set(asking, answer.moved && answer.compared.every((side) => side.n_read) ? prefix + inMoved(answer.moved) : "The messages of this time are no longer stored.");
       setTimeout(() => known.delete(asking), KNOWN_MS); // an unfinished step goes on
       if (asking === path) onAnswer(known.get(asking));
     } catch (error) {

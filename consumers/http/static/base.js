@@ -1,6 +1,84 @@
-/** Asking the daemon, correcting it, its stream of events, and the addresses of views. */
+/** What all parts of the page need: elements, and asking the daemon. Text becomes text nodes; updates touch what changed. */
 
-import { $, attr, on, text } from "./dom.js";
+export const $ = (id) => document.getElementById(id);
+export const part = (node, name) => node.querySelector(`.${name}`);
+export const on = (node, event, listener) => node.addEventListener(event, listener);
+
+export const copy = (id) => $(id).content.firstElementChild.cloneNode(true);
+
+function make(create, spec, parts) {
+  const [path, hook] = spec.split("@");
+  const [name, ...classes] = path.split(".");
+  const node = create(name);
+  if (classes.length) attr(node, "class", classes.join(" "));
+  if (hook) node.dataset.testid = hook;
+  const props = parts[0]?.constructor === Object ? parts.shift() : {};
+  for (const [key, value] of Object.entries(props)) {
+    if (key.startsWith("--")) node.style.setProperty(key, value);
+    else attr(node, key, value);
+  }
+  node.append(...parts.flat().filter((one) => one || one === 0));
+  return node;
+}
+
+/** Return an element: `el("p.class@hook-for-tests", {attributes, --variables}, …children)`. */
+export const el = (spec, ...parts) => make((name) => document.createElement(name), spec, parts);
+
+export const svg = (spec, ...parts) => make((name) => document.createElementNS("http://www.w3.org/2000/svg", name), spec, parts);
+
+export function attr(node, name, value) {
+  if (value === null || value === undefined) node.removeAttribute(name);
+  else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
+}
+
+/** Set a text where it differs: nobody is told a thing twice. */
+export function text(node, words) {
+  if (node.textContent !== words) node.textContent = words;
+}
+
+export function say(node, words) {
+  text(node, words || "");
+  node.hidden = !words;
+}
+
+export const announce = (words) => text($("announcer"), words);
+
+const nodesOf = new WeakMap();
+
+/** Make `parent` hold one element an item, in order. Those there stay, unmoved. */
+export function keyed(parent, items, keyOf, create) {
+  if (!nodesOf.has(parent)) parent.replaceChildren();
+  const before = nodesOf.get(parent) ?? new Map();
+  const after = new Map(items.map((item) => [keyOf(item), before.get(keyOf(item)) ?? create(item)]));
+  for (const [key, node] of before) if (!after.has(key)) node.remove();
+  let next = parent.firstElementChild;
+  for (const node of after.values()) {
+    if (node === next) next = next.nextElementSibling;
+    else parent.insertBefore(node, next);
+  }
+  nodesOf.set(parent, after);
+  return [...after.values()];
+}
+
+export function coalesced(work) {
+  let frame = 0;
+  return () => {
+    frame ||= requestAnimationFrame(() => {
+      frame = 0;
+      work();
+    });
+  };
+}
+
+export function debounced(work, pauseMs) {
+  let timer = 0;
+  const stop = () => clearTimeout(timer);
+  const later = () => {
+    stop();
+    timer = setTimeout(work, pauseMs);
+  };
+  return Object.assign(later, { stop });
+}
 
 const ANSWER_MAX_MS = 15_000;
 
@@ -22,7 +100,7 @@ export async function load(path, kind, { until, ...options } = {}) {
 }
 
 export function ask(path, { method, body, token, until } = {}) {
-  const headers = { Accept: "application/json" };
+  const headers = {};
   if (body) headers["Content-Type"] = "application/json";
   if (token) headers.Authorization = `Bearer ${token}`;
   return load(path, "json", { method, headers, body: body && JSON.stringify(body), until });
@@ -103,72 +181,3 @@ export const QUERY_MAX = 499;
 
 /** Return a query as the daemon is asked: without the blank its last word would be a beginning. */
 export const asked = ({ q, lang }) => ({ q: q && `${[...q].slice(0, QUERY_MAX).join("")} `, lang });
-
-const KINDS = ["summary", "messages", "status", "change", "problem"];
-const RETRY_MS = 2_000;
-const SILENCE_MAX_MS = 30_000; // the daemon tells its state far more often
-const UNSEEN_MAX_MS = 60_000; // connections to a host are few: hidden pages give theirs up
-
-/** Return one stream of events for all queries; it comes back by itself, and rests unseen. `onState` hears "live", or "offline" and the error. */
-export function makeStream(onEvent, onState) {
-  let path = null;
-  let source = null;
-  let timer = 0; // until the next try, or until silence says that nobody is there
-  let unseenTimer = 0;
-
-  function close() {
-    clearTimeout(timer);
-    source?.close();
-    source = null;
-  }
-
-  function lost() {
-    close();
-    onState("offline");
-    timer = setTimeout(open, RETRY_MS);
-  }
-
-  function heard() {
-    clearTimeout(timer);
-    timer = setTimeout(lost, SILENCE_MAX_MS);
-  }
-
-  function open() {
-    close();
-    if (!path || document.hidden) return;
-    source = new EventSource(path);
-    heard();
-    on(source, "open", () => onState("live"));
-    on(source, "error", async ({ target }) => {
-      const isRefused = target.readyState === EventSource.CLOSED;
-      lost();
-      // It does not tell why; the same asked in the plain way is told.
-      const error = isRefused ? await ask(path).catch((problem) => problem) : null;
-      if (!source) onState("offline", error);
-    });
-    for (const kind of KINDS) {
-      on(source, kind, (event) => {
-        heard();
-        onEvent(kind, JSON.parse(event.data));
-      });
-    }
-  }
-
-  on(document, "visibilitychange", () => {
-    clearTimeout(unseenTimer);
-    if (document.hidden) unseenTimer = setTimeout(close, UNSEEN_MAX_MS);
-    else if (!source) open();
-  });
-  on(window, "pagehide", close);
-
-  return {
-    watch(queries) {
-      const pairs = queries.flatMap((query) => Object.entries(asked(query)));
-      const wanted = `/v1/events?${new URLSearchParams(pairs)}`;
-      if (wanted === path) return;
-      path = wanted;
-      open();
-    },
-    retry: open,
-  };
-}
