@@ -50,6 +50,23 @@ def test_a_token_is_asked_for(guarded: Book, open_page: Callable[..., Opened]) -
     expect(page.locator("[data-testid=message][data-corrected=positive]")).to_have_count(2)
 
 
+def test_a_token_that_was_pasted_with_more(guarded: Book, open_page: Callable[..., Opened]) -> None:
+    """What cannot be seen of it is left out; what no token can have is refused in the dialog."""
+    (name,) = guarded.write("a cuscus is here", label="neutral")
+    guarded.until_found("cuscus", 1)
+    page, _ = open_page(f"{guarded.address}/?q=cuscus")
+    row = page.locator(f"[data-testid=message][data-id={name}]")
+    row.get_by_test_id("teach-select").select_option("positive")
+    token, send = page.get_by_test_id("token-input"), page.get_by_test_id("token-send")
+    token.fill(f"{TOKEN}…")
+    send.click()
+    assert token.evaluate("each => each.validity.patternMismatch")
+    expect(page.get_by_test_id("token-dialog")).to_be_visible()
+    token.fill(f"\u200b{TOKEN}\ufeff")
+    send.click()
+    expect(row.get_by_test_id("teach-state")).to_have_attribute("data-state", "changed")
+
+
 def test_the_last_of_two_quick_labels_holds(
     guarded: Book, open_page: Callable[..., Opened]
 ) -> None:

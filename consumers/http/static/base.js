@@ -120,7 +120,7 @@ async function token() {
   $("token").value = dialog.returnValue = "";
   dialog.showModal();
   await new Promise((closed) => dialog.addEventListener("close", closed, { once: true }));
-  const given = dialog.returnValue && $("token").value.trim();
+  const given = dialog.returnValue && $("token").value.replace(/[^ -~]/g, "").trim(); // a header takes no other
   sessionStorage.setItem(TOKEN, given);
   return given;
 }
