@@ -412,6 +412,24 @@ def test_back_and_forward(book: Book, open_page: Callable[..., Opened]) -> None:
     expect(heading).to_have_text("Sentiment analysis for monday")
 
 
+def test_back_to_what_was_typed(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Without Enter, too, a search is where Back leads from another time; Enter makes no second."""
+    page, _ = open_page(book.address)
+    box = page.get_by_test_id("search-box")
+    box.press_sequentially("coff")
+    expect(page).to_have_url(re.compile(r"/\?q=coff\*$"))
+    page.get_by_test_id("series-range").select_option("15m")
+    expect(page).to_have_url(re.compile(r"/\?q=coff\*&range=15m$"))
+    page.go_back()
+    expect(page).to_have_url(re.compile(r"/\?q=coff\*$"))
+    expect(page.get_by_test_id("search-heading")).to_contain_text("coff*")
+    box.fill("coffee")
+    box.press("Enter")
+    expect(page).to_have_url(re.compile(r"/\?q=coffee$"))
+    page.go_back()
+    expect(page).to_have_url(re.compile(r"/$"))
+
+
 def test_a_view_that_is_shown_again_is_not_drawn_again(
     book: Book, open_page: Callable[..., Opened]
 ) -> None:

@@ -169,10 +169,10 @@ export function address({ view, q, lang, range, vs, change, text }) {
   return `/${queryOf({ view, text })}`;
 }
 
-/** Write a route into the address. What is typed is one entry of the history. */
+/** Write a route into the address. What is typed, and sent off, is one entry of the history. */
 export function write(route, isTyping) {
   const url = address(route);
-  const isOver = history.state?.isTyping || url === location.pathname + location.search;
+  const isOver = (isTyping !== undefined && history.state?.isTyping) || url === location.pathname + location.search;
   history[isOver ? "replaceState" : "pushState"]({ isTyping }, "", url);
 }
 

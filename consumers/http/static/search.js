@@ -53,7 +53,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
   function commit(event) {
     event.preventDefault();
     typed.stop();
-    onQuery({ q: box.value.trim(), lang: lang.value }, false);
+    onQuery({ q: box.value.trim(), lang: lang.value }, event.type === "submit" ? false : undefined);
   }
 
   on(box, "input", typed);
