@@ -398,7 +398,6 @@ def test_back_and_forward(book: Book, open_page: Callable[..., Opened]) -> None:
     ask(page, "zorilla")
     page.get_by_test_id("tab-model").click()
     expect(page.get_by_test_id("view-model")).to_be_visible()
-    expect(page.get_by_test_id("count-note")).to_contain_text(",")  # of everything, behind it
     page.go_back()
     expect(page.get_by_test_id("count-note")).to_have_text(re.compile(r"^2 matches\."))
     shown(page, 2)
@@ -428,6 +427,24 @@ def test_back_to_what_was_typed(book: Book, open_page: Callable[..., Opened]) ->
     expect(page).to_have_url(re.compile(r"/\?q=coffee$"))
     page.go_back()
     expect(page).to_have_url(re.compile(r"/$"))
+
+
+def test_the_search_outlasts_another_view(book: Book, open_page: Callable[..., Opened]) -> None:
+    """The tab leads back to it, and its events go on; there the tab leads to everything."""
+    page, _ = open_page(f"{book.address}/?q=coffee&range=15m")
+    heading = page.get_by_test_id("search-heading")
+    expect(page.get_by_test_id("search-figures")).to_have_attribute("aria-busy", "false")
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url) if "/v1/events" in one.url else None)
+    page.get_by_test_id("tab-model").click()
+    expect(page.get_by_test_id("model-examples")).to_contain_text(DIGIT)
+    page.get_by_test_id("tab-search").click()
+    expect(heading).to_have_text("Sentiment analysis for coffee")
+    expect(page.get_by_test_id("search-box")).to_have_value("coffee")
+    assert page.url == f"{book.address}/?q=coffee&range=15m"
+    assert asked == []
+    page.get_by_test_id("tab-search").click()
+    expect(heading).to_have_text("Sentiment analysis for everything")
 
 
 def test_a_view_that_is_shown_again_is_not_drawn_again(

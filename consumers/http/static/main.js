@@ -17,6 +17,7 @@ let state = "connecting";
 let rate = "";
 let note = null; // what the daemon's start is at
 let hasRecent = true;
+let searched = null; // the route of the search, kept in other views
 const silence = $("offline-why").textContent;
 
 function showConnection() {
@@ -133,12 +134,15 @@ function showView(shown) {
 
 function show(isTyping = false) {
   const route = read();
-  watch(route);
   const { view } = route;
+  const isSearch = view === "search";
+  if (isSearch || !searched) searched = route;
+  watch(searched);
   showView(view);
+  attr($("tab-search"), "href", isSearch ? "/" : address({ ...searched, view: "search" }));
   showSaveButton(route);
-  search.show(route, isTyping);
-  document.title = [view === "search" ? route.q : $(`tab-${view}`).textContent, names.title].filter(Boolean).join(" · ");
+  search.show(searched, isTyping);
+  document.title = [isSearch ? route.q : $(`tab-${view}`).textContent, names.title].filter(Boolean).join(" · ");
   showModel(view === "model");
   if (view === "try") showTryIt(route.text);
 }

@@ -300,7 +300,7 @@ export function makeSeries(onRoute, hasHistory) {
   const again = debounced(refresh, 1_000);
 
   async function refresh() {
-    if (!range || !summary) return;
+    if (!range || !summary || !choice.checkVisibility()) return;
     const { from, to } = spanOf(range, Date.now());
     // No other news may follow.
     if (isAsking || (chosen && Date.now() - askedMs < refreshMs(to - (from ?? 0)))) return again();
@@ -358,7 +358,7 @@ export function makeSeries(onRoute, hasHistory) {
     },
     show(nextQuery, nextRange) {
       const isNew = query?.q !== nextQuery.q || query?.lang !== nextQuery.lang;
-      if (!isNew && range === nextRange) return;
+      if (!isNew && range === nextRange) return refresh(); // it may have rested unseen
       if (isNew) summary = null;
       [query, range, chosen] = [nextQuery, nextRange, null];
       say($("series-split"));
@@ -473,7 +473,7 @@ export function makeComparison(onRoute) {
   }
 
   async function refresh(isNew) {
-    if (!isAny() || (!isNew && Date.now() - askedMs < REFRESH_MS)) return;
+    if (!isAny() || !choice.checkVisibility() || (!isNew && Date.now() - askedMs < REFRESH_MS)) return;
     askedMs = Date.now();
     const asking = route;
     try {
