@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from consumers.config.sections import HistorySettings
 from tests.browser.conftest import Opened
@@ -31,6 +31,42 @@ def test_steps_of_days_are_those_of_utc(book: Book, open_page: Callable[..., Ope
     )
     assert said[0] == "Nov 2, 2020"
     assert said[1].startswith("Nov 1, 2020, 7:00")
+
+
+def test_a_time_that_is_not_answered_is_not_drawn(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """The chart of the time before is none of it; it is asked for again, but ever more seldom."""
+    page, watch = open_page("about:blank")
+    watch.expect("503")
+    page.clock.install()
+    page.goto(f"{book.address}/?q=coffee")
+    series = page.get_by_test_id("series")
+    asked: list[str] = []
+    chart, note = series.get_by_test_id("series-chart"), page.get_by_test_id("series-source")
+    expect(chart.locator("canvas")).to_be_visible()
+
+    def refuse(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=503, json={"detail": "The search took longer than 1 s."})
+
+    page.route("**/v1/summary*", refuse)
+    page.get_by_test_id("series-range").select_option("15m")
+    expect(note).to_have_text("The search took longer than 1 s.")
+    for hidden in (
+        chart,
+        series.get_by_test_id("series-when"),
+        *series.get_by_role("button").all(),
+    ):
+        expect(hidden).to_be_hidden()
+    while len(asked) < 3:  # though nothing new comes
+        page.clock.run_for(1_000)
+    page.clock.run_for(10_000)
+    assert len(asked) <= 4
+    page.unroute("**/v1/summary*")
+    while note.is_visible():
+        page.clock.run_for(1_000)
+    expect(chart).to_be_visible()
 
 
 def test_a_word_reaches_behind_the_stored_messages(

@@ -15,7 +15,8 @@ const LOW_PX = 180; // a chart below has fewer words
 const MINUTES = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720];
 const STEPS_S = [...MINUTES.map((n) => 60 * n), ...[1, 2, 7, 14, 30, 90, 365, 3650].map((n) => 86_400 * n)];
 // A chosen time is asked for again as often as its picture changes.
-const refreshMs = (spanMs) => Math.min(Math.max(spanMs / 300, 2_000), 60_000);
+const PAUSE_MS_MAX = 60_000;
+const refreshMs = (spanMs) => Math.min(Math.max(spanMs / 300, 2_000), PAUSE_MS_MAX);
 
 const total = (point) => Object.values(point.counts).reduce((sum, n) => sum + n, 0);
 
@@ -53,6 +54,8 @@ async function countsOf(query, { from, to }) {
   const [first] = (await between(0)).series.points; // by days
   return first ? between(first.time_ms) : null;
 }
+
+const busy = (node, isBusy) => attr(node.closest(".figure"), "aria-busy", isBusy);
 
 const firstOf = ({ points }) => points.find(total)?.time_ms ?? Infinity;
 
@@ -152,6 +155,7 @@ export function makeSeries(onRoute, hasHistory) {
   let range = "";
   let chosen = null;
   let askedMs = 0;
+  let pauseMs = 0; // until it is asked for again
   let isAsking = false;
   let moved = ""; // by which words, at the crosshair
   const askMoved = makeAsking((words) => {
@@ -264,9 +268,11 @@ export function makeSeries(onRoute, hasHistory) {
     $("series-table").replaceChildren(el("caption", "Shares with 95% intervals."), el("thead", el("tr", heads)), el("tbody", rows));
   }
 
+  const current = () => (range ? chosen : summary)?.series;
+
   // In the frame after that of the messages and figures, which people wait for.
   const plot = coalesced(() => {
-    const series = range ? chosen?.series : summary?.series;
+    const series = current();
     const points = series?.points.filter(total) ?? [];
     if (!points.length) return;
     const labels = inOrder(summary.classes);
@@ -285,15 +291,16 @@ export function makeSeries(onRoute, hasHistory) {
     fillTable();
   });
 
-  function draw() {
-    const series = range ? chosen?.series : summary?.series;
-    if (!series || !summary) return;
-    const points = series.points.filter(total);
+  function draw(problem) {
+    const series = current();
+    if (!series && !problem) return;
+    busy(node, false);
+    const points = series?.points.filter(total) ?? [];
     const isDrawn = summary.enough && points.length > 0;
     $("series-drawn").hidden = !isDrawn;
     const nothing = points.length || !summary.enough ? `Not enough ${names.messages} for a chart yet.` : `No ${names.messages} in this time.`;
-    say($("series-few"), isDrawn ? null : nothing);
-    say($("series-source"), range ? chosen.note : null);
+    say($("series-few"), !isDrawn && !problem && nothing);
+    say($("series-source"), problem ?? (range && chosen.note));
     if (isDrawn) plot();
   }
 
@@ -301,23 +308,20 @@ export function makeSeries(onRoute, hasHistory) {
 
   async function refresh() {
     if (!range || !summary || !choice.checkVisibility()) return;
-    const { from, to } = spanOf(range, Date.now());
     // No other news may follow.
-    if (isAsking || (chosen && Date.now() - askedMs < refreshMs(to - (from ?? 0)))) return again();
-    const asking = [query, range];
-    const isSame = () => asking[0] === query && asking[1] === range;
+    if (isAsking || Date.now() - askedMs < pauseMs) return again();
+    const asking = query; // another object for each time
     isAsking = true;
-    try {
-      const found = await readSpan(query, summary.series, hasHistory, range);
-      if (isSame()) [chosen, askedMs] = [found, Date.now()];
-    } catch (error) {
-      askedMs = Date.now();
-      if (isSame()) return say($("series-source"), error.message);
-    } finally {
-      isAsking = false;
-    }
-    if (isSame()) draw();
-    else refresh();
+    const found = await readSpan(query, summary.series, hasHistory, range).catch(({ message: problem }) => ({ problem }));
+    isAsking = false;
+    if (asking !== query) return refresh();
+    askedMs = Date.now();
+    const { problem, from, to } = found;
+    if (problem) again();
+    else chosen = found;
+    // It may be too much for the daemon.
+    pauseMs = problem ? Math.min(2 * pauseMs, PAUSE_MS_MAX) : refreshMs(to - (from ?? 0));
+    draw(problem);
   }
 
   const renew = () => (range ? refresh() : draw());
@@ -360,7 +364,8 @@ export function makeSeries(onRoute, hasHistory) {
       const isNew = query?.q !== nextQuery.q || query?.lang !== nextQuery.lang;
       if (!isNew && range === nextRange) return refresh(); // it may have rested unseen
       if (isNew) summary = null;
-      [query, range, chosen] = [nextQuery, nextRange, null];
+      [query, range, chosen, askedMs, pauseMs] = [nextQuery, nextRange, null, 0, 1_000];
+      busy(node, true);
       say($("series-split"));
       choice.value = range.includes("-") ? "chosen" : range;
       renew();
