@@ -120,6 +120,26 @@ def test_a_query_that_cannot_be_asked(animals: Book, open_page: Callable[..., Op
     watch.expect("422")
 
 
+def test_what_was_compared_before_is_no_answer(
+    animals: Book, open_page: Callable[..., Opened]
+) -> None:
+    """Where the next question has none, the last one's rows and words are not shown."""
+    page, watch = open_page(f"{animals.address}/?q=bilby&vs=dugong")
+    watch.expect("503")
+    told(page, 2)
+    page.route("**/v1/compare*", lambda route: route.fulfill(status=503, json={"detail": "busy"}))
+    ask(page, "coffee")
+    expect(page.get_by_test_id("compare-problem")).to_have_text("busy")
+    for name in ("compare-table", "compare-chart", "save-picture"):
+        expect(page.get_by_test_id("comparison").get_by_test_id(name)).to_be_hidden()
+    page.unroute("**/v1/compare*")
+    page.get_by_test_id("compare-box").fill("tea")
+    page.get_by_test_id("compare-add").click()
+    assert told(page, 3)[0].startswith("coffee ")
+    expect(page.get_by_test_id("compare-table")).to_be_visible()
+    expect(page.get_by_test_id("compare-problem")).to_be_hidden()
+
+
 def test_what_changed(book: Book, open_page: Callable[..., Opened]) -> None:
     """A step that is clicked, or chosen by keys, parts the time shown in two."""
     page, _ = open_page(book.address)

@@ -485,12 +485,16 @@ export function makeComparison(onRoute) {
       const answer = await ask(comparisonOf(route));
       if (asking !== route) return;
       ({ compared: sides, moved } = answer);
+      busy(node, false);
       $("compare-drawn").hidden = false;
-      say($("compare-problem"), null);
+      say($("compare-problem"));
       // The focus or a selection would be lost.
       if (isNew || (!$("compare-drawn").matches(":focus-within") && getSelection().isCollapsed)) draw();
     } catch (error) {
-      if (asking === route) say($("compare-problem"), error.message);
+      if (asking !== route) return;
+      busy(node, false);
+      $("compare-drawn").hidden ||= isNew; // of another question
+      say($("compare-problem"), error.message);
     }
   }
 
@@ -520,9 +524,10 @@ export function makeComparison(onRoute) {
       const keyOf = ({ q, lang, vs, change }) => JSON.stringify([q, lang, vs, change]);
       if (keyOf(next) === keyOf(route)) return;
       route = next;
-      if (!isAny()) sides = null;
       $("comparison").hidden = !isAny();
-      $("compare-drawn").hidden = !sides;
+      $("compare-drawn").hidden ||= !isAny();
+      say($("compare-problem"));
+      busy(node, true);
       $("compare-form").hidden = next.vs.length > 2;
       refresh(true);
     },
