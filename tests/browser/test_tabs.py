@@ -284,6 +284,26 @@ def test_the_posterior_moves_while_one_types(book: Book, open_page: Callable[...
     expect(page.locator("[data-testid=push-row][data-feature=boring]")).to_be_visible()
 
 
+def test_what_cannot_be_judged_has_no_verdict(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Where the newest text has a problem instead, that of the text before is not shown."""
+    page, watch = open_page(f"{book.address}/?view=try&text=what+a+lovely+morning")
+    watch.expect("503")
+    verdict, problem = page.get_by_test_id("try-posterior"), page.get_by_test_id("try-problem")
+    expect(verdict).to_contain_text(re.compile("positive", re.IGNORECASE))
+    page.route("**/v1/predict", lambda route: route.fulfill(status=503, json={"detail": "busy"}))
+    page.get_by_test_id("try-text").fill("how awful")
+    expect(problem).to_have_text("busy")
+    expect(verdict).to_be_hidden()
+    page.unroute("**/v1/predict")
+    page.get_by_test_id("try-text").fill("how awful and boring")
+    expect(verdict).to_contain_text(re.compile("negative", re.IGNORECASE))
+    expect(problem).to_be_hidden()
+    page.get_by_test_id("try-mode-json").check()
+    page.get_by_test_id("try-json").fill('{"text": "awful')
+    expect(problem).to_contain_text("Not a JSON object")
+    expect(verdict).to_be_hidden()
+
+
 def test_a_sentence_in_the_address(book: Book, open_page: Callable[..., Opened]) -> None:
     """A sentence to try can be handed on by its address."""
     page, _ = open_page(f"{book.address}/?view=try&text=what+a+lovely+morning")

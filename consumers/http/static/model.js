@@ -364,18 +364,19 @@ export function makeTryIt(fields, onText) {
     const said = (isJson.checked ? json : sentence).value.trim();
     $("try-text-part").hidden = isJson.checked;
     $("try-json-part").hidden = !isJson.checked;
-    $("try-answer").hidden = !said;
+    let answer = null;
     let problem = (tried = null);
     try {
       if (said) tried = { ...(isJson.checked ? { message: messageOf(said) } : { text: said }), explain: true, interval: 0.95 };
-      const answer = tried && (await ask("/v1/predict", { method: "POST", body: tried }));
-      if (turn < shown) return;
-      shown = turn;
-      if (answer) draw(answer);
+      answer = tried && (await ask("/v1/predict", { method: "POST", body: tried }));
     } catch (error) {
       problem = error instanceof SyntaxError ? "Not a JSON object. A message begins with { and ends with }." : error.message;
     }
-    if (turn === asked) say($("try-problem"), problem);
+    if (turn < shown) return;
+    shown = turn;
+    if (answer) draw(answer);
+    $("try-answer").hidden = !answer;
+    say($("try-problem"), problem);
   }
 
   const typed = debounced(() => {
