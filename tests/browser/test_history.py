@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -31,6 +33,37 @@ def test_steps_of_days_are_those_of_utc(book: Book, open_page: Callable[..., Ope
     )
     assert said[0] == "Nov 2, 2020"
     assert said[1].startswith("Nov 1, 2020, 7:00")
+
+
+def test_short_steps_of_another_day_are_told_apart(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """Those below a minute have seconds; the chart tells of which day it is to who hears it."""
+    book.write_past("a vicuna grazes")
+    book.until_found("vicuna", 90)
+    page, _ = open_page("about:blank", locale="en-US")
+    page.clock.set_fixed_time(dt.datetime.now(dt.UTC) + dt.timedelta(days=2))
+    now_ms = int(1000 * time.time())
+    page.goto(f"{book.address}/?range={now_ms - 3_600_000}-{now_ms}")
+    chart = page.get_by_test_id("series-chart")
+    day = re.compile(r"From \w+ \d+, \d{4}, .* to \w+ \d+, \d{4}, ")
+    expect(chart).to_have_attribute("aria-label", day)
+    times = "-".join(str(now_ms - ago_ms) for ago_ms in (120_000, 60_000, 0))
+    page.goto(f"{book.address}/?q=vicuna&change={times}")
+    for name in ("compare-row", "compare-when"):
+        told = page.get_by_test_id(name).first
+        expect(told).to_contain_text(re.compile(r"\w+ \d+, \d{4}, \d+:\d\d:\d\d"))
+    said = page.evaluate(
+        """async () => {
+            const { moment } = await import('/page/format.js');
+            const begin = new Date(2020, 10, 2, 10, 4).getTime();
+            return [moment(begin, 1_000), moment(begin + 5_000, 1_000), moment(begin, 60_000)];
+        }"""
+    )
+    # Some versions of the browser write a narrow blank before AM.
+    assert [one.replace("\u202f", " ") for one in said] == [
+        "Nov 2, 2020, 10:04:00 AM", "Nov 2, 2020, 10:04:05 AM", "Nov 2, 2020, 10:04 AM",
+    ]  # fmt: skip
 
 
 def test_a_time_that_is_not_answered_is_not_drawn(

@@ -49,6 +49,7 @@ const time = (options) => new Intl.DateTimeFormat(locales, options).format;
 export const clock = time({ timeStyle: "medium" });
 export const fullTime = time({ dateStyle: "full", timeStyle: "medium" });
 const date = time({ dateStyle: "medium", timeStyle: "short" });
+const exact = time({ dateStyle: "medium", timeStyle: "medium" });
 const day = time({ dateStyle: "medium" });
 const utcDay = time({ dateStyle: "medium", timeZone: "UTC" });
 export const hourAndMinute = time({ timeStyle: "short" });
@@ -57,7 +58,7 @@ export const dayAndMonth = time({ day: "numeric", month: "short" });
 /** Return when a step of a length begins: the time, the day as well, or the day alone. */
 export function moment(timeMs, stepMs = 0) {
   if (stepMs >= 1000 * DAY_S) return utcDay(timeMs);
-  return (day(timeMs) === day(Date.now()) ? clock : date)(timeMs);
+  return (day(timeMs) === day(Date.now()) ? clock : stepMs % 60_000 ? exact : date)(timeMs);
 }
 
 const agoFormat = new Intl.RelativeTimeFormat(locales, { numeric: "auto", style: "short" });

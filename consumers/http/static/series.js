@@ -3,7 +3,7 @@
 import { $, address, ask, asked, attr, coalesced, debounced, el, keyed, on, queryOf, say, text } from "./base.js";
 import { bandOf, DASHES, ink, linesOf, makeChart, swatch, within, Z } from "./chart.js";
 import { capital, classNames, inOrder, leading, look, nameOf, names, onClasses } from "./classes.js";
-import { clock, count, moment, percent, short, signed, span, withError } from "./format.js";
+import { count, moment, percent, short, signed, span, withError } from "./format.js";
 
 const PATTERNS = ["solid", "lines", "dots", "rails"];
 const dashOf = (label) => DASHES[PATTERNS.indexOf(look(label).pattern)];
@@ -20,9 +20,9 @@ const refreshMs = (spanMs) => Math.min(Math.max(spanMs / 300, 2_000), PAUSE_MS_M
 
 const total = (point) => Object.values(point.counts).reduce((sum, n) => sum + n, 0);
 
-function inWords(point) {
+function inWords(point, stepMs) {
   const lead = leading(point.counts);
-  return `${clock(point.time_ms)}: ${percent(point.counts[lead] / total(point))} ${nameOf(lead)} of ${count(total(point))}`;
+  return `${moment(point.time_ms, stepMs)}: ${percent(point.counts[lead] / total(point))} ${nameOf(lead)} of ${count(total(point))}`;
 }
 
 function coarser({ step_s: stepS, points }, spanMs) {
@@ -286,7 +286,7 @@ export function makeSeries(onRoute, hasHistory) {
     drawnLabels = labels.join("\n");
     drawn.update(columnsOf(points, stepMs, labels));
     const end = shown.isOpen ? ", which is unfinished" : "";
-    attr(node, "aria-label", `Share over time. From ${inWords(points[0])}, to ${inWords(points.at(-1))}${end}.`);
+    attr(node, "aria-label", `Share over time. From ${inWords(points[0], stepMs)}, to ${inWords(points.at(-1), stepMs)}${end}.`);
     read();
     fillTable();
   });
@@ -393,12 +393,13 @@ export function makeComparison(onRoute) {
   let drawn = null;
   let columns = [[]];
   let askedMs = 0;
+  let stepMs = 0;
   let isOpen = false; // whether the last step is unfinished
   const veil = el("div.unfinished@compare-unfinished");
 
   const shareOf = (point) => within(point.counts[choice.value] ?? 0, total(point));
   const nameAt = (i) =>
-    sides[i].from_ms ? `${moment(sides[i].from_ms)} – ${moment(sides[i].to_ms)}` : sides[i].query || "everything";
+    sides[i].from_ms ? `${moment(sides[i].from_ms, stepMs % 60_000)} – ${moment(sides[i].to_ms, stepMs % 60_000)}` : sides[i].query || "everything";
   const isAny = () => route.change || route.vs?.length > 0;
 
   function build() {
@@ -422,7 +423,7 @@ export function makeComparison(onRoute) {
       return share === null ? [] : `${nameAt(i)} ${withError({ share, low, high })}`;
     });
     const end = isOpen && at === columns[0].length - 1 ? ", unfinished" : "";
-    const words = `${moment(columns[0][at])}${end}: ${told.join(", ")}`;
+    const words = `${moment(columns[0][at], stepMs)}${end}: ${told.join(", ")}`;
     text($("compare-when"), words);
     attr(node, "aria-valuenow", at);
     attr(node, "aria-valuetext", words);
@@ -458,12 +459,12 @@ export function makeComparison(onRoute) {
 
   function draw() {
     if (!sides) return;
+    stepMs = 1000 * Math.max(...sides.map(({ series }) => series.step_s));
     const key = sides.map((_, i) => nameAt(i)).join("\n");
     if (drawn?.key !== key) build();
     drawn.key = key;
     const xs = [...new Set(sides.flatMap(({ series }) => series.points.map((point) => point.time_ms)))].sort((a, b) => a - b);
     columns = [xs];
-    const stepMs = 1000 * Math.max(...sides.map(({ series }) => series.step_s));
     isOpen = xs.at(-1) + stepMs > (route.change ? Number(route.change.split("-")[2]) : Date.now());
     for (const { series } of sides) {
       const at = new Map(series.points.map((point) => [point.time_ms, shareOf(point)]));
