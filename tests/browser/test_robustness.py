@@ -69,21 +69,16 @@ def test_odd_tweets(book: Book, open_page: Callable[..., Opened], media: str) ->
     assert first.get_by_test_id("message-text").evaluate("text => text.offsetHeight") > height
 
 
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ("lang=" + "z" * 40, "lang has 40 characters"),
-        ("q=%00", "NUL"),
-    ],
-)
-def test_what_is_refused(
-    book: Book, open_page: Callable[..., Opened], query: str, said: str
-) -> None:
+def test_what_is_refused(book: Book, open_page: Callable[..., Opened]) -> None:
     """Where the daemon refuses to answer a page it says why; the next query is answered."""
     page, watch = open_page("about:blank")
     watch.expect("422")
-    page.goto(f"{book.address}/?{query}")
-    expect(page.get_by_test_id("offline-banner")).to_contain_text(said)
+    page.route(
+        "**/v1/events?q=coffee*",
+        lambda route: route.fulfill(status=422, json={"detail": "no coffee here"}),
+    )
+    page.goto(f"{book.address}/?q=coffee")
+    expect(page.get_by_test_id("offline-banner")).to_contain_text("no coffee here")
     page.get_by_test_id("tab-search").click()
     expect(page.get_by_test_id("offline-banner")).to_be_hidden()
     expect(page.get_by_test_id("message").nth(20)).to_be_visible()
@@ -95,6 +90,19 @@ def test_a_question_that_is_too_long(book: Book, open_page: Callable[..., Opened
     expect(page.get_by_test_id("search-problem")).to_contain_text("600 characters")
     expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "live")
     expect(page.get_by_test_id("offline-banner")).to_be_hidden()
+
+
+def test_a_link_that_no_daemon_answers(book: Book, open_page: Callable[..., Opened]) -> None:
+    """It, and a search that was saved at one, is asked as far as it can be, and stays live."""
+    page, _ = open_page("about:blank")
+    page.context.add_init_script(kept(json.dumps([{"q": "\0", "lang": "y" * 40}])))
+    page.goto(f"{book.address}/?q=coffee%00&lang={'z' * 40}")
+    expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "live")
+    expect(page.get_by_test_id("messages-empty")).to_be_visible()
+    expect(page.get_by_test_id("saved-count")).to_have_text("0 found")
+    page.get_by_test_id("search-lang").select_option("")
+    expect(page.get_by_test_id("message").first).to_be_visible()
+    expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "live")
 
 
 @pytest.mark.parametrize("what", ["{", "7", '[{"q": "coffee"}, null]'])

@@ -176,8 +176,10 @@ export function write(route, isTyping) {
   history[isOver ? "replaceState" : "pushState"]({ isTyping }, "", url);
 }
 
-// Of more, all that is asked with it is refused; of so many, this question alone.
+// Of more, all that is asked with it is refused; of so many, it alone.
 export const QUERY_MAX = 499;
+const LANG_MAX = 35;
+const cut = (said, most) => [...said.replaceAll("\0", "")].slice(0, most).join("");
 
 /** Return a query as the daemon is asked: without the blank its last word would be a beginning. */
-export const asked = ({ q, lang }) => ({ q: q && `${[...q].slice(0, QUERY_MAX).join("")} `, lang });
+export const asked = ({ q, lang = "" }) => ({ q: q && `${cut(q, QUERY_MAX)} `, lang: cut(lang, LANG_MAX) });
