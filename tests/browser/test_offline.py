@@ -127,19 +127,19 @@ def test_what_was_deleted_meanwhile_leaves_a_page_of_older_ones(
     book: Book, open_page: Callable[..., Opened]
 ) -> None:
     """The newest list does not reach so far down: after a reconnect the page is asked for again."""
-    ids = book.write(*[f"a potoroo, number {i}" for i in range(54)])
-    book.until_found("potoroo", 54)
+    ids = book.write(*[f"a tenrec, number {i}" for i in range(54)])
+    book.until_found("tenrec", 54)
     page, _ = open_page("about:blank")
     page.add_init_script(_HIDDEN)
     page.clock.install()
-    page.goto(f"{book.address}/?q=potoroo")
+    page.goto(f"{book.address}/?q=tenrec")
     page.get_by_test_id("older").click()
     expect(page.get_by_test_id("message")).to_have_count(4)
     page.evaluate(f"document.hidden = true; {_CHANGED}")
     with page.expect_event("requestfailed", lambda request: "/v1/events" in request.url):
         page.clock.fast_forward(61_000)
     page.evaluate("id => fetch(`/v1/messages/${id}`, { method: 'DELETE' })", ids[1])
-    book.daemon.until(lambda: book.json("/v1/summary?q=potoroo")["n"] == 53, "53 of them")
+    book.daemon.until(lambda: book.json("/v1/summary?q=tenrec")["n"] == 53, "53 of them")
     page.evaluate(f"document.hidden = false; {_CHANGED}")
     expect(page.get_by_test_id("message")).to_have_count(3)
     assert ids[1] not in shown(page, 3)
