@@ -297,6 +297,8 @@ def test_nearly_certain_is_not_certain(odd: Book, open_page: Callable[..., Opene
     shares = page.get_by_test_id("try-share")
     expect(shares.first).to_have_text("> 99.99%")
     expect(page.get_by_test_id("try-label").locator(".note")).to_contain_text("%")
+    # Also where the class that it is weighed against is called "constructor".
+    expect(page.get_by_test_id("intercept-row")).to_be_visible()
     told = page.get_by_test_id("try-posterior").inner_text()
     assert "< 0.01%" in told
     assert not re.search(r"100(\.0+)?%|(?<![\d.])0(\.0+)?%", told)

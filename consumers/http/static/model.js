@@ -223,7 +223,7 @@ function forms(piece) {
 function learned({ counts, likelihoods }, label) {
   const theta = likelihoods?.[label];
   const small = Number.isFinite(theta) && el("small", ` θ ${likelihood(theta)}`);
-  return el("td.number", label in (counts ?? {}) && count(counts[label]), small);
+  return el("td.number", counts?.[label] >= 0 && count(counts[label]), small);
 }
 
 const isWords = ({ counts }) => Object.keys(counts).length > 0; // no category, flag or number
