@@ -48,7 +48,6 @@ from streamnb.state import ModelState
 _ATTEMPTS = 5
 _MODE_MAX = 0o7777
 _AS_DAMAGE = frozenset({errno.ENOENT, errno.EIO})  # what a disk says that has lost a file
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})  # of a file system
 _COPY_BYTES = 1 << 20
 # What a file system without hard links says to one.
 NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
@@ -322,7 +321,8 @@ def new_file(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
     """Open an empty file beside a target, and no other save's, to be renamed over the target.
 
     It is locked for as long: if another save writes it, that is a StoreError, and two at once never
-    mix. What a kill leaves of it the next save writes over. It goes if an error ends the writing.
+    mix. What a kill leaves of it the next save writes over, once no child that was forked meanwhile
+    holds the lock. It goes if an error ends the writing.
     """
     fresh = target.with_name(f".{target.name}.new")
     with fresh.open("ab") as file:
@@ -331,9 +331,7 @@ def new_file(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
             is_ours = os.path.samestat(os.fstat(file.fileno()), fresh.stat())
         except (BlockingIOError, FileNotFoundError):
             is_ours = False
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
+        except OSError:  # a file system without locks
             is_ours = True
         if not is_ours:
             raise StoreError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
 import stat
@@ -118,6 +119,20 @@ def test_two_saves_at_once_never_mix(tmp_path: Path, monkeypatch: pytest.MonkeyP
     save(model_of(5), path)
     assert load(path).n_examples == 5
     assert [each.name for each in tmp_path.iterdir()] == ["model.nb"]
+
+
+def test_a_file_system_without_locks_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it says of a lock: what is wrong with it otherwise shows when it is written."""
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    for n_examples in (1, 2):
+        save(model_of(n_examples), tmp_path / "model.nb")
+    assert load(tmp_path / "model.nb").n_examples == 2
 
 
 def test_an_interrupted_save_leaves_nothing_beside_the_file(
