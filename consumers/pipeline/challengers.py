@@ -35,7 +35,7 @@ from consumers.pipeline.checkpoint import Checkpoint, mismatch, take_settings
 from consumers.pipeline.learned_records import FoundRecords
 from streamnb import Calibrator, Codes, Confidence, Learner, NaiveBayes, serialization
 from streamnb.errors import InputError
-from streamnb.labels import read_labels, to_indices
+from streamnb.labels import UNLABELLED, read_labels, to_indices
 from streamnb.learn import EncodedRows, impossible, prequential
 from streamnb.merging import share_words
 from streamnb.storage import read
@@ -171,6 +171,8 @@ class Challengers:
         of them.
         """
         truth = to_indices(labels, keep_classes(self.models[self.serving].model))
+        # As in `Learner.learn`: what teaches nothing is answered alone.
+        taught = truth if weights is None else np.where(np.equal(weights, 0.0), UNLABELLED, truth)
         found: dict[str, tuple[Floats, NDArray[Any]]] = {}
         for name, each in self.models.items():
             posteriors = stated
@@ -180,10 +182,10 @@ class Challengers:
                     encoded=encoded,
                 )  # fmt: skip
                 keep_classes(each.model)
-                answers = each.saved.learned.learn(posteriors, truth)
+                answers = each.saved.learned.learn(posteriors, taught)
                 posteriors = answers if judged else posteriors
             if each.late is not None and not judged:
-                posteriors = each.late.prequential_many(posteriors, truth)
+                posteriors = each.late.prequential_many(posteriors, taught)
             if len(truth):
                 found[name] = each.judge(posteriors, truth)
         return self._count(found, len(truth))

@@ -339,6 +339,28 @@ def test_a_correction_of_what_was_let_go_stays_out_of_later_ones() -> None:
     assert later.classes == model.classes
 
 
+def test_an_example_of_weight_0_calibrates_none_of_them() -> None:
+    """It teaches nothing: a challenger is compared, and may serve, by what the others teach it."""
+    settings = ModelSettings(calibration=True)
+    found = []
+    for weights in ([1.0, 0.0, 1.0, 0.0], [1.0, 1.0]):
+        challengers = Challengers({"model": settings, "later": settings}, PromotionSettings(), 10)
+        model, saved = build_model(settings), SavedConfidence(settings)
+        challengers.begin(model, saved, {})
+        learner = ChallengedLearner(
+            challengers, model, SnapshotBoard(), EveryExamples(10), time.monotonic,
+            confidence=saved.learned,
+        )  # fmt: skip
+        texts, labels = ["a", "b", "a b", "c"], ["positive", "negative", "negative", "positive"]
+        every = 4 // len(weights)
+        learner.learn("p", {"text": texts[::every]}, labels[::every], weights=weights)
+        calibrators = [each.saved.learned.calibrator for each in challengers.models.values()]
+        assert all(each is not None for each in calibrators)
+        found += [each.counts.tobytes() for each in calibrators if each is not None]
+    assert len(found) == 4
+    assert len(set(found)) == 1
+
+
 def test_one_that_is_added_later_reads_as_from_the_beginning(tmp_path: Path) -> None:
     """What its configuration leaves out of how words are read does not hang on when it came."""
     source, plain = stream(tmp_path), {"text": {"likelihood": "bernoulli"}}
