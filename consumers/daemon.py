@@ -193,7 +193,7 @@ class Daemon:
             settings, classes, self._statistics, self._metrics, stack, self._clock,
             self._checkpoint.is_moved,
         )  # fmt: skip
-        self._learned = build_memory(settings, self._checkpoint, stack, self._health.beat)
+        self._learned = build_memory(settings, self._checkpoint, stack, self._health.progress)
         self._erasure = build_erasure(
             settings, self._checkpoint, self._components, stack, self._clock, self._learned,
             self._files,

@@ -106,6 +106,15 @@ class Health:
             if n_messages:
                 self._message_s = now_s
 
+    def progress(self) -> None:
+        """Record that the consuming loop goes on amid what takes long; a start stays one."""
+        now_s = self._clock()
+        with self._lock:
+            if self._beat_s is None:
+                self._started_s = now_s
+            else:
+                self._beat_s = self._waits_until_s = now_s
+
     def wait(self, seconds: float) -> None:
         """Record that the consuming loop waits for something outside, for so long at most.
 

@@ -172,3 +172,21 @@ def test_trouble_at_the_start_is_told() -> None:
     _, health = started()
     health.set_trouble("no broker answers")
     assert health.report().reason == "no broker answers"
+
+
+def test_progress_amid_a_start_ends_no_start() -> None:
+    """What takes long may say that it goes on; the limit of a start holds until the loop turns."""
+    clock, health = started()
+    clock.now_s += START_LIMIT_S
+    health.progress()
+    clock.now_s += START_LIMIT_S
+    report = health.report()
+    assert (report.state, report.alive) == (State.STARTING, True)
+    assert report.starting is not None
+    health.beat()
+    clock.now_s += STUCK_AFTER_S
+    health.progress()
+    clock.now_s += STUCK_AFTER_S
+    assert health.report().alive
+    clock.now_s += 1.0
+    assert health.report().state is State.STUCK
