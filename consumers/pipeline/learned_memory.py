@@ -111,6 +111,10 @@ class LogMemory:
         """Return its files, also those that could not be read."""
         return {self.path(each) for each in (*self.segments, *self.lost)}
 
+    def give_up_lost(self) -> None:
+        """Try no lost segment again: a correction was applied of which it would not know."""
+        self.lost = dict.fromkeys(self.lost, ([], None))
+
     @property
     def n_kept(self) -> int:
         """How many records are kept."""

@@ -353,8 +353,7 @@ class Reviser:
             return CorrectedMessage("teaches", own[-1])
         if waiting := still_waiting(records, said.offset, is_delete=is_delete):
             return CorrectedMessage("waits", waiting[-1] if is_delete else None)
-        # An update without a label is noted as a delete, and may be given one; so may a message
-        # whose label was withdrawn.
+        # An update without a label is a delete here: it, and what was withdrawn, may be given one.
         here = [each.kind for each in records if each.offset == said.offset]
         is_withdrawn = here[-1:] == [WITHDRAWN]
         if any(
@@ -367,6 +366,7 @@ class Reviser:
         ):
             return CorrectedMessage("gone")
         if said.offset < known_from(memory):
+            memory.give_up_lost()
             return None
         first = memory.first_offset
         return CorrectedMessage("before" if first is None or said.offset < first else "never")

@@ -22,6 +22,7 @@ from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
 from consumers.corrections import NotWritten
 from consumers.corrections.journal import Journal
+from consumers.corrections.model import Correction
 from consumers.errors import CheckpointError, GroupError, SinkError
 from consumers.features import build_model
 from consumers.kernels import learned_records as kernels
@@ -425,6 +426,33 @@ def test_a_damaged_file_stays_until_it_is_whole_again(tmp_path: Path) -> None:
     assert run.memory.trouble is None
     run.read([*log, Said("delete", "m1")], 9)
     assert len(run.learner.model.words()) == 7
+    run.memory.close()
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_a_lost_file_stays_lost_once_its_messages_were_corrected_by_the_log(tmp_path: Path) -> None:
+    """Of the correction it knows nothing, and would have taken back what is not taught any more."""
+    _, run = remembered(tmp_path)
+    path = tmp_path / learned_memory.FOLDER_NAME / "t%2F0" / "0.records"
+    whole = path.read_bytes()
+    run.memory.close()
+    path.unlink()
+    run = RevisedRun(tmp_path)
+    said = Correction(
+        "label",
+        "m1",
+        0,
+        label="negative",
+        was="positive",
+        partition=(REVISED_LOG.topic, REVISED_LOG.partition),
+        offset=1,
+    )
+    assert run.state(said) is None
+    path.write_bytes(whole)
+    for _ in range(2):
+        run = restarted(run, tmp_path)
+        assert "1 files" in str(run.memory.trouble)
+        assert run.state(said) is None
     run.memory.close()
 
 
