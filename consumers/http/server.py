@@ -196,11 +196,12 @@ def _listen(settings: HttpSettings) -> socket.socket:
     host, port = settings.host, settings.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
+    # Accepted connections have it too. A system without it takes more ahead.
+    with contextlib.suppress(AttributeError, OSError):
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_MAX)
     try:
         # A port whose last connections are only winding up may be taken again at once.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Accepted connections have it too.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_MAX)
         listening.bind((host, port))
         listening.listen(_BACKLOG)
     except OSError as error:

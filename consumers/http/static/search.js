@@ -60,7 +60,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
   on(lang, "change", commit);
   on($("search-form"), "submit", commit);
 
-  /** Show the matches below a key, or the newest; a page without any may have others behind it. */
+  /** Show the matches below a key, or the newest; an empty page may have more behind it. */
   async function turn(below) {
     const asking = (query = { ...query }); // a later turn ends this one
     try {
@@ -79,14 +79,14 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
   }
 
   /** Ask again for what is shown: some may be deleted. */
-  async function askAgain() {
+  async function askAgain(below, top = list.newestKey() + 1) {
     const asking = query;
-    const top = list.newestKey() + 1;
     isStale = false;
-    const page = await ask(`/v1/search${queryOf({ ...asked(query), limit: PAGE, before: top })}`).catch(() => null);
+    const page = await ask(`/v1/search${queryOf({ ...asked(query), limit: PAGE, before: below || top })}`).catch(() => null);
     if (asking !== query) return;
-    isStale = !page || (page.more && !page.messages.length); // the next figures ask again
+    isStale = !page;
     if (isStale) return;
+    if (page.more && !page.messages.length) return await askAgain(page.before, top);
     before = page.before;
     list.renew(page.messages, top);
   }
