@@ -177,9 +177,12 @@ class Checkpoint:
         self._folder = folder if _DESCRIPTORS.is_dir() else None
         tighten(each for prefix in _PREFIXES for each in sorted(path.parent.glob(prefix + "*")))
         with contextlib.suppress(OSError):  # left by a killed save; it holds words
-            fresh = path.with_name(f".{FILE_NAME}.new")
-            if not fresh.is_symlink():
-                fresh.unlink(missing_ok=True)
+            for fresh in (
+                path.with_name(f".{FILE_NAME}.new"),
+                path.with_name(f".{FILE_NAME}.1.new"),
+            ):
+                if not fresh.is_symlink():
+                    fresh.unlink(missing_ok=True)
         try:
             yield
         finally:

@@ -76,7 +76,7 @@ _SHARE_MAX = 0.02
 _CLOSE_TIMEOUT_S = 5.0
 # What the daemon keeps in a state folder beside its outputs.
 _OWN = re.compile(
-    r"model\.nb(\.[0-9]+)?|\.model\.nb\.new|recent\.db(-wal|-shm|-journal|\.aside|\.unpurged)?"
+    r"model\.nb(\.[0-9]+)?|\.model\.nb(\.[0-9]+)?\.new|recent\.db(-wal|-shm|-journal|\.aside|\.unpurged)?"
     r"|corrections\.jsonl|erasures\.jsonl(\.new|\.damaged(\.new)?)?"
 )
 # Whoever may not open a file by its mode or kind may not at the next checkpoint either.

@@ -408,8 +408,8 @@ class GroupParts(msgspec.Struct):
                     self._look_at(partition)
             except GroupError as error:
                 troubles.append(error)
-        if troubles:
-            raise troubles[0]
+        if troubles:  # one that passes hides none that lasts
+            raise min(troubles, key=lambda each: not isinstance(each, GroupMismatchError))
 
     def _look_at(self, partition: Partition) -> None:
         with self._lock:
