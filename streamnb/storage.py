@@ -339,7 +339,8 @@ def new_file(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
                 " save again, or let one thread or process do it."
             )
         try:
-            file.truncate(0)
+            if file.tell():  # what a kill left
+                file.truncate(0)
             yield fresh, file
         except BaseException:
             with contextlib.suppress(OSError):  # the next save writes over it
@@ -395,8 +396,11 @@ def _move_down(target: Path, keep: int) -> None:
 def _are_same(first: Path, second: Path) -> bool:
     """Return whether two files are of one save: one file by a link, or a copy of it."""
     one, other = first.stat(), second.stat()
-    if os.path.samestat(one, other) or one.st_size != other.st_size:
-        return os.path.samestat(one, other)
+    if os.path.samestat(one, other):
+        return True
+    # Two saves of one state have one digest, but no copy has another time than what it is of.
+    if (one.st_size, one.st_mtime_ns) != (other.st_size, other.st_mtime_ns):
+        return False
     digest = _digest(first)
     return digest is not None and digest == _digest(second)
 
@@ -415,8 +419,10 @@ def _digest(path: Path) -> str | None:
 def _copy(path: Path, copy: Path) -> None:
     """Copy a file under a name that nobody has; the disk has all of it before it has the name."""
     with path.open("rb") as file, new_file(copy) as (fresh, new):
-        blocks = iter(partial(file.read, _COPY_BYTES), b"")
-        _write(new, blocks, stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+        found = os.fstat(file.fileno())
+        _write(new, iter(partial(file.read, _COPY_BYTES), b""), stat.S_IMODE(found.st_mode))
+        with contextlib.suppress(OSError):  # then a kill here may cost the oldest file
+            os.utime(fresh, ns=(found.st_atime_ns, found.st_mtime_ns))
         fresh.replace(copy)
 
 

@@ -170,6 +170,24 @@ def test_without_hard_links_the_file_before_is_copied(
     assert [stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()] == [0o600] * 3
 
 
+@pytest.mark.parametrize("has_links", [True, False])
+def test_saves_of_one_state_push_out_older_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    """What was erased from the state leaves the kept files, though nothing else changes."""
+    path = tmp_path / "model.nb"
+
+    def refused(*_paths: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if not has_links:
+        monkeypatch.setattr(os, "link", refused)
+    save(model_of(5), path, keep=KEEP)
+    for n_saves in range(1, KEEP + 1):
+        save(model_of(2), path, keep=KEEP)
+        assert ages(path) == [*[2] * n_saves, 5][:KEEP]
+
+
 def test_a_link_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is full is no file system without links: nothing is copied."""
     path = tmp_path / "model.nb"
