@@ -350,7 +350,8 @@ def new_file(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
 
 def _write(file: BinaryIO, blocks: Iterable[bytes | memoryview], mode: int | None) -> int:
     """Write a new file and wait until the disk has it; return its size."""
-    if mode is not None:  # before anything stands in it
+    is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)  # a link may lead to a device
+    if mode is not None and is_file:  # before anything stands in it
         os.fchmod(file.fileno(), mode)
     size = 0
     for block in blocks:

@@ -135,6 +135,16 @@ def test_a_file_system_without_locks_is_written_to(
     assert load(tmp_path / "model.nb").n_examples == 2
 
 
+def test_the_permissions_of_a_device_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link in the place of the new file may lead to one, which is no file of ours."""
+    changed: list[int] = []
+    monkeypatch.setattr(os, "fchmod", lambda fd, _mode: changed.append(fd))
+    (tmp_path / ".model.nb.new").symlink_to("/dev/full")
+    with pytest.raises(StoreError, match="No space left on device"):
+        save(model_of(1), tmp_path / "model.nb", mode=0o600)
+    assert changed == []
+
+
 def test_an_interrupted_save_leaves_nothing_beside_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
