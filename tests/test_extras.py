@@ -121,6 +121,7 @@ def _check(use: Use, folder: Path, settings: dict[str, Any]) -> None:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "use",
     [
@@ -134,6 +135,7 @@ def test_without_an_extra_a_line_says_what_to_install(use: Use, tmp_path: Path) 
     _check(use, tmp_path, use.settings)
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.parametrize("codec", ["lz4", "snappy"])
 def test_without_its_codec_a_topic_says_what_to_install(

@@ -58,6 +58,7 @@ def text_of(name: str) -> str:
 # ---- what they show --------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", NAMES)
 def test_a_lesson_prints_what_it_shows(name: str, done: Done) -> None:
     """Every block runs, in order, from nothing, and prints exactly what stands below it."""
@@ -67,6 +68,7 @@ def test_a_lesson_prints_what_it_shows(name: str, done: Done) -> None:
         assert printed == block.output, f"{name}.md:{block.line}"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", NAMES)
 def test_a_lesson_draws_what_it_names(name: str, done: Done) -> None:
     """It draws the figures in its text and no other, and the committed ones are those."""

@@ -140,6 +140,7 @@ def rare(cases: Iterable[str]) -> list[Any]:
     return [pytest.param(each, marks=pytest.mark.deep) if each in LONG else each for each in cases]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("case", rare(QUICK))
 def test_a_case_runs(case: str, texts: Tweets) -> None:
     """A case finds figures that are numbers, each by a name of its own, or says who is missing."""

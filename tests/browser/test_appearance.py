@@ -81,8 +81,8 @@ def address_of(book: Book, view: str) -> str:
     [
         pytest.param(WIDE, "light", id="wide-light"),
         pytest.param(PHONE, "dark", id="phone-dark"),
-        pytest.param(WIDEST, "dark", id="widest-dark"),
-        pytest.param(LARGE_PHONE, "light", id="large-phone-light"),
+        pytest.param(WIDEST, "dark", id="widest-dark", marks=pytest.mark.deep),
+        pytest.param(LARGE_PHONE, "light", id="large-phone-light", marks=pytest.mark.deep),
         pytest.param(WIDE, "dark", id="wide-dark", marks=pytest.mark.deep),
         pytest.param(PHONE, "light", id="phone-light", marks=pytest.mark.deep),
         pytest.param(WIDEST, "light", id="widest-light", marks=pytest.mark.deep),

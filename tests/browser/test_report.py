@@ -40,7 +40,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     ("width", "scheme"),
     [
         (1440, "light"),
-        (390, "dark"),
+        pytest.param(390, "dark", marks=pytest.mark.deep),
         pytest.param(1440, "dark", marks=pytest.mark.deep),
         pytest.param(390, "light", marks=pytest.mark.deep),
     ],

@@ -304,7 +304,9 @@ def test_nearly_certain_is_not_certain(odd: Book, open_page: Callable[..., Opene
     assert not re.search(r"100(\.0+)?%|(?<![\d.])0(\.0+)?%", told)
 
 
-@pytest.mark.parametrize("size", [{}, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize(
+    "size", [{}, pytest.param(PHONE, marks=pytest.mark.deep)], ids=["wide", "phone"]
+)
 def test_odd_classes(odd: Book, open_page: Callable[..., Opened], size: dict[str, object]) -> None:
     """Nine classes, whatever their names are, are shown in every view, and cover no text."""
     word = f"odd{len(size)}"

@@ -33,7 +33,9 @@ def post(i: int, **more: Any) -> bytes:
     return frame(commit1(i, time_us=int(time.time() * 1e6), commit=commit | record | more))
 
 
-@pytest.mark.parametrize("by_topic", [False, pytest.param(True, marks=pytest.mark.integration)])
+@pytest.mark.parametrize(
+    "by_topic", [False, pytest.param(True, marks=[pytest.mark.integration, pytest.mark.deep])]
+)
 def test_posts_come_to_the_page_and_leave_it(
     request: pytest.FixtureRequest,
     open_page: Callable[..., Opened],

@@ -15,6 +15,7 @@ from tests.campaigns.campaign import Campaign, FailedError, Run, carry_out
 SEED = 14
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "name",

@@ -30,6 +30,7 @@ def is_found(scenario: Scenario, folder: Path, *lies: str) -> bool:
     return False
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("lie", ["sync", "sync_names"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
 def test_a_missing_sync_is_found(scenario: Scenario, lie: str, tmp_path: Path) -> None:

@@ -35,12 +35,14 @@ def test_promtool_accepts_the_configuration() -> None:
     assert "SUCCESS" in promtool("check", "config", DEPLOY / "prometheus.yml")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_promtool_runs_the_unit_tests(path: object) -> None:
     """Each alert fires when it should, with the words it should, and not when it should not."""
     assert "SUCCESS" in promtool("test", "rules", str(path))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_alerts_fire_whatever_labels_a_target_has(path: Path, tmp_path: Path) -> None:
     """An operator adds labels of its own to all that it scrapes: the same cases come out alike.

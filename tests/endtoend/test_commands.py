@@ -257,6 +257,7 @@ def test_nobody_reads_the_output(trained: Path) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -305,6 +306,7 @@ OUTPUTS = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_an_output_without_room_is_told(trained: Path, name: str) -> None:
     """What cannot be printed ends a command with 74; a sentence says where, why, and what to do."""
@@ -317,6 +319,7 @@ def test_an_output_without_room_is_told(trained: Path, name: str) -> None:
     assert done.returncode == 74
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("code", "arguments"),
     [

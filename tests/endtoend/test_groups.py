@@ -324,6 +324,7 @@ def test_a_label_topic_of_other_partitions_is_refused(
         assert daemon.wait() == 78
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 def test_partitions_may_be_added_to_one_topic_after_the_other(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path
@@ -408,6 +409,7 @@ def test_positions_in_a_label_topic_made_anew_are_refused(
         assert not saved.exists() or f"{labels}/0" not in read(saved).positions
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 def test_who_takes_a_partition_over_erases_what_was_deleted_before(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path

@@ -358,6 +358,7 @@ def has_learned(folder: Path, n: int) -> bool:
     return n_learned(folder) >= n
 
 
+@pytest.mark.deep
 def test_a_kill_loses_nothing_and_the_answer_names_its_model(tmp_path: Path) -> None:
     """After two kills counts are an undisturbed run's; a delete moves one language alone."""
     lines = write_log(tmp_path, languages(900)).read_bytes().splitlines(keepends=True)

@@ -58,6 +58,7 @@ def test_the_models_history_goes_on(tmp_path: Path) -> None:
         assert [event for point in history for event in point["events"]] == ["restart"] * n
 
 
+@pytest.mark.deep
 def test_standard_input_ends_it(tmp_path: Path) -> None:
     """With --until-end a pipe is read to its end and learned; its records are numbered on."""
     config = write_config(tmp_path / "config.yaml", checkpoint={"folder": "state"})

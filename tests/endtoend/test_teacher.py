@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.consumers.corrections.stepped_daemon import JOURNAL_PART
 from tests.consumers.corrections.test_teacher import TOKEN, answering
 from tests.consumers.sources.live_server import LiveServer
@@ -42,6 +44,7 @@ def has_labelled(daemon: Daemon, n: int) -> bool:
     return float(lines[LABELLED]) >= n
 
 
+@pytest.mark.deep
 def test_labels_by_a_call_are_learned_once(tmp_path: Path) -> None:
     """Killed while it is taught, and again behind that: the counts are those of the stream and of
     the journal, in which each message stands once. While the service is away the daemon is

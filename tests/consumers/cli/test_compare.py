@@ -285,6 +285,7 @@ def test_how_the_stream_is_cut_changes_no_peer(
     assert np.allclose(late, np.log(0.5))  # nothing was learned yet
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("peer", INSTALLED)
 def test_a_class_that_never_comes_costs_a_peer_little(
     files: tuple[str, list[Path]], peer: str

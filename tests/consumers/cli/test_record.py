@@ -106,6 +106,7 @@ def test_a_topic_is_recorded_with_all_that_its_messages_carry(
     }
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.parametrize("partitions", [2, 3])
 def test_a_recording_replayed_into_a_topic_is_the_stream_again(

@@ -199,6 +199,7 @@ def test_no_wait_is_longer_than_a_day(name: str, speed: float) -> None:
     assert [each["event"] for each in told] == ["replay_leap"] * (name != "just a day")
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 def test_a_far_time_is_told_beside_the_output(
     broker: Broker, new_topic: NewTopic, tmp_path: Path

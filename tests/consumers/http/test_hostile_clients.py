@@ -135,6 +135,7 @@ def test_a_body_may_be_so_large(port: int) -> None:
     assert problem_in(said(port, untold, then_end=False))["status"] == 413
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "sent",
     [

@@ -106,6 +106,7 @@ def test_a_damaged_batch_neither_hangs_nor_vanishes(own_broker: Broker, read: Re
         reader.until(lambda: reader.source.trouble() is None)
 
 
+@pytest.mark.deep
 def test_partitions_lost_while_away_come_back_exactly(
     broker: Broker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch, read: Read
 ) -> None:

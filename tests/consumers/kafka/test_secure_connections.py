@@ -96,6 +96,7 @@ def ways_in(broker: SecureBroker) -> dict[str, tuple[str, dict[str, Any]]]:
     }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("client", EACH)
 def test_every_way_in_reads_the_same_messages(secure_broker: SecureBroker, client: str) -> None:
     """TLS, PLAIN, SCRAM and a client's certificate, its key locked or not, read all messages."""
@@ -259,6 +260,7 @@ def test_a_file_of_certificates_may_be_away_for_a_while(
     assert "kafka_client_failed" not in {each["event"] for each in said}
 
 
+@pytest.mark.deep
 def test_outputs_and_label_topic_are_written_behind_a_login(secure_broker: SecureBroker) -> None:
     """A sink's records and a correction arrive by SASL_SSL, and by a client's certificate."""
     ways = ways_in(secure_broker)

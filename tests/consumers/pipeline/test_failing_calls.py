@@ -93,6 +93,7 @@ def n_remembered(state: Path, copy: Path) -> int:
     return memory.sizes()[0]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_checkpoint_outlives_each_failing_call(
     tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
@@ -139,6 +140,7 @@ def test_a_checkpoint_outlives_each_failing_call(
     assert (state / "predictions.jsonl").read_bytes().count(b"\n") == at // 2
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_part_file_outlives_each_failing_call(tmp_path: Path, fault: str) -> None:
     """Other members find the furthest whole file, no damaged one, and then what is tried again."""
@@ -194,6 +196,7 @@ def test_a_journal_refuses_what_it_could_not_make_safe(tmp_path: Path, fault: st
         assert journal.read(0, 10_000).splitlines() == kept
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_erasure_is_finished_whatever_failed(tmp_path: Path, fault: str) -> None:
     """A call that fails leaves each line whole or erased, and the next pass erases all."""

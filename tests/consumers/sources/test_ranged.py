@@ -305,6 +305,7 @@ def test_an_empty_range_is_refused() -> None:
         StreamRange(Bound("offset", 5), Bound("offset", 5))
 
 
+@pytest.mark.deep
 @pytest.mark.integration
 @pytest.mark.parametrize("client", sorted(CLIENTS))
 def test_a_part_of_a_topic(broker: Broker, new_topic: Callable[..., str], client: str) -> None:

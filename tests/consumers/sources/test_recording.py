@@ -440,6 +440,7 @@ def test_what_is_no_file_is_named(tmp_path: Path) -> None:
             RecordingWriter(tmp_path / name, HEAD)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("suffix", recording.SUFFIXES)
 def test_only_the_last_frame_is_cut_off_where_it_is_damaged(tmp_path: Path, suffix: str) -> None:
     """A power cut damages what was not synced; behind damage of the disk stand whole frames.
@@ -498,6 +499,7 @@ def test_a_torn_frame_is_the_end_and_said(tmp_path: Path) -> None:
     assert [line["event"] for line in logs] == ["recording_torn"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("source", ["stdin", "jetstream", "sse", "lines", "websocket"])
 @pytest.mark.parametrize("suffix", [".zst", pytest.param(".gz", marks=pytest.mark.deep)])
 def test_a_torn_frame_that_is_recorded_again_hides_no_message(

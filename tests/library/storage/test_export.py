@@ -313,6 +313,7 @@ def told() -> Snapshot:
     return Snapshot(model, 3, AnswerRule(Calibrator().curve * 0.5, 0.9, costs))
 
 
+@pytest.mark.deep
 def test_mlflow_answers_as_the_predictor_does(
     mlflow: Any, told: Snapshot, asked: pd.DataFrame, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def test_every_law_has_a_fault_to_find() -> None:
     assert list(FAULTS) == [law.__name__ for law in checks.LAWS]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("law", FAULTS)
 def test_a_law_finds_its_fault(law: str) -> None:
     """A model with one small fault breaks the law that forbids it, and the error names the law."""
