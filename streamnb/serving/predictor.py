@@ -100,9 +100,19 @@ class Predictor:
         return self._stream.n_waiting + self._urgent.n_waiting
 
     def start(self) -> None:
-        """Start the threads; a stopped predictor refuses, as it refuses all questions."""
+        """Start the threads; a stopped predictor refuses, as it refuses all questions.
+
+        Raises
+        ------
+        PredictorError
+            If it runs already.
+        PredictorStopped
+            If it has been stopped.
+        """
         if self._stopped:
             raise stopped()
+        if self._stream.thread.ident is not None:
+            raise PredictorError("the predictor runs already; start it once.")
         self._stream.thread.start()
         self._urgent.thread.start()
 

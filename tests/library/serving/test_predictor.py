@@ -400,3 +400,10 @@ def test_a_question_before_the_first_snapshot_is_refused() -> None:
     with pytest.raises(PredictorError, match="no snapshot yet"):
         predictor.ask(lambda snapshot: snapshot.version).result(LONG_S)
     predictor.stop(LONG_S)
+
+
+def test_a_predictor_that_runs_is_not_started_again(predictor: Predictor) -> None:
+    """Who starts it twice is told so, and it goes on answering."""
+    with pytest.raises(PredictorError, match="runs already"):
+        predictor.start()
+    assert predictor.predict_many(TEXT, LONG_S).version == 7
