@@ -256,6 +256,11 @@ class Clock:
     def _check_lives(self, lives: NDArray[np.float64]) -> None:
         if _latest(np.abs(lives)) > _LIVES_MAX:
             far = np.flatnonzero(np.abs(lives) > _LIVES_MAX)
+            if self.half_life is not None and self.half_life.seconds is None:
+                raise InputError(
+                    f"a half-life of {self.half_life.length:g} examples is too short: no clock of"
+                    f" more than {_LIVES_MAX:g} half-lives is exact. Take a longer half-life."
+                )
             raise InputError(
                 f"time_s must be within {_LIVES_MAX:g} half-lives of zero. Got"
                 f" {lives[far[0]]:g} of them instead: take a longer half-life, or a later zero."

@@ -23,6 +23,7 @@ from streamnb import (
     NaiveBayes,
     Words,
 )
+from streamnb.errors import InputError
 from streamnb.features.protocol import Group
 from tests.library.features.count_models import (
     CLASSES,
@@ -277,3 +278,16 @@ def test_a_long_silence_is_judged_before_it_is_forgotten(gap: float) -> None:
     assert said.tolist() == list(said_before.predict_log_proba_one(late.x).values())
     learn(said_before, [late])
     assert model.to_bytes() == said_before.to_bytes()
+
+
+def test_a_half_life_too_short_for_the_clock_is_said_in_its_own_unit() -> None:
+    """By examples no time is spoken of, as none was given; by seconds it is."""
+    model = model_of(bags(), decay=HalfLife(examples=1e-20))
+    with pytest.raises(InputError, match=r"1e-20 examples is too short") as refused:
+        learn(model, [Example(None, {"a": 1.0}, "ham", 1.0, None)])
+    assert "time_s" not in str(refused.value)
+    with pytest.raises(InputError, match="time_s must be within"):
+        learn(
+            model_of(bags(), decay=HalfLife(seconds=1e-20)),
+            [Example(None, {"a": 1.0}, "ham", 1.0, 1.0)],
+        )
