@@ -218,7 +218,7 @@ def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any
         "n_declared_classes": state.n_declared_classes,
         "clock": state.clock.to_dict(),
     }
-    if state.is_closed:  # without the key a file is that of 0.1.0: open to any class
+    if not state.new_classes:  # without the key a file is that of 0.1.0: open to any class
         header["new_classes"] = False
     header["states"] = {name: group.state_to_dict() for name, group in state.groups.items()}
     header["sections"] = sections

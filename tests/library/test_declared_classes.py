@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,18 @@ def test_a_file_keeps_it(new_classes: bool, tmp_path: Path) -> None:
         else:
             with pytest.raises(InputError, match=REFUSED):
                 twin.learn_one({"text": "a"}, "span")
+
+
+@pytest.mark.parametrize("new_classes", [False, True])
+def test_a_copy_without_declared_classes_keeps_it(new_classes: bool) -> None:
+    """Any class joins either way, and the setting of a copy is that of the model."""
+    model = model_of([], new_classes=new_classes)
+    model.learn_one({"text": "a"}, "span")
+    for twin in (NaiveBayes.from_bytes(model.to_bytes()), copy.copy(model), model.clone()):
+        assert twin.new_classes is new_classes
+        assert twin.to_bytes() == model.to_bytes()
+        twin.learn_one({"text": "b"}, "eggs")
+        assert twin.classes == ("span", "eggs")
 
 
 def test_an_older_file_stays_open() -> None:
