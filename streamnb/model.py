@@ -260,12 +260,16 @@ class NaiveBayes(ModelReader):
         time_s: float | None = None,
         part: str | None = None,
     ) -> None:
-        """Take one example back: the exact inverse of `learn_one` with the same arguments.
+        """Take one example back: the inverse of `learn_one` with the same arguments.
 
-        Whole-number weights bring back every count, V and all answers bit for bit; means and
-        variances come back to rounding. A word at zero leaves, and so does the newest class, if it
-        was not declared. A word that had left a full vocabulary before is skipped, and counted in
-        `n_skipped`.
+        Whole-number weights bring back every count and V bit for bit, and so the answers that
+        follow from counts; means and variances come back to rounding. A word at zero leaves, and so
+        does the newest class, if it was not declared. A word that had left a full vocabulary before
+        is skipped, and counted in `n_skipped`.
+
+        Two things follow the order of the stream and do not come back, so that answers differ from
+        those before: with a `prior_half_life` a class keeps the share of its examples that is
+        recent, and the weights of a `Hybrid` stay.
 
         Parameters
         ----------
