@@ -508,7 +508,9 @@ class ChallengedLearner(Learner):
             self.publish()
         return found
 
-    def learn_one(self, part: str, x: Mapping[str, Any], y: Any, *, weight: float = 1.0) -> None:
+    def learn_one(
+        self, part: str, x: Mapping[str, Any], y: Any, *, weight: float = 1.0, time_s: Any = None
+    ) -> None:
         """Learn one example that no memory knows, where `unlearn_one` could take it back.
 
         The others get to know its class.
@@ -516,19 +518,20 @@ class ChallengedLearner(Learner):
         for each in self.challengers.models.values():
             own = weight if each.begins is None else 0.0
             if each.model is self.model:
-                super().learn_one(part, x, y, weight=own)
+                super().learn_one(part, x, y, weight=own, time_s=time_s)
             else:
-                each.model.learn_one(x, y, weight=own, part=part)
+                each.model.learn_one(x, y, weight=own, time_s=time_s, part=part)
                 keep_classes(each.model)
 
-    def unlearn_one(self, part: str, x: Mapping[str, Any], y: Any, *, weight: float = 1.0) -> None:
+    def unlearn_one(
+        self, part: str, x: Mapping[str, Any], y: Any, *, weight: float = 1.0, time_s: Any = None
+    ) -> None:
         """Take back one example that no memory knows: from models that began with the log alone."""
-        own = self.challengers.models[self.challengers.serving]
-        if own.begins is None:
-            super().unlearn_one(part, x, y, weight=weight)
+        if self.challengers.models[self.challengers.serving].begins is None:
+            super().unlearn_one(part, x, y, weight=weight, time_s=time_s)
         for each in self.challengers.others():
             if each.begins is None:
-                each.model.unlearn_one(x, y, weight=weight, part=part)
+                each.model.unlearn_one(x, y, weight=weight, time_s=time_s, part=part)
 
     def take_back(
         self, records: FoundRecords, log_name: str, part: str, fields: Mapping[str, FieldKind]

@@ -322,18 +322,22 @@ class OwnModels(msgspec.Struct):
             )
         return found
 
-    def learn_one(self, part: str, x: Mapping[str, Any], y: Any, weight: float) -> None:
+    def learn_one(
+        self, part: str, x: Mapping[str, Any], y: Any, weight: float, time_s: Any
+    ) -> None:
         """Learn one example that no memory knows, where `unlearn_one` could take it back."""
         for name, _ in self._of(x):
             own = self._begun(name)
             if own is not None and not own.begins:
-                own.model.learn_one(x, y, weight=weight, part=part)
+                own.model.learn_one(x, y, weight=weight, time_s=time_s, part=part)
 
-    def unlearn_one(self, part: str, x: Mapping[str, Any], y: Any, weight: float) -> None:
+    def unlearn_one(
+        self, part: str, x: Mapping[str, Any], y: Any, weight: float, time_s: Any
+    ) -> None:
         """Take back one example that no memory knows: from a model that began with the log."""
         for _, own in self._of(x):
             if own is not None and not own.begins:
-                own.model.unlearn_one(x, y, weight=weight, part=part)
+                own.model.unlearn_one(x, y, weight=weight, time_s=time_s, part=part)
 
     def _of(self, x: Mapping[str, Any]) -> list[tuple[str, OwnModel | None]]:
         names = read_values(str(self.per.field), {k: [v] for k, v in x.items()}).names
@@ -500,15 +504,19 @@ class OwnLearner(Learner):
         own = self.own_models
         return OwnSnapshot(self.model, self.version, rule, own.frozen(), own.per)
 
-    def learn_one(self, part: str, x: Mapping[str, Any], y: Any, *, weight: float = 1.0) -> None:
+    def learn_one(
+        self, part: str, x: Mapping[str, Any], y: Any, *, weight: float = 1.0, time_s: Any = None
+    ) -> None:
         """Learn one example that no memory knows; see `Learner.learn_one`."""
-        super().learn_one(part, x, y, weight=weight)
-        self.own_models.learn_one(part, x, y, weight)
+        super().learn_one(part, x, y, weight=weight, time_s=time_s)
+        self.own_models.learn_one(part, x, y, weight, time_s)
 
-    def unlearn_one(self, part: str, x: Mapping[str, Any], y: Any, *, weight: float = 1.0) -> None:
+    def unlearn_one(
+        self, part: str, x: Mapping[str, Any], y: Any, *, weight: float = 1.0, time_s: Any = None
+    ) -> None:
         """Take back one example that no memory knows; see `Learner.unlearn_one`."""
-        super().unlearn_one(part, x, y, weight=weight)
-        self.own_models.unlearn_one(part, x, y, weight)
+        super().unlearn_one(part, x, y, weight=weight, time_s=time_s)
+        self.own_models.unlearn_one(part, x, y, weight, time_s)
 
     def take_back(
         self, records: FoundRecords, log_name: str, part: str, fields: Mapping[str, FieldKind]

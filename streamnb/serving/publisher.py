@@ -404,7 +404,15 @@ class Learner:
         """Return a snapshot of what is known now; see `_prequential`."""
         return Snapshot(self.model, self._version, rule)
 
-    def learn_one(self, part: str, x: Mapping[str, Any], y: Label, *, weight: float = 1.0) -> None:
+    def learn_one(
+        self,
+        part: str,
+        x: Mapping[str, Any],
+        y: Label,
+        *,
+        weight: float = 1.0,
+        time_s: float | None = None,
+    ) -> None:
         """Learn one example of a part unjudged: a correction, not one of the stream.
 
         It does not publish, so that no snapshot falls between taking back and learning again.
@@ -419,23 +427,31 @@ class Learner:
             Its class.
         weight : float
             How many examples it counts as.
+        time_s : float, optional
+            When it was, in seconds: for a half-life in seconds.
 
         Raises
         ------
         InputError
             For a value, label or weight that cannot be used; the model is unchanged.
         """
-        self.model.learn_one(x, y, weight=weight, part=part)
+        self.model.learn_one(x, y, weight=weight, time_s=time_s, part=part)
         self._changed = True
 
     def unlearn_one(
-        self, part: str, x: Mapping[str, Any], y: Label, *, weight: float = 1.0
+        self,
+        part: str,
+        x: Mapping[str, Any],
+        y: Label,
+        *,
+        weight: float = 1.0,
+        time_s: float | None = None,
     ) -> None:
         """Take one example of a part back; see `NaiveBayes.unlearn_one`.
 
         Parameters
         ----------
-        part, x, y, weight
+        part, x, y, weight, time_s
             As they were learned.
 
         Raises
@@ -444,7 +460,7 @@ class Learner:
             If more would be taken back than was learned, or a value cannot be used; the model is
             unchanged.
         """
-        self.model.unlearn_one(x, y, weight=weight, part=part)
+        self.model.unlearn_one(x, y, weight=weight, time_s=time_s, part=part)
         self._changed = True
 
     def unlearn_many(
@@ -454,12 +470,13 @@ class Learner:
         labels: Sequence[Label] | Codes,
         *,
         weights: Sequence[float] | Floats | None = None,
+        times_s: Sequence[float] | Floats | None = None,
     ) -> None:
         """Take examples of a part back; see `NaiveBayes.unlearn_many`. It does not publish.
 
         Parameters
         ----------
-        part, columns, labels, weights
+        part, columns, labels, weights, times_s
             As they were learned.
 
         Raises
@@ -468,7 +485,7 @@ class Learner:
             If more would be taken back than was learned, or a value cannot be used; the model is
             unchanged.
         """
-        self.model.unlearn_many(columns, labels, weights=weights, part=part)
+        self.model.unlearn_many(columns, labels, weights=weights, times_s=times_s, part=part)
         self._changed = True
 
     def set_part(self, part: str, model: NaiveBayes) -> None:

@@ -356,6 +356,10 @@ ENTRIES: dict[str, Entry] = {
         learner(lambda made, value: made.unlearn_many("p", COLUMNS, LABELS, weights=value)),
         amounts(3),
     ),
+    "Learner.unlearn_many(times_s)": Entry(
+        ONES, learner(lambda made, value: made.unlearn_many("p", COLUMNS, LABELS, times_s=value)),
+        lambda array: three(array) and np.isfinite(array).all(),
+    ),
 }  # fmt: skip
 for _name in ("prequential_many", "unlearn_many"):
     ENTRIES |= {

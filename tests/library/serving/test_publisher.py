@@ -20,6 +20,7 @@ from streamnb import (
     ConformalSets,
     EveryExamples,
     EveryInterval,
+    HalfLife,
     Learner,
     NaiveBayes,
     Snapshot,
@@ -345,3 +346,28 @@ def test_an_example_of_weight_0_teaches_no_confidence() -> None:
     assert taught.calibrator.counts.tobytes() == spared.calibrator.counts.tobytes()
     assert taught.rule().to_dict() == spared.rule().to_dict()
     assert not np.isnan(answers).any()
+
+
+def test_a_correction_says_when_its_example_was() -> None:
+    """With a half-life in seconds an example is taken back and learned again by its own time."""
+    decayed = [
+        NaiveBayes(
+            ["neg", "pos"],
+            features={"text": Words(Bernoulli())},
+            decay=HalfLife(seconds=10.0),
+            hash_key=1,
+        )
+        for _ in range(2)
+    ]
+    learner = Learner(decayed[0], SnapshotBoard(), EveryExamples(100), Clock())
+    texts, labels = ["good day", "bad day", "late"], ["pos", "pos", "pos"]
+    learner.learn("t/0", {"text": texts}, labels, times_s=[0.0, 5.0, 3.0])
+    learner.unlearn_one("t/0", {"text": "bad day"}, "pos", time_s=5.0)
+    learner.learn_one("t/0", {"text": "bad day"}, "neg", time_s=5.0)
+    learner.unlearn_many("t/0", {"text": ["late"]}, ["pos"], times_s=[3.0])
+    assert not learner.is_current
+    decayed[1].learn_many({"text": texts[:2]}, ["pos", "neg"], times_s=[0.0, 5.0], part="t/0")
+    found, expected = (each.predict_log_proba_many({"text": texts}) for each in decayed)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    with pytest.raises(InputError, match="time_s must say when"):
+        learner.unlearn_one("t/0", {"text": "good day"}, "pos")
