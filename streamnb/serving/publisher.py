@@ -62,7 +62,8 @@ class Snapshot(ModelReader):
     version : int
         Rises by one with each snapshot published.
     rule : AnswerRule
-        What is made of the posteriors: they are calibrated by it; see `AnswerRule.sets`.
+        What is made of the posteriors: they are calibrated by it; see `AnswerRule.sets`. If none is
+        given, that of the snapshot it was made of.
     n_examples : int
         How many examples it has seen.
     """
@@ -73,7 +74,9 @@ class Snapshot(ModelReader):
     def __init__(self, model: ModelReader, version: int, rule: AnswerRule | None = None) -> None:
         check_kind("model", model, ModelReader)
         check_whole("version", version, 0)
-        rule = AnswerRule() if rule is None else rule
+        if rule is None:
+            curve = model.state.calibration
+            rule = model.rule if isinstance(model, Snapshot) else AnswerRule(curve)
         check_kind("rule", rule, AnswerRule)
         state = model.state.frozen_copy(with_parts=False)
         if state.clock.half_life is not None:

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 
 from streamnb import (
+    AnswerRule,
     Bag,
     Bernoulli,
+    Calibrator,
     Categories,
     Flags,
     Gaussian,
@@ -188,3 +190,19 @@ def test_a_snapshot_is_sealed(name: str) -> None:
         setattr(snapshot, name, 1)
     assert snapshot.version == 4
     assert not hasattr(snapshot, "learn_one")
+
+
+def test_a_snapshot_of_a_snapshot_answers_as_it_does() -> None:
+    """Calibrated, with its sets; what is made of its state alone is calibrated too."""
+    model = NaiveBayes(["ham", "spam"], features={"text": Words(Multinomial())})
+    model.learn_many({"text": ["a prize", "lunch", "a lunch"]}, ["spam", "ham", "ham"])
+    told = Snapshot(model, 3, AnswerRule(Calibrator().curve * 0.5, threshold=0.9))
+    asked = {"text": ["a prize", "lunch"]}
+    again = Snapshot(told, 4)
+    assert again.rule is told.rule
+    bare = told.without_prior()
+    for one, other in ((told, again), (bare, Snapshot(bare, 0))):
+        found = other.predict_log_proba_many(asked)
+        assert found.tobytes() == one.predict_log_proba_many(asked).tobytes()
+        assert other.stated(asked).tobytes() != found.tobytes()
+    assert Snapshot(told, 4, AnswerRule()).rule.curve is None
