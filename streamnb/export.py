@@ -230,10 +230,10 @@ def _pyarrow() -> Any:
 def export_mlflow(model: ModelReader, folder: str | os.PathLike[str], **options: Any) -> None:
     """Write a model or snapshot as a folder of MLflow's `pyfunc` flavour.
 
-    MLflow's `load_model` loads it where streamnb is installed. Its `predict` takes a pandas
-    frame of the model's fields, and returns one with the same index: `prediction`, the class that
-    is said, `probabilities`, a list in the order of ``model.classes``, and `prediction_set`, a list
-    of classes, if the snapshot's rule makes sets.
+    MLflow's `load_model` loads it where streamnb is installed. Its `predict` takes a data frame, or
+    columns by name, of the model's fields, and returns a pandas frame, with the index of one that
+    was given: `prediction`, the class that is said, `probabilities`, a list in the order of
+    ``model.classes``, and `prediction_set`, a list of classes, if the snapshot's rule makes sets.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ class PyfuncModel:
         self.snapshot = snapshot
 
     def predict(self, rows: Any, params: dict[str, Any] | None = None) -> Any:  # noqa: ARG002
-        """Return what is said of a pandas frame's rows; see `export_mlflow`."""
+        """Return what is said of a frame's rows; see `export_mlflow`."""
         pandas = importlib.import_module("pandas")
         classes, rule = self.snapshot.classes, self.snapshot.rule
         logs = self.snapshot.predict_log_proba_many(rows)
@@ -282,7 +282,8 @@ class PyfuncModel:
             found["prediction_set"] = [
                 [each for each, is_in in zip(classes, row, strict=True) if is_in] for row in sets
             ]
-        return pandas.DataFrame(found, index=rows.index)
+        index = rows.index if isinstance(rows, pandas.DataFrame) else None
+        return pandas.DataFrame(found, index=index)
 
 
 def _pass_to_mlflow(function: str, model: ModelReader, options: dict[str, Any]) -> Any:

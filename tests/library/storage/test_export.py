@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -41,6 +42,7 @@ from streamnb import (
 )
 from streamnb.errors import InputError, StoreError
 from streamnb.export import (
+    PyfuncModel,
     export_arrow,
     export_dict,
     export_json,
@@ -340,6 +342,21 @@ def test_mlflow_answers_as_the_predictor_does(
     export_mlflow(NaiveBayes.of(told.state), plain, metadata={"made": "here"})
     assert "prediction_set" not in mlflow.pyfunc.load_model(str(plain)).predict(asked)
     assert "made: here" in (plain / "MLmodel").read_text()
+
+
+def test_mlflow_s_model_takes_columns_without_an_index(told: Snapshot, asked: pd.DataFrame) -> None:
+    """Columns by name and other libraries' frames are answered, numbered from 0."""
+    model = PyfuncModel(told)
+    wanted = model.predict(asked)
+    assert wanted.index.tolist() == [7, 5, 6]
+    columns: dict[str, list[Any]] = {
+        "text": ["a prize", None, "hello"],
+        "size": [2.5, 3.0, None],
+    }
+    for rows in (columns, pl.DataFrame(columns), pa.table(columns)):
+        found = model.predict(rows)
+        assert found.index.tolist() == [0, 1, 2]
+        assert found.to_dict("list") == wanted.to_dict("list")
 
 
 def test_mlflow_is_asked_for_if_it_is_missing(
