@@ -307,6 +307,13 @@ def floats_in(values: Any) -> NDArray[np.float64]:
         return found.astype(np.float64)
 
 
+def sealed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a copy that cannot be written to, for a value that keeps it."""
+    found = values.copy()
+    found.setflags(write=False)
+    return found
+
+
 _COUNTED_MAX = 1e300  # in all; far beyond what weights and decay can come to
 
 

@@ -25,7 +25,7 @@ from streamnb.calibration import (
     has_gaps,
     in_runs,
 )
-from streamnb.columns import floats_in
+from streamnb.columns import floats_in, sealed
 from streamnb.errors import InputError, check_kind
 from streamnb.labels import checked_log_posteriors, checked_places
 from streamnb.priors import check
@@ -345,11 +345,11 @@ class AnswerRule:
 
     def __post_init__(self) -> None:
         if self.curve is not None:
-            object.__setattr__(self, "curve", _checked_curve(self.curve))
+            object.__setattr__(self, "curve", sealed(_checked_curve(self.curve)))
         if self.threshold is not None:
             object.__setattr__(self, "threshold", _checked_threshold(self.threshold))
         if self.costs is not None:
-            object.__setattr__(self, "costs", _checked_costs(self.costs))
+            object.__setattr__(self, "costs", sealed(_checked_costs(self.costs)))
 
     def calibrated(self, log_posteriors: ArrayLike) -> Floats:
         """Return what is answered for stated log-posteriors of shape (n, n_classes), in nats.
@@ -358,7 +358,7 @@ class AnswerRule:
         """
         given = checked_log_posteriors(log_posteriors, gaps=True)
         curve = self.curve
-        return given if curve is None else calibrated_with_gaps(lambda _: curve, given)
+        return given.copy() if curve is None else calibrated_with_gaps(lambda _: curve, given)
 
     def sets(self, log_posteriors: ArrayLike) -> Sets | None:
         """Return which classes are in the sets of calibrated log-posteriors; None without sets.
@@ -476,7 +476,7 @@ class Confidence:
         check_kind("conformal", conformal, ConformalSets, NoneType)
         self.calibrator = calibrator
         self.conformal = conformal
-        self.costs = None if costs is None else _checked_costs(costs)
+        self.costs = None if costs is None else sealed(_checked_costs(costs))
         if self.costs is not None and self.costs.shape != self.costs.T.shape:
             raise InputError(
                 "costs must have as many columns as rows, one for each class. Got shape"
@@ -491,10 +491,12 @@ class Confidence:
         nan is a class that the model had not yet when it judged, and stays. An example of such a
         class, or of none of them, with a truth of -1, is answered and not counted.
         """
-        answers = checked_log_posteriors(log_posteriors, gaps=True)
-        places = checked_places(truth, answers, least=-1)
-        if self.calibrator is not None:
-            answers = self.calibrator.prequential_many(answers, places)
+        given = checked_log_posteriors(log_posteriors, gaps=True)
+        places = checked_places(truth, given, least=-1)
+        if self.calibrator is None:
+            answers = given.copy()
+        else:
+            answers = self.calibrator.prequential_many(given, places)
         if self.conformal is not None:
             self.conformal.prequential_many(answers, places)
         return answers

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamnb import storage
-from streamnb.columns import floats_in, read_counts, read_half_lives, read_losses
+from streamnb.columns import floats_in, read_counts, read_half_lives, read_losses, sealed
 from streamnb.decay import Clock
 from streamnb.errors import InputError, StoreError, check_kind, check_whole
 from streamnb.features.counted_words import CountedState
@@ -238,8 +238,8 @@ class WordCounts:
             )
         if landmark.ndim or not np.isfinite(landmark):
             raise InputError(f"landmark must be a finite number. Got {self.landmark!r} instead.")
-        object.__setattr__(self, "counts", counts)
-        object.__setattr__(self, "tokens", tokens)
+        object.__setattr__(self, "counts", sealed(counts))
+        object.__setattr__(self, "tokens", sealed(tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +280,7 @@ def count_words(model: ModelReader, n_words: int = 20_000, group: str | None = N
         view.state.name,
         words,
         counts.by_word[view.state.find(words)],
-        counts.tokens.copy(),
+        counts.tokens,
         model.state.clock.scale,
         model.state.clock.landmark,
     )

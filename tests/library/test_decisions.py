@@ -408,7 +408,7 @@ def test_without_anything_to_learn_answers_are_the_models_own() -> None:
     """An empty rule changes nothing, and says no sets."""
     rule = nb.Confidence().rule()
     log_posteriors = normalised([[1.0, 2.0], [2.0, 1.0]])
-    assert rule.calibrated(log_posteriors) is log_posteriors
+    assert rule.calibrated(log_posteriors).tobytes() == log_posteriors.tobytes()
     assert rule.sets(log_posteriors) is None
     assert rule.labels(log_posteriors).tolist() == [1, 0]
     with pytest.raises(InputError, match="as many columns as rows"):
@@ -444,3 +444,34 @@ def test_a_rule_is_json_whatever_it_was_made_of() -> None:
     assert json.loads(json.dumps(rule.to_dict())) == {"curve": curve.tolist(), "threshold": 0.5}
     read = nb.AnswerRule.from_dict(rule.to_dict())
     assert read.to_dict() == rule.to_dict()
+
+
+def test_a_rule_stays_what_it_was_whatever_becomes_of_its_arrays() -> None:
+    """Published decisions do not follow an array of the caller's, nor can they be written to."""
+    costs, curve = np.array([[0.0, 10.0], [1.0, 0.0]]), nb.Calibrator().curve * 0.5
+    rule, confidence = nb.AnswerRule(curve, 0.9, costs), nb.Confidence(costs=costs)
+    wanted, kept = rule.to_dict(), costs.tolist()
+    costs[:], curve[:] = -1.0, 0.0
+    for each in (rule.costs, confidence.costs, confidence.rule().costs):
+        assert each is not None
+        assert each.tolist() == kept
+        with pytest.raises(ValueError, match="read-only"):
+            each[:] = 0.0
+    assert rule.to_dict() == wanted
+    assert rule.curve is not None
+    with pytest.raises(ValueError, match="read-only"):
+        rule.curve[:] = 0.0
+
+
+def test_answers_are_arrays_of_their_own() -> None:
+    """To write to what is answered changes nothing of what was stated."""
+    stated = normalised([[1.0, 2.0], [2.0, 1.0]])
+    before = stated.copy()
+    for answers in (
+        nb.AnswerRule().calibrated(stated),
+        nb.Confidence().learn(stated, [0, 1]),
+        nb.Confidence(conformal=nb.ConformalSets()).learn(stated, [0, 1]),
+    ):
+        assert answers.tobytes() == before.tobytes()
+        answers[:] = 0.0
+        assert stated.tobytes() == before.tobytes()

@@ -300,3 +300,15 @@ def test_the_guide_shows_what_happens() -> None:
     )
     assert n_run > 8
     assert failed == 0
+
+
+def test_counts_of_words_stay_what_they_were() -> None:
+    """They are of one time, whatever becomes of the arrays that they were made of."""
+    counts, tokens = np.array([[1.0, 2.0]]), np.array([3.0, 4.0])
+    found = nb.WordCounts("text", ("a",), counts, tokens)
+    counts[:], tokens[:] = 0.0, -1.0
+    assert found.counts.tolist() == [[1.0, 2.0]]
+    assert found.tokens.tolist() == [3.0, 4.0]
+    for each in (found.counts, found.tokens):
+        with pytest.raises(ValueError, match="read-only"):
+            each[:] = 0.0
