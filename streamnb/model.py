@@ -495,8 +495,12 @@ class NaiveBayes(ModelReader):
             ) from error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy by way of `to_bytes`, which does not hold `n_threads`."""
-        return _restored, (type(self), self.to_bytes(), self.state.n_threads)
+        """Pickle and copy by way of `to_bytes`, which does not hold `n_threads`.
+
+        A subclass's own attributes go with it.
+        """
+        own = {name: value for name, value in vars(self).items() if name != "state"}
+        return _restored, (type(self), self.to_bytes(), self.state.n_threads), own or None
 
 
 def _restored(kind: type[Model], data: bytes, n_threads: int) -> Model:

@@ -311,3 +311,25 @@ def test_a_copy_has_as_many_threads(n_threads: int) -> None:
     copies.append(pickle.loads(pickle.dumps(model)))
     assert [each.n_threads for each in copies] == [n_threads] * 4
     assert {each.to_bytes() for each in copies} == {model.to_bytes()}
+
+
+class Named(NaiveBayes):
+    """A model that a program gave attributes of its own."""
+
+    names: list[str]
+
+
+def test_a_copy_has_the_attributes_of_a_subclass() -> None:
+    """Copied or pickled, it is the same kind of model, with what its program keeps on it."""
+    model = Named(features={"text": Words(Multinomial())})
+    model.learn_one({"text": "a"}, "x")
+    model.names = ["mine"]
+    shallow, deep = copy.copy(model), copy.deepcopy(model)
+    pickled = pickle.loads(pickle.dumps(model))
+    for each in (shallow, deep, pickled):
+        assert type(each) is Named
+        assert each.names == ["mine"]
+        assert each.to_bytes() == model.to_bytes()
+        assert each.state is not model.state
+    assert shallow.names is model.names
+    assert deep.names is not model.names
