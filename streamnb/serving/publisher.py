@@ -233,7 +233,8 @@ class Learner:
     is_current : bool
         Whether the model has learned nothing since that `snapshot`.
     confidence : Confidence, optional
-        Learns from each example that is judged; snapshots answer by its rule.
+        Learns from each example that is judged; snapshots answer by its rule. Its costs must have a
+        row for each of the model's classes, and no other class may join.
     """
 
     def __init__(
@@ -254,6 +255,7 @@ class Learner:
         check_bool("is_current", is_current)
         if confidence is not None:
             check_kind("confidence", confidence, Confidence)
+            _check_costs(confidence, model)
         self.model = model
         self.confidence = confidence
         self._board = board
@@ -534,3 +536,20 @@ class Learner:
         self._changed = False
         self._policy.published(self.model.n_examples, self._clock() - began)
         return snapshot
+
+
+def _check_costs(confidence: Confidence, model: NaiveBayes) -> None:
+    """Refuse costs that some class of the model has not, or will not have."""
+    costs = confidence.costs
+    if costs is None:
+        return
+    if not model.state.is_closed:
+        raise InputError(
+            "costs need declared classes, as one that joins would have none. Declare them, without"
+            " new_classes, or leave the costs out."
+        )
+    if len(costs) != len(model.classes):
+        raise InputError(
+            f"costs must have a row for each of {len(model.classes)} classes. Got {len(costs)}"
+            " instead."
+        )

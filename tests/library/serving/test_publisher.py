@@ -371,3 +371,29 @@ def test_a_correction_says_when_its_example_was() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     with pytest.raises(InputError, match="time_s must say when"):
         learner.unlearn_one("t/0", {"text": "good day"}, "pos")
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"),
+    [
+        (NaiveBayes(features={"text": Words(Bernoulli())}), "declared classes"),
+        (
+            NaiveBayes(["neg", "pos"], features={"text": Words(Bernoulli())}, new_classes=True),
+            "declared classes",
+        ),
+        (NaiveBayes(["a", "b", "c"], features={"text": Words(Bernoulli())}), "3 classes. Got 2"),
+    ],
+    ids=["open", "may join", "three"],
+)
+def test_costs_that_do_not_fit_are_refused_before_anything_is_learned(
+    refused: NaiveBayes, said: str
+) -> None:
+    """A class without costs would fail each question from then on."""
+    board, confidence = SnapshotBoard(), Confidence(costs=[[0.0, 10.0], [1.0, 0.0]])
+    with pytest.raises(InputError, match=said):
+        Learner(refused, board, Watched(), Clock(), confidence=confidence)
+    assert board.current() is None
+    learner = Learner(model(), board, Watched(), Clock(), confidence=confidence)
+    teach(learner)
+    answers = learner.snapshot.predict_log_proba_many({"text": ["good day"]})
+    assert len(learner.snapshot.rule.labels(answers)) == 1
