@@ -35,6 +35,7 @@ its log-loss, each step divided by the curvature seen so far.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -143,15 +144,10 @@ class DriftMartingale:
         found = read_losses(losses)
         alarms = np.empty(len(found), dtype=np.int64)
         n = kernel.bet(
-            found,
-            np.array([self.seed], dtype=np.uint64),
-            _STAKES,
+            found, np.array([self.seed], dtype=np.uint64), _STAKES,
             np.array([1.0 / self.alpha, self.tolerance]),
-            self._counts,
-            self._capital,
-            self._numbers,
-            alarms,
-        )
+            self._counts, self._capital, self._numbers, alarms,
+        )  # fmt: skip
         return [int(at) for at in alarms[:n]]
 
     def to_dict(self) -> dict[str, Any]:
@@ -411,7 +407,8 @@ class HalfLives:
     Attributes
     ----------
     model : NaiveBayes
-        The counts: its classes are one for each half-life and class, ``"0:ham"`` and so on.
+        The counts: its classes are one for each half-life and class, ``"0:ham"`` and so on. Those
+        of each half-life stand at a scale of their own, as its examples gain weight with time.
 
     Examples
     --------
@@ -469,6 +466,10 @@ class HalfLives:
         self._group.ranked_by = slice(first, first + len(self.classes))
         self._group.estimator = _SideBySide(self._lives, self.alpha, 0.5 ** (1.0 / self.memory))
 
+    def __copy__(self) -> Self:
+        """Return an independent copy, as that of a `NaiveBayes` is."""
+        return copy.deepcopy(self)
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take over what was pickled or copied: the counts are those of the copied model."""
         self.__dict__.update(state)
@@ -499,11 +500,11 @@ class HalfLives:
         """
         fields, n = read(self.model.state, columns)
         codes = read_labels(labels, n, self.classes)
-        other = [label for label in codes.classes if label not in self.classes]
-        if other:
-            raise InputError(f"labels must be among {self.classes!r}. Got {other[0]!r} instead.")
-        ones = np.ones(n)
-        updates = RowUpdates(to_indices(codes, self.classes), ones, ones, ones)
+        places, ones = to_indices(codes, self.classes), np.ones(n)
+        if (places < 0).any():
+            other = codes.classes[codes.codes[places.argmin()]]
+            raise InputError(f"labels must be among {self.classes!r}. Got {other!r} instead.")
+        updates = RowUpdates(places, ones, ones, ones)
         return self._run(fields[_GROUP], updates, True)
 
     def predict_log_proba_many(self, columns: Any) -> Floats:
@@ -540,12 +541,8 @@ class HalfLives:
         stored = storage.read(path)
         try:
             notes, words = stored.header["notes"], stored.model.state.groups[_GROUP].spec
-            found = cls(
-                notes["classes"],
-                words,
-                stored.extras["half_lives"].tolist(),
-                memory=notes["memory"],
-            )
+            half_lives = stored.extras["half_lives"].tolist()
+            found = cls(notes["classes"], words, half_lives, memory=notes["memory"])
             for name in _SAVED:
                 _fill(getattr(found._lives, name), stored.extras[name])
         except (KeyError, TypeError, ValueError) as error:
@@ -559,14 +556,16 @@ class HalfLives:
         return found
 
     def _run(self, text: Any, updates: RowUpdates, learn: bool) -> Floats:
-        out = np.empty((len(updates.labels), len(self.classes)))
+        out, state = np.empty((len(updates.labels), len(self.classes))), self.model.state
         for begin in range(0, len(out), BATCH_ROWS):
             end = min(begin + BATCH_ROWS, len(out))
             own = updates.rows(begin, end)
             batch = self._group.encode(text, begin, end, own.labels, learn=learn)
             self._group.run(batch, own, out[begin:end], learn=learn)
             if learn:
-                self.model.state.compact()
+                state.n_examples += end - begin
+                state.class_counts[:] = self._group.counts.examples
+                state.compact()
         return out
 
 

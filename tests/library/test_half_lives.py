@@ -190,7 +190,9 @@ def test_it_goes_on_from_a_file(tmp_path: Path) -> None:
         nb.HalfLives.load(tmp_path / "other")
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))]
+)
 def test_a_copy_learns_and_is_saved_by_itself(copied: Any, tmp_path: Path) -> None:
     """Pickled or copied, it answers as it did, and what it learns then is in its file."""
     texts, labels = some_texts(3, 300)
@@ -291,6 +293,37 @@ def test_an_unknown_label_is_refused_and_nothing_learned() -> None:
     with pytest.raises(InputError, match="'neutral'"):
         model.learn_many({"text": ["a", "b"]}, ["positive", "neutral"])
     assert model.model.vocabulary_size == 0
+
+
+def test_a_code_that_no_row_has_is_no_class() -> None:
+    """A list of codes may name more than came, as that of an Arrow dictionary does."""
+    known = nb.Codes(np.array([0, 1], np.int32), ("negative", "neutral", "positive"))
+    model = nb.HalfLives(["negative", "neutral"], WORDS)
+    model.learn_many({"text": ["a", "b"]}, known)
+    twin = nb.HalfLives(["negative", "neutral"], WORDS)
+    twin.learn_many({"text": ["a", "b"]}, ["negative", "neutral"])
+    asked = {"text": ["a", "b"]}
+    found = model.predict_log_proba_many(asked)
+    assert found.tobytes() == twin.predict_log_proba_many(asked).tobytes()
+    with pytest.raises(InputError, match="'positive'"):
+        model.learn_many({"text": ["a"]}, nb.Codes(np.array([2], np.int32), known.classes))
+
+
+def test_the_counts_say_how_many_examples_came(tmp_path: Path) -> None:
+    """As the words' counts are, under each half-life; and so they come back from a file."""
+    texts, labels = some_texts(4, 300)
+    model = nb.HalfLives(CLASSES, WORDS, LIVES)
+    for end in (100, 300):
+        begin = model.model.n_examples
+        model.learn_many({"text": texts[begin:end]}, labels[begin:end])
+        assert model.model.n_examples == end
+    model.predict_log_proba_many({"text": texts})
+    model.save(tmp_path / "lives")
+    for counted in (model.model, nb.HalfLives.load(tmp_path / "lives").model):
+        assert counted.n_examples == 300
+        examples = counted.state.groups["text"].counts.examples
+        assert counted.class_counts.tobytes() == examples.tobytes()
+        assert counted.class_counts[-2:].tolist() == [labels.count(each) for each in CLASSES]
 
 
 @pytest.mark.parametrize("n", [100, 300, 450, 700])
