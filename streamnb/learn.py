@@ -543,13 +543,14 @@ def classes_to_join(
 
 
 def add_class(state: ModelState, label: Any) -> None:
-    """Let a class join, declared or not; see `NaiveBayes.add_class`."""
+    """Let a class join, and declare it; see `NaiveBayes.add_class`."""
     label = check_label("classes", len(state.classes), label)
     if label not in state.class_index:
         state.check_classes([*state.classes, label])
         state.add_class(label)
-    if state.is_closed:  # else it would leave with the next example taken back
-        state.n_declared_classes = len(state.classes)
+    # Only the last classes ever leave: those before it stay with it. An open model stays open.
+    state.new_classes |= not state.is_closed
+    state.n_declared_classes = max(state.n_declared_classes, state.class_index[label] + 1)
 
 
 def known_part(state: ModelState, name: Any) -> PartState | None:

@@ -266,6 +266,8 @@ def _join_classes(total: ModelState, other: ModelState, sign: int) -> None:
             )
     total.check_classes([*total.classes, *new])
     for label in new:
+        total.add_class(label)
+    for label in declared if sign > 0 else ():
         add_class(total, label)  # what either declares, both have declared
 
 

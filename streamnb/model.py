@@ -332,7 +332,9 @@ class NaiveBayes(ModelReader):
     def add_class(self, label: Label) -> None:
         """Let a class join, of which nothing is learned yet.
 
-        Declared classes are no hindrance: to call this is to declare one more.
+        Declared classes are no hindrance: to call this is to declare one more, which stays whatever
+        is taken back. In a model that takes any label, `new_classes` is True from then on, and
+        classes that had joined before it stay as well.
 
         Raises
         ------

@@ -244,7 +244,7 @@ class ModelState:
 
     classes: list[Label]  # in the order of all arrays
     class_index: dict[Label, int]
-    n_declared_classes: int  # those declared lead the list and never leave it
+    n_declared_classes: int  # so many lead the list and never leave it
     new_classes: bool  # whether other classes may join those that were declared
     class_prior: ClassPrior
     pseudo_counts: Floats  # α_c, or the probabilities of a fixed prior

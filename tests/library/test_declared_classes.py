@@ -143,3 +143,41 @@ def test_a_class_that_was_added_stays_declared() -> None:
     assert model.classes == ("ham", "spam", "span")
     model.learn_one({"text": "bad"}, "span")
     assert model.class_counts.tolist() == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("classes", "options"),
+    [([], {}), ([], {"new_classes": True}), (["ham"], {"new_classes": True})],
+)
+def test_a_class_added_to_an_open_model_stays(classes: list[Any], options: Any) -> None:
+    """Where classes join as they come, one that was added stays when another's example leaves."""
+    model = model_of(classes, **options)
+    model.add_class("span")
+    for twin in (model, model.clone(), NaiveBayes.from_bytes(model.to_bytes())):
+        twin.learn_one({"text": "good"}, "eggs")
+        assert twin.classes == (*classes, "span", "eggs")
+        twin.unlearn_one({"text": "good"}, "eggs")
+        assert twin.classes == (*classes, "span")
+
+
+def test_adding_a_class_that_had_joined_declares_it() -> None:
+    """It stays from then on, and so do those before it; those behind it leave when empty."""
+    model = model_of([])
+    for label in ("ham", "span", "eggs"):
+        model.learn_one({"text": "a"}, label)
+    model.add_class("span")
+    assert list(model.classes) == ["ham", "span", "eggs"]
+    for label in ("eggs", "span", "ham"):
+        model.unlearn_one({"text": "a"}, label)
+    assert list(model.classes) == ["ham", "span"]
+
+
+def test_an_open_sum_keeps_declared_classes_alone() -> None:
+    """What the other declares stays; what it merely learned leaves when it is taken back."""
+    declares = model_of(["ham", "spam"], new_classes=True)
+    declares.learn_one({"text": "a"}, "span")
+    total = merge(model_of([]), declares)
+    total.learn_one({"text": "b"}, "eggs")
+    total.unlearn_many({"text": ["b", "a"]}, ["eggs", "span"])
+    assert total.classes == ("ham", "spam")
+    assert (total - model_of(["ham"])).classes == ("ham", "spam")
