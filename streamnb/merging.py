@@ -123,6 +123,7 @@ def set_part(state: ModelState, name: str, other: ModelState) -> None:
     part = PartState(class_counts, recent, groups, other.n_examples, other.clock.now)
     state.set_parts(state.parts | {name: part})
     state.compact()
+    state.drop_fields()
 
 
 def drop_part(state: ModelState, name: str) -> None:
@@ -130,6 +131,7 @@ def drop_part(state: ModelState, name: str) -> None:
     known_part(state, name)
     state.set_parts({each: part for each, part in state.parts.items() if each != name})
     state.compact()
+    state.drop_fields()
     state.drop_empty_classes()
 
 
@@ -150,7 +152,7 @@ def share_words(state: ModelState, other: ModelState) -> bool:
         return False
     for name, group, theirs in alike:
         if group.vocabulary is not theirs.vocabulary:
-            state.take_columns(name, group.join(theirs))
+            state.take(name, "columns", group.join(theirs))
     return True
 
 
@@ -248,6 +250,7 @@ def _add(total: ModelState, other: ModelState, sign: int) -> None:
         group.merge(other.groups[name], places, factor, sign)
     total.n_examples += sign * other.n_examples
     if sign < 0:
+        total.drop_fields()
         total.drop_empty_classes()
 
 

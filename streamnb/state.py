@@ -29,8 +29,7 @@ from streamnb.kernels.layout import RowUpdates
 from streamnb.labels import Label, check_classes
 from streamnb.priors import ClassPrior, Dirichlet, Fixed, class_prior_to_dict, pseudo_counts
 
-_HOST = -1  # in `Weighing.places`
-_BESIDE = -2
+_HOST, _BESIDE = -1, -2  # in `Weighing.places`
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,9 +332,7 @@ class ModelState:
 
         Later learning does not touch it; see `frozen_copy`.
         """
-        parts: dict[Any, PartState] = {**self.parts}
-        if not parts:
-            parts = {None: self.as_part()}
+        parts: dict[Any, PartState] = {**self.parts} or {None: self.as_part()}
         tables = self.frozen_tables()
         return FrozenParts(tables, {k: each.frozen_copy(self.groups) for k, each in parts.items()})
 
@@ -411,6 +408,13 @@ class ModelState:
             del self.class_index[self.classes.pop()]
             self._set_classes()
 
+    def drop_fields(self) -> None:
+        """Forget fields of open groups if nothing is left of them: any group may take them up."""
+        for name, group in self.groups.items():
+            for axis, places in group.drop_fields().items():
+                self.take(name, axis, places)
+        self.hold_only_part()
+
     def _set_classes(self) -> None:
         n_classes = len(self.classes)
         self.class_counts = _resized(self.class_counts, n_classes)
@@ -429,19 +433,19 @@ class ModelState:
             part.rescale(self.groups, factor)
         for group in self.groups.values():
             group.rescale(factor)
-        self.hold_only_part()
+        self.drop_fields()
 
     def compact(self) -> None:
         """Move groups to smaller tables, if due."""
         for name, group in self.groups.items():
             columns = group.compact()
             if columns is not None:
-                self.take_columns(name, columns)
+                self.take(name, "columns", columns)
 
-    def take_columns(self, name: str, columns: NDArray[np.int64]) -> None:
-        """Have the parts follow a group to a new table; see `GroupPart.take_columns`."""
+    def take(self, name: str, axis: str, places: NDArray[np.int64]) -> None:
+        """Have the parts follow a group to a new table; see `GroupPart.take`."""
         for part in self.summands():
-            part.groups[name].take_columns(columns)
+            part.groups[name].take(axis, places)
         self.hold_only_part()
 
     def summands(self) -> list[PartState]:
@@ -494,8 +498,7 @@ class ModelState:
         been.
         """
         self.parts = dict(parts)
-        self.class_counts = np.zeros(len(self.classes))
-        self.recent = np.zeros(len(self.classes))
+        self.class_counts, self.recent = (np.zeros(len(self.classes)) for _ in range(2))
         for name in sorted(parts):
             self.class_counts += parts[name].class_counts
             self.recent += parts[name].recent
@@ -517,8 +520,7 @@ class ModelState:
 
 def count_learned(updates: RowUpdates) -> int:
     """Return how many examples a batch adds; those that are taken back count below zero."""
-    signs = np.sign(updates.weights[updates.labels >= 0])
-    return int(signs.sum())
+    return int(np.sign(updates.weights[updates.labels >= 0]).sum())
 
 
 def new_state(
@@ -536,8 +538,7 @@ def new_state(
     if type(n_threads) is not int or n_threads not in (1, 2):
         raise InputError(f"n_threads must be 1 or 2. Got {n_threads!r} instead.")
     check_bool("new_classes", new_classes)
-    declared = check_classes(classes)
-    specs = _checked_features(features)
+    declared, specs = check_classes(classes), _checked_features(features)
     if decay is not None:
         check_kind("decay", decay, HalfLife)
     prior = Dirichlet() if class_prior is None else class_prior
@@ -595,6 +596,5 @@ def _checked_features(features: Any) -> Mapping[str, Group]:
 def _resized(counts: Floats, n: int) -> Floats:
     """Return counts of `n` classes: the first of those there were, and zeros."""
     out = np.zeros(n)
-    have = min(n, len(counts))
-    out[:have] = counts[:have]
+    out[: len(counts)] = counts[:n]
     return out

@@ -187,17 +187,19 @@ class FieldsState(GroupState):
         names = sorted(to_read(columns, self.spec.fields, self.table))
         return FieldRows(names, read_matrix(self.kind, columns, names, n))
 
-    def _new_fields(self, names: Sequence[str], x: Floats, labels: I32) -> Sequence[str]:  # noqa: ARG002
-        """Return which columns' fields get a place by learning these rows, if they have none."""
-        return names
+    def _says(self, x: Floats) -> NDArray[np.bool_]:
+        """Return which values there is something to learn of."""
+        says: NDArray[np.bool_] = ~np.isnan(x)
+        return says
 
     def encode(
         self, fields: FieldRows, begin: int, end: int, labels: I32, *, learn: bool
     ) -> FieldBatch:
-        """Return rows `begin` to `end`; to learn, new fields get their places."""
+        """Return rows `begin` to `end`; to learn, new fields get places if a row teaches them."""
         x = fields.matrix[begin:end]
-        if learn and self.is_open:
-            table = self.table.with_new(self._new_fields(fields.names, x, labels))
+        if learn and self.is_open and not self.table.places.keys() >= set(fields.names):
+            taught = np.flatnonzero(self._says(x[labels[: len(x)] >= 0]).any(axis=0))
+            table = self.table.with_new([fields.names[t] for t in taught])
             if table is not self.table:
                 self._set_table(table)
         places = self._places if fields.names == self._names else self._places_of(fields.names)
@@ -262,6 +264,24 @@ class FieldsState(GroupState):
         self, theirs: Any, names: list[str], places: NDArray[np.int64], factor: float, sign: int
     ) -> None:
         """Add counts of the fields `names`, or take them away; see `merge`."""
+
+    def drop_fields(self) -> Places:
+        """Forget the fields of an open group of which nothing is left; see `GroupState`."""
+        counts = self.grow(self.counts)
+        kept = np.flatnonzero(self._has_fields(counts))
+        if not self.is_open or len(kept) == len(self.table):
+            return {}
+        self._set_table(FieldTable.of([self.table.names[j] for j in kept]))
+        self._hold(statistics.take(counts, "fields", kept))
+        return {"fields": kept}
+
+    @abstractmethod
+    def _hold(self, counts: Any) -> None:
+        """Go on with other counts, of all fields of the table."""
+
+    @abstractmethod
+    def _has_fields(self, counts: Any) -> NDArray[np.bool_]:
+        """Return of which fields some counts hold anything, ndarray of shape (n_fields,)."""
 
     @abstractmethod
     def live_fields(self) -> NDArray[np.int64]:

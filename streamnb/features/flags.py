@@ -9,7 +9,6 @@ other sums, and answers would change in their last digit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -92,11 +91,9 @@ class FlagsState(FieldsState):
         places = self._places if is_known else self._places_of(names)
         return FieldBatch(x, places, batch.table, names)
 
-    def _new_fields(
-        self, names: Sequence[str], x: Floats, labels: NDArray[np.int32]
-    ) -> Sequence[str]:
-        taught = ~np.isnan(x[labels[: len(x)] >= 0])
-        return [name for t, name in enumerate(names) if taught[:, t].any()]
+    def _says(self, x: Floats) -> NDArray[np.bool_]:
+        # A false one is what an absent one is, too: it is counted by the examples alone.
+        return x == 1.0 if self.spec.absent_is_false else super()._says(x)
 
     def run(self, batch: FieldBatch, updates: RowUpdates, out: Floats, *, learn: bool) -> None:
         """Predict each row, then learn it if it has a label."""
@@ -182,10 +179,15 @@ class FlagsState(FieldsState):
         self.betas = self._betas(n_classes)
         self.counts = statistics.resized(self.counts, classes=n_classes)
 
+    def _hold(self, counts: FlagCounts) -> None:
+        self.counts = counts
+
+    def _has_fields(self, counts: FlagCounts) -> NDArray[np.bool_]:
+        return np.asarray(np.logical_or(counts.true, counts.false).any(axis=1))
+
     def live_fields(self) -> NDArray[np.int64]:
         """Return the places of the fields to be saved, those named as well; see `FieldsState`."""
-        counts = self.grow(self.counts)
-        is_live = counts.true.any(axis=1) | counts.false.any(axis=1) | (not self.is_open)
+        is_live = self._has_fields(self.grow(self.counts)) | (not self.is_open)
         live: NDArray[np.int64] = self.table.order[is_live[self.table.order]]
         return live
 
