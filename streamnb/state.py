@@ -394,7 +394,9 @@ class ModelState:
         if len(classes) > len(self.classes):
             pseudo_counts(self.class_prior, classes)
             for group in self.groups.values():
-                group.frozen_copy().set_classes(len(classes))
+                trial = group.frozen_table()
+                trial.counts, trial.weights = trial.empty_counts(), None
+                trial.set_classes(len(classes))
 
     def add_class(self, label: Label) -> None:
         """Append a class, of which nothing is learned yet; `check_classes` has passed it."""
@@ -595,6 +597,4 @@ def _checked_features(features: Any) -> Mapping[str, Group]:
 
 def _resized(counts: Floats, n: int) -> Floats:
     """Return counts of `n` classes: the first of those there were, and zeros."""
-    out = np.zeros(n)
-    out[: len(counts)] = counts[:n]
-    return out
+    return np.concatenate((counts[:n], np.zeros(max(0, n - len(counts)))))

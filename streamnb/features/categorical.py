@@ -369,7 +369,8 @@ class CategoriesState(GroupState):
     def set_classes(self, n_classes: int) -> None:
         """Add room for new classes, or remove the last ones; see `GroupState`."""
         self.alphas = self._alphas(self.table.fields, n_classes)
-        self.counts = statistics.resized(self.counts, classes=n_classes)
+        n_values = self.table.vocabulary.n_words
+        self.counts = statistics.resized(self.counts, n_values, classes=n_classes)
         self._fit(self.table.fields)
 
     def frozen_table(self) -> Self:

@@ -325,11 +325,11 @@ class CountedState(GroupState):
 
     def set_classes(self, n_classes: int) -> None:
         """Add room for new classes, or remove the last ones; see `GroupState`."""
-        estimator = self._likelihood.estimator(self.n_declared, n_classes)
-        self.counts = statistics.resized(self.counts, classes=n_classes)
+        self.estimator = self._likelihood.estimator(self.n_declared, n_classes)
+        n_words = self.vocabulary.n_words
+        self.counts = statistics.resized(self.counts, n_words, classes=n_classes)
         if self.weights is not None:
-            self.weights = statistics.resized(self.weights, classes=n_classes)
-        self.estimator = estimator
+            self.weights = statistics.resized(self.weights, n_words, classes=n_classes)
         self.rebuild()
 
     def frozen_table(self) -> Self:

@@ -106,17 +106,21 @@ def size(statistics: S, axis: str) -> int:
     return 0
 
 
-def resized(statistics: S, **sizes: int) -> S:
+def resized(statistics: S, n_columns: int | None = None, **sizes: int) -> S:
     """Return statistics with axes of other lengths: what is new is zero, what is beyond is gone.
 
-    Arrays that stay as they are, are the same ones.
+    Arrays that stay as they are, are the same ones. `n_columns`: of so many columns something was
+    counted, and no more are copied; memory of others is not even touched.
     """
     have = {axis: size(statistics, axis) for axis in _SIZED}
     arrays: list[Any] = []
     for array, axes in _arrays(statistics):
         shape = _shape(axes, have | sizes)
         if array.shape != shape:
-            kept_part = tuple(slice(min(a, b)) for a, b in zip(array.shape, shape, strict=True))
+            lengths = [min(a, b) for a, b in zip(array.shape, shape, strict=True)]
+            if n_columns is not None and axes[0] == "columns":
+                lengths[0] = min(lengths[0], n_columns)
+            kept_part = tuple(slice(length) for length in lengths)
             other = np.zeros(shape, dtype=array.dtype)
             other[kept_part] = array[kept_part]
             arrays.append(other)

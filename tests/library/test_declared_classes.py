@@ -8,8 +8,19 @@ from typing import Any
 
 import pytest
 
-from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, load, merge, save
+from streamnb import (
+    Categories,
+    Dirichlet,
+    Hybrid,
+    Multinomial,
+    NaiveBayes,
+    Words,
+    load,
+    merge,
+    save,
+)
 from streamnb.errors import InputError
+from streamnb.features.protocol import Group
 from streamnb.serialization import pack, unpack
 
 REFUSED = "label 'span' .* is none of the declared classes: 'ham', 'spam'.*new_classes=True"
@@ -181,3 +192,29 @@ def test_an_open_sum_keeps_declared_classes_alone() -> None:
     total.unlearn_many({"text": ["b", "a"]}, ["eggs", "span"])
     assert total.classes == ("ham", "spam")
     assert (total - model_of(["ham"])).classes == ("ham", "spam")
+
+
+COUNTED: dict[str, tuple[Group, str]] = {
+    "words": (Words(Multinomial()), "by_word"),
+    "hybrid": (Words(Multinomial(), hybrid=Hybrid()), "by_word"),
+    "categories": (Categories(fields=["text"]), "by_value"),
+}
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_a_class_joins_without_a_copy_of_unused_room(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a table for thousands of words only those that came are copied, and once each time."""
+    group, counted = COUNTED[kind]
+    model = NaiveBayes(["ham"], features={"text": group}, hash_key=3, new_classes=True)
+    model.learn_many({"text": ["a", "b"]}, ["ham", "ham"])
+    own = model.state.groups["text"]
+    getattr(own.counts, counted)[2:] = 7.0  # nothing has been counted there
+    for copies in ("frozen_copy", "_copy"):
+        monkeypatch.setattr(type(own), copies, None)
+    model.learn_one({"text": "a"}, "eggs")
+    counts = getattr(own.counts, counted)
+    assert counts[:2].tolist() == [[1.0, 1.0], [1.0, 0.0]]
+    assert len(counts) > 1_000
+    assert not counts[2:].any()
