@@ -403,7 +403,7 @@ class Client:
         while True:
             with self._sent("GET", path, max(self._timeout_s, SILENCE_MAX_S)) as answer:
                 if answer.status != HTTPStatus.OK:
-                    raise _error(answer.status, answer.read())
+                    raise _error(answer.status, self._body(answer))
                 yield from _events_of(answer)
             if not self._retries:
                 return
@@ -427,11 +427,8 @@ class Client:
         return found
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        try:
-            with self._sent(method, path, self._timeout_s, body) as answer:
-                status, said = answer.status, answer.read()
-        except (OSError, HTTPException) as error:
-            raise self._silence(error) from None
+        with self._sent(method, path, self._timeout_s, body) as answer:
+            status, said = answer.status, self._body(answer)
         found = _json(said)
         if found is None or status >= HTTPStatus.MULTIPLE_CHOICES:
             raise _error(status, said)
@@ -458,6 +455,14 @@ class Client:
                 pause_s = float(after) if after.isdecimal() else pause_s
             time.sleep(min(pause_s, PAUSE_MAX_S))
         raise AssertionError("the last one returns or raises")
+
+    def _body(self, answer: Any) -> bytes:
+        """Return all bytes of an open answer; if it breaks off, nobody answered."""
+        try:
+            said: bytes = answer.read()
+        except (OSError, HTTPException) as error:
+            raise self._silence(error) from None
+        return said
 
     def _silence(self, error: Exception) -> ApiError:
         detail = f"{self._url}: {getattr(error, 'reason', error)}"
@@ -495,11 +500,12 @@ def _events_of(answer: Any) -> Generator[ReceivedEvent, None, None]:
     name, data = "message", ""
     while True:
         try:
-            line = answer.readline().decode("utf-8")
+            read = answer.readline()
         except (OSError, HTTPException):
             return
-        if not line:
+        if not read.endswith(b"\n"):  # the end, or a cut, amid a character perhaps
             return
+        line = read.decode("utf-8")
         field, _, value = line.rstrip("\r\n").partition(": ")
         if field == "event":
             name = value

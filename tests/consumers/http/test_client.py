@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -25,8 +25,12 @@ CUT = 0  # in the place of a status: the connection ends without an answer
 
 
 class Daemon(BaseHTTPRequestHandler):
-    """Answers each request with the next of some statuses, and bodies; it counts them."""
+    """Answers each request with the next of some statuses, and bodies; it counts them.
 
+    `n_missing` bytes more are announced than come.
+    """
+
+    n_missing: ClassVar[int] = 0
     answers: ClassVar[list[tuple[int, str]]] = []
     asked: ClassVar[list[str]] = []
 
@@ -43,8 +47,11 @@ class Daemon(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/html" if is_page else PROBLEM_MEDIA_TYPE)
         if 300 <= status < 400:
             self.send_header("Location", LOCATION)
+        data = body.encode(errors="surrogateescape")
+        if self.n_missing:
+            self.send_header("Content-Length", str(len(data) + self.n_missing))
         self.end_headers()
-        self.wfile.write(body.encode())
+        self.wfile.write(data)
 
     do_POST = do_DELETE = do_GET  # noqa: N815 -- the names that the server looks for
 
@@ -56,7 +63,7 @@ class Daemon(BaseHTTPRequestHandler):
 def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Return where the server is; the client does not rest between two requests."""
     monkeypatch.setattr(client, "PAUSE_S", 0.0)
-    Daemon.answers, Daemon.asked = [], []
+    Daemon.n_missing, Daemon.answers, Daemon.asked = 0, [], []
     with ThreadingHTTPServer(("127.0.0.1", 0), Daemon) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -139,9 +146,13 @@ def test_a_query_at_two_times_says_what_moved(address: str) -> None:
 
 
 def test_events_go_on_behind_a_cut(address: str) -> None:
-    """Comments are passed over; the end of one connection is the beginning of another."""
+    """Comments are passed over; the end of one connection is the beginning of another.
+
+    The first ends amid a line, the second amid a character.
+    """
     one = ': hello\nretry: 2000\n\nevent: status\nid: 1\n: here\ndata: {"a": 1}\n\n'
-    Daemon.answers = [(200, one), (200, one.replace("1", "2") + "event: lost\ndata: {"), (404, "")]
+    second = one.replace("1", "2") + 'event: lost\ndata: {"a": "caf\udcc3'
+    Daemon.answers = [(200, one + "event: lost\ndata: {"), (200, second), (404, "")]
     events = Client(address).events("a", "b c", lang="en")
     assert [next(events) for _ in range(2)] == [
         ReceivedEvent("status", {"a": 1}),
@@ -153,6 +164,14 @@ def test_events_go_on_behind_a_cut(address: str) -> None:
     assert Daemon.asked == ["GET /v1/events?q=a&q=b+c&lang=en&lang=en"] * 3
     Daemon.answers = [(200, one)]
     assert len(list(Client(address, retries=0).events())) == 1
+
+
+@pytest.mark.parametrize("ask", [Client.model, lambda asked: next(asked.events())])
+def test_a_refusal_that_breaks_off_is_told(address: str, ask: Callable[[Client], Any]) -> None:
+    """Whatever is asked, no other error comes than the client's own."""
+    Daemon.n_missing, Daemon.answers = 9, [(401, "{}")]
+    with pytest.raises(ApiError, match=r"No answer: .*9 more expected"):
+        ask(Client(address))
 
 
 def test_events_of_a_daemon() -> None:
