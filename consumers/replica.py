@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import threading
 import time
 import warnings
@@ -273,11 +274,14 @@ def check_kinds(place: str | Path, model: NaiveBayes, settings: Settings) -> Non
 def _behind_s(headers: Any) -> float:
     """Return what an answer says of its age; without one it is no daemon's of ours."""
     try:
-        return max(0.0, float(headers[AGE_HEADER]))
+        said_s = float(headers[AGE_HEADER])
     except (TypeError, ValueError):
+        said_s = math.nan
+    if not math.isfinite(said_s):
         raise SourceError(
             f"the answer has no {AGE_HEADER}; does --follow name a daemon, or a replica?"
-        ) from None
+        )
+    return max(0.0, said_s)
 
 
 def _detail(error: HTTPError) -> str:

@@ -281,7 +281,7 @@ def test_what_came_torn_or_changed_is_never_answered_from() -> None:
         (200, said, b'{"detail": "hello"}'),
         (200, said, whole + b"x"),
         (200, {}, whole),
-        (200, said | {"Streamnb-Snapshot-Age": "soon"}, whole),
+        *((200, said | {"Streamnb-Snapshot-Age": age}, whole) for age in ("soon", "nan", "inf")),
         (500, {}, b"no JSON"),
         (304, {}, b""),
     ]
