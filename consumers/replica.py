@@ -117,8 +117,8 @@ def feed_of(place: str, settings: Settings) -> ModelFeed:
 class FolderFeed:
     """Reads the newest checkpoint of a state folder; its version is when it was written, in ms.
 
-    Before the first version an older file is taken if the newest is damaged; afterwards a damaged
-    one is refused, as what answers already is newer.
+    Before the first version an older file is taken if the newest is damaged. Afterwards a damaged
+    one is refused, from the next look on: what answers is no older than those kept beside it.
     """
 
     timeout_s = 0.0
@@ -141,7 +141,7 @@ class FolderFeed:
         if seen == self._seen:
             return None, 0.0
         try:
-            version, self._seen = self._read(seen)
+            version, self._seen = self._read()
         except StoreError as error:
             # It may be within reach later, or another file by now.
             if not isinstance(error.__cause__, OSError) and self._file() == seen:
@@ -160,8 +160,8 @@ class FolderFeed:
             ) from error
         return found.st_mtime_ns, found.st_ino, found.st_size
 
-    def _read(self, seen: tuple[int, int, int]) -> tuple[NewVersion, tuple[int, int, int]]:
-        """Return a version and which file it is of; `seen` for one before it that was taken."""
+    def _read(self) -> tuple[NewVersion, tuple[int, int, int]]:
+        """Return a version and which file it is of."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", StoreWarning)
             stored = read(self._path)
@@ -184,9 +184,9 @@ class FolderFeed:
                 f"{self._path} is of a daemon with per.field, and {_HAS_OWN_MODELS}"
             )
         costs = own_costs(self._settings.model, stored.model)
-        of = stored.file if stored.path == self._path else seen
-        snapshot = Snapshot(stored.model, of[0] // 1_000_000, replace(rule, costs=costs))
-        return NewVersion(snapshot, of[2]), of
+        written_ns, _, n_bytes = stored.file
+        snapshot = Snapshot(stored.model, written_ns // 1_000_000, replace(rule, costs=costs))
+        return NewVersion(snapshot, n_bytes), stored.file
 
 
 class UrlFeed:

@@ -432,14 +432,27 @@ def test_a_file_that_is_replaced_while_it_is_read_has_its_own_version(
 
 
 def test_an_older_file_begins_if_the_newest_is_damaged(tmp_path: Path) -> None:
-    """Without any model yet, the older one of a state folder answers."""
-    of = settings()
-    for _ in range(2):
-        save(taught(of), tmp_path / "model.nb", keep=2)
-    (tmp_path / "model.nb").write_bytes(b"not whole")
-    replica = Replica(of, feed_of(str(tmp_path), of))
+    """Without any model yet, the older one answers, as what it is: outdated for ever longer."""
+    of, path = settings(follow={"stale_after_s": 60}), tmp_path / "model.nb"
+    now_s = [100.0]
+    for at_s in (1_000, 2_000):
+        save(taught(of), path, keep=2)
+        os.utime(path, (at_s, at_s))
+    path.write_bytes(b"not whole")
+    replica = Replica(of, feed_of(str(tmp_path), of), lambda: now_s[0])
     replica.turn()
-    assert replica.board.current() is not None
+    assert version_of(replica) == 1_000_000
+    now_s[0] += 30.0
+    replica.turn()
+    report = replica.health.report()
+    assert (report.ready, "not a streamnb model" in str(report.degraded)) == (True, True)
+    now_s[0] += 31.0
+    replica.turn()
+    assert (replica.age_s(), replica.health.report().ready) == (61.0, False)
+    (tmp_path / "model.nb.1").rename(path)  # as somebody would restore it
+    replica.turn()
+    assert (replica.age_s(), replica.health.report().ready) == (0.0, True)
+    assert replica.figures.n_versions == 1
 
 
 def test_age_and_readiness_follow_the_clock(tmp_path: Path) -> None:
