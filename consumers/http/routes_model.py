@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -375,10 +374,9 @@ class SnapshotEncoder:
         self._clock = clock
         self._policy = EveryInterval(_MADE_EACH_S, _MADE_SHARE_MAX, clock)
         self._lock = threading.Lock()
-        self._run = secrets.token_hex(8)  # a version's number comes again after a restart
         self._made_at_s = 0.0
         self._snapshot: Snapshot | None = None
-        self._blocks: list[bytes | memoryview] = []
+        self._etag, self._blocks = "", list[bytes | memoryview]()
 
     def newest(self, snapshot: Snapshot) -> tuple[str, float, list[bytes | memoryview]]:
         """Return the ETag, the age and the blocks of a snapshot, or of an older one within bounds.
@@ -391,11 +389,13 @@ class SnapshotEncoder:
                 # Of the thread alone: a machine with much to do would make fewer and fewer.
                 began_s, self._made_at_s = time.thread_time(), self._clock()
                 self._blocks, self._snapshot = _file_of(snapshot), snapshot
+                # By its content: its number comes again when the daemon that learns is restarted.
+                self._etag = f'"{serialization.digest_of(self._blocks)}"'
                 self._policy.published(0, time.thread_time() - began_s)
                 made = snapshot
             assert made is not None
             age_s = 0.0 if made is snapshot else self._clock() - self._made_at_s
-            return f'"{self._run}-{made.version}"', age_s, self._blocks
+            return self._etag, age_s, self._blocks
 
 
 def _file_of(snapshot: Snapshot) -> list[bytes | memoryview]:
