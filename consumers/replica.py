@@ -61,7 +61,7 @@ from streamnb import (
     StoreWarning,
     serialization,
 )
-from streamnb.errors import StoreError
+from streamnb.errors import StoreError, StoreVersionError
 from streamnb.storage import read
 
 _BLOCK = 1 << 20
@@ -79,7 +79,7 @@ class ModelFeed(Protocol):
         """Return the newest version, and for how many seconds it may have been outdated.
 
         The version is None if it is the one that was returned last. If it cannot be had, it is a
-        `SourceError`, and the same version is tried again.
+        `SourceError`, also at each later look; what may yet come whole is tried again.
         """
 
 
@@ -142,10 +142,12 @@ class FolderFeed:
             return None, 0.0
         try:
             version, self._seen = self._read()
-        except StoreError as error:
+        except (StoreError, MismatchError) as error:
             # It may be within reach later, or another file by now.
             if not isinstance(error.__cause__, OSError) and self._file() == seen:
                 self._refused = seen, str(error)
+            if isinstance(error, MismatchError):
+                raise
             raise SourceError(str(error)) from error
         return version, 0.0
 
@@ -190,14 +192,18 @@ class FolderFeed:
 
 
 class UrlFeed:
-    """Asks a daemon, or another replica, for its newest snapshot; the version is the daemon's."""
+    """Asks a daemon, or another replica, for its newest snapshot; the version is the daemon's.
+
+    One that came whole and cannot be used is not sent again: it may be large, and asked for often.
+    """
 
     def __init__(self, url: str, settings: Settings) -> None:
         self.name = self._url = url.rstrip("/") + SNAPSHOT_ROUTE
         self._settings, self.timeout_s = settings, settings.follow.timeout_s
         token = settings.http.bearer_token
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._etag: str | None = None
+        self._etag: str | None = None  # of the last that came whole
+        self._refused: str | None = None  # why it cannot be used
         # The daemon is near: no proxy is between, and nobody else is given the token.
         bounded = BoundedHttp(), BoundedHttps()
         self._open = build_opener(ProxyHandler({}), NoRedirects(), *bounded).open
@@ -213,6 +219,8 @@ class UrlFeed:
         except HTTPError as error:
             with error:
                 if error.code == HTTPStatus.NOT_MODIFIED and self._etag is not None:
+                    if self._refused is not None:
+                        raise SourceError(self._refused) from None
                     return None, _behind_s(error.headers)
                 raise SourceError(f"{self._url}: {error.code}: {_detail(error)}") from None
         except (OSError, HTTPException, ValueError) as error:
@@ -222,8 +230,15 @@ class UrlFeed:
             raise SourceError(
                 f"{self._url}: no answer ({said}). Is the daemon there, and http.snapshots true?"
             ) from error
-        version = self._version(data)
-        self._etag = etag
+        try:
+            version = self._version(data)
+        except (SourceError, MismatchError) as error:
+            cause = error.__cause__
+            # What came damaged may come whole at the next look.
+            if not isinstance(cause, StoreError) or isinstance(cause, StoreVersionError):
+                self._etag, self._refused = etag, str(error)
+            raise
+        self._etag, self._refused = etag, None
         return version, behind_s
 
     def _body(self, answer: Any) -> bytes:
