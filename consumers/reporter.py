@@ -468,7 +468,7 @@ class Reporter:
     def summary(self, reason: str, positions: Mapping[Partition, int]) -> Summary:
         """Return what the run did."""
         statistics = self._statistics
-        snapshot = self._board.current()
+        snapshot, seen = self._board.current(), self._source_status()
         return Summary(
             source=self._source,
             messages=statistics.n_messages,
@@ -480,7 +480,8 @@ class Reporter:
             rejected=dict(statistics.rejected),
             ignored=dict(statistics.ignored),
             ambiguous=statistics.outcomes["ambiguous"],
-            gaps=self._source_status().gaps,
+            lost=seen.lost_messages,
+            gaps=seen.gaps,
             accuracy=statistics.prequential.accuracy,
             log_loss=statistics.prequential.log_loss,
             vocabulary_size=snapshot.vocabulary_size if snapshot else 0,

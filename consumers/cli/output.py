@@ -157,9 +157,13 @@ def print_summary(console: Console, summary: Summary, rejects_to: str) -> None:
     late_labels = {}
     if summary.late_labels:
         late_labels = {"late labels": _parts(summary.late_labels).removeprefix(", ")}
-    gaps = {}
+    missing = {}
+    if summary.lost:
+        missing["lost"] = (
+            f"{number(summary.lost)} besides, never read; the log says where (messages_lost)"
+        )
     if summary.gaps:
-        gaps = {"gaps": f"{number(summary.gaps)}; the log says where (stream_gap)"}
+        missing["gaps"] = f"{number(summary.gaps)}; the log says where (stream_gap)"
     rows = {
         "ended": summary.exit_reason,
         "source": summary.source,
@@ -173,7 +177,7 @@ def print_summary(console: Console, summary: Summary, rejects_to: str) -> None:
         "superseded": number(summary.superseded),
         "ignored": number(sum(summary.ignored.values())) + _parts(summary.ignored),
         "rejected": number(sum(summary.rejected.values())) + _parts(summary.rejected) + hint,
-        **gaps,
+        **missing,
         **late_labels,
         "accuracy": f"{share(summary.accuracy)}, log-loss {nats(summary.log_loss)}",
         "model": "; ".join(filter(None, (_size(summary), held))),

@@ -429,6 +429,7 @@ class Summary(msgspec.Struct, frozen=True):
     rejected: Mapping[str, int]  # by reason
     ignored: Mapping[str, int]  # left out by the configuration, by condition
     ambiguous: int  # of those judged, the ones with contradicting emoticons
+    lost: int  # that the source had removed before they were read: none of `messages`
     gaps: int  # places at which a live stream may have lost some
     accuracy: float | None  # prequential, over everything that was learned in this run
     log_loss: float | None

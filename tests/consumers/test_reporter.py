@@ -574,14 +574,14 @@ def test_the_summary_says_what_the_run_did(run: Run) -> None:
     run.clock.now_s += 2.0
     run.statistics.count(3, batch)
     run.clock.now_s += 1.0  # nothing comes any more
-    run.source.gaps = 1
+    run.source.gaps, run.source.lost_messages = 1, 7
     summary = run.reporter.summary("end of source", {FIRST: 3, SECOND: 0})
     assert (summary.source, summary.exit_reason) == ("scripted", "end of source")
     assert (summary.messages, summary.learned, summary.judged, summary.ambiguous) == (3, 2, 0, 0)
     assert summary.rejected == {"not_json": 1}
     assert (summary.classes, summary.class_counts) == (CLASSES, (1.0, 1.0))
     assert summary.positions == {"t[0]": 3, "t[1]": 0}
-    assert (summary.seconds, summary.messages_per_s, summary.gaps) == (8.0, 1.5, 1)
+    assert (summary.seconds, summary.messages_per_s, summary.gaps, summary.lost) == (8.0, 1.5, 1, 7)
     assert (summary.vocabulary_size, summary.snapshot_version) == (3, 2)
     # Where nothing is known the first class wins the tie; the second is told by what that taught.
     assert summary.accuracy == 0.0

@@ -446,10 +446,12 @@ def test_a_summary_says_what_its_time_and_its_rate_are_of() -> None:
     assert "model       0 words" in lines  # a run that ended before it learned anything
 
 
-def test_a_summary_counts_the_gaps_of_a_live_stream() -> None:
-    """Messages may be missing there; a run without any says nothing of them."""
-    assert "gaps        2; the log says where (stream_gap)" in summary_lines(gaps=2)
-    assert not any(line.startswith("gaps") for line in summary_lines())
+def test_a_summary_counts_what_is_missing() -> None:
+    """Messages that were never read come beside those that were; without any nothing is said."""
+    lines = summary_lines(gaps=2, lost=1_234)
+    assert "lost        1,234 besides, never read; the log says where (messages_lost)" in lines
+    assert "gaps        2; the log says where (stream_gap)" in lines
+    assert not any(line.startswith(("gaps", "lost")) for line in summary_lines())
 
 
 def test_before_the_first_checkpoint_predict_says_what_to_do(command: Command) -> None:
