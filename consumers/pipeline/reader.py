@@ -595,6 +595,6 @@ class LabelReader:
 
     def _partitions_agree(self) -> bool:
         """Return whether both topics are known to have the same partitions, or had them once."""
-        ours, theirs = self.reader.n_partitions, self._messages.n_partitions
-        known = self._partitions
-        return known.have_agreed or known.agree(ours, theirs) or known.have_agreed
+        if not self._partitions.have_agreed:  # they may from this question on
+            self._partitions.agree(self.reader.n_partitions, self._messages.n_partitions)
+        return self._partitions.have_agreed
