@@ -74,6 +74,9 @@ class MessageMemory(Protocol):
     def corrected_message(self, said: Correction, /) -> CorrectedMessage | None:
         """Return what the message of a correction teaches now; None if that is not known."""
 
+    def give_up_lost(self, partition: Partition, /) -> None:
+        """Take up no lost file of a partition: it lacks a correction that was applied by itself."""
+
     def correct(
         self, said: Correction, message: CorrectedMessage, part: str, learner: Learner, /
     ) -> None:
@@ -318,6 +321,8 @@ class CorrectionApplier:
         try:
             if message is None or self._memory is None:
                 _teach(said, part, learner, self._fields)
+                if self._memory is not None and place is not None:
+                    self._memory.give_up_lost(place)
             else:
                 _check_was_taught(said, message)
                 self._memory.correct(said, message, part, learner)

@@ -42,6 +42,7 @@ from consumers.messages import (
     Column,
     Messages,
     Operation,
+    Partition,
     account_of,
     account_prefixes,
     id_named,
@@ -366,10 +367,14 @@ class Reviser:
         ):
             return CorrectedMessage("gone")
         if said.offset < known_from(memory):
-            memory.give_up_lost()
             return None
         first = memory.first_offset
         return CorrectedMessage("before" if first is None or said.offset < first else "never")
+
+    def give_up_lost(self, partition: Partition) -> None:
+        """Take up no lost file of a partition again; see `MessageMemory`."""
+        if (memory := self.memory.logs.get(partition)) is not None:
+            memory.give_up_lost()
 
     def _of_message(self, memory: LogMemory, said: Correction) -> list[LearnedRecord]:
         """Return the records of the id of a corrected message, or of its place."""
@@ -442,13 +447,9 @@ class Reviser:
         }
 
     def _note(
-        self,
-        said: Correction,
-        offsets: Longs,
-        fields: dict[str, Column],
-        part: str,
+        self, said: Correction, offsets: Longs, fields: dict[str, Column], part: str,
         learner: Learner,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Remember a correction of an id's messages, in the memory of their partition."""
         assert said.place is not None
         memory, n = self.memory.log(said.place), len(offsets)
@@ -458,10 +459,8 @@ class Reviser:
         if said.label is not None:
             kind, label = CORRECTED, list(learner.model.classes).index(said.label)
             fields = fields | {"": texts_of([part.encode()])}  # behind those of the model
-        sealed = memory.append(
-            offsets, np.full(n, label, np.int32), np.full(n, kind, np.uint8), ids, fields,
-        )  # fmt: skip
-        self.memory.wrote(memory, sealed)
+        labels, kinds = np.full(n, label, np.int32), np.full(n, kind, np.uint8)
+        self.memory.wrote(memory, memory.append(offsets, labels, kinds, ids, fields))
 
 
 def _names(messages: Messages, rows: Longs) -> list[bytes]:

@@ -24,6 +24,7 @@ from consumers.factories import build_corrections
 from consumers.features import build_model
 from consumers.messages import Partition, RawColumns, Reason
 from consumers.monitoring.metrics import Metrics
+from consumers.pipeline.learned_records import DamagedError
 from consumers.sources.base import Source
 from streamnb import EveryExamples, EveryInterval, Learner, SnapshotBoard
 from streamnb.features.counted_words import CountedState
@@ -204,6 +205,31 @@ def test_a_deletion_means_an_update_that_was_learned_before_it() -> None:
     assert applier.apply(run.learner, positions, {LOG}) == []
     assert run.learner.model.n_examples == 0
     assert applier.take_deleted() == [(("a", LOG, 1), ("labels", 0, 0))]
+    run.memory.close()
+
+
+def test_a_lost_file_is_given_up_by_what_was_applied_alone() -> None:
+    """A correction that is refused changes nothing: a file that is put back still says all."""
+    source, run = Lines(), Run(None)
+    reading = LogReader(source, ("negative", "positive"), lambda _entry: None, is_shared=True)
+    source.open(reading._positions.get)
+    metrics = Metrics(CollectorRegistry(), ("negative", "positive")).corrections
+    stream = SharedStream("t", "labels")
+    applier = CorrectionApplier(reading, FIELDS, metrics, lambda: 0.0, stream=stream)
+    applier._memory = run.reviser
+    run.read([Said("create", "a", "sun", "positive")], 1)
+    memory = run.memory.log(LOG)
+    memory.lose(0, DamagedError("torn"))
+    lost, positions = dict(memory.lost), {LOG: 1}
+    applier.take_over(LOG, positions)
+    for text, is_refused in (("never seen", True), ("sun", False)):
+        said = Correction("label", "a", 5, {"text": text}, "negative", "positive", "t/0", LOG, 0)
+        source.lines.setdefault(0, []).append(encode(said))
+        reading._rewind()
+        for raw in source.poll(0.0):
+            reading._take(raw)
+        assert bool(applier.apply(run.learner, positions, {LOG})) == is_refused
+        assert (memory.lost == lost) == is_refused
     run.memory.close()
 
 

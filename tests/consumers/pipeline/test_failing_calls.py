@@ -451,6 +451,7 @@ def test_a_lost_file_stays_lost_once_its_messages_were_corrected_by_the_log(tmp_
         offset=1,
     )
     assert run.state(said) is None
+    run.reviser.give_up_lost(REVISED_LOG)
     path.write_bytes(whole)
     for _ in range(2):
         run = restarted(run, tmp_path)
