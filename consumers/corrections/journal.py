@@ -212,15 +212,26 @@ def _opened(path: Path) -> tuple[int, int]:
         size = os.fstat(fd).st_size
         end = _end_of_last_line(fd, size)
         if end < size:
-            os.ftruncate(fd, end)
+            _cut(fd, end, path)
             log.warning("journal_cut", path=str(path), torn_bytes=size - end)
         # What a killed process wrote may not be synced yet, and it is read from now on.
         os.fsync(fd)
         sync_folder(path.parent)
-    except OSError:
+    except (OSError, CheckpointError):
         os.close(fd)
         raise
     return fd, end
+
+
+def _cut(fd: int, end: int, path: Path) -> None:
+    try:
+        os.ftruncate(fd, end)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: the torn last line of the journal of corrections cannot be cut off "
+            f"({error.strerror}, errno {error.errno}). See to the disk's room, and to whether it "
+            "may be written, and start again; or set corrections.to: none"
+        ) from error
 
 
 def _end_of_last_line(fd: int, size: int) -> int:

@@ -286,7 +286,7 @@ class LogMemory:
         if is_stored:
             segment.n_written = segment.n_synced = n_bytes
             if len(data) > n_bytes and segment.path is not None:
-                os.truncate(segment.path, n_bytes)
+                _cut(segment.path, n_bytes)
         segment.is_sealed = segment.n == SEGMENT_RECORDS
         # It grows on in memory, or is to be written, or its file has all.
         is_held = not (segment.is_sealed and is_stored)
@@ -576,6 +576,19 @@ class LearnedMemory:
                 failed.append(OSError(error.errno, error.strerror, str(where)))
         if failed:
             raise failed[0]
+
+
+def _cut(path: Path, n_bytes: int) -> None:
+    """Cut off what a run that was killed wrote to a file behind its last checkpoint."""
+    try:
+        os.truncate(path, n_bytes)
+    except OSError as error:  # the file is whole: it is not given up
+        name = "/".join(path.parts[-3:])
+        raise CheckpointError(
+            f"checkpoint.folder: {name}, with what messages taught, cannot be cut to the {n_bytes}"
+            f" bytes that the checkpoint names ({error.strerror}, errno {error.errno}). See to the"
+            " disk's room, and to whether it may be written, and start again."
+        ) from error
 
 
 def next_segment(n: int) -> int:

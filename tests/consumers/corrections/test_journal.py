@@ -85,6 +85,23 @@ def test_a_torn_last_line_is_cut_off(path: Path, torn: bytes) -> None:
     assert [(line["event"], line["torn_bytes"]) for line in said] == [("journal_cut", len(torn))]
 
 
+def test_a_torn_line_that_cannot_be_cut_off_is_told_as_that(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file was opened and read well: what is to be seen to is whether it may be written."""
+    path.write_bytes(b"{1}\n{2")
+
+    def failing(*_args: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", failing)
+        said = r"jsonl: .* cannot be cut off \(Read-only file system, errno 30\)"
+        with pytest.raises(CheckpointError, match=said):
+            Journal(path)
+    assert path.read_bytes() == b"{1}\n{2"
+
+
 def test_a_journal_of_a_torn_line_alone_begins_anew(path: Path) -> None:
     """A first line that never became whole leaves an empty journal."""
     path.write_bytes(b'{"kind"')

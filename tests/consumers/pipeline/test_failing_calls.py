@@ -391,7 +391,8 @@ def test_a_file_that_cannot_be_cut_is_not_given_up(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "truncate", failing)
-        with pytest.raises(CheckpointError, match="No space left"):
+        cut = r"t%2F0/1\.records.* cannot be cut .*\(No space left on device, errno 28\)"
+        with pytest.raises(CheckpointError, match=cut):
             RevisedRun(tmp_path)
     again = RevisedRun(tmp_path)
     assert again.memory.sizes()[0] == 6
