@@ -307,11 +307,10 @@ class Daemon:
             )
         self._is_page_late = is_late
 
-    def _after_checkpoint(self, state: ModelState, positions: Mapping[Partition, int]) -> None:
-        """Hand on to the group what was saved, and erase what the kept files know as deleted."""
+    def _share(self, state: ModelState, positions: Mapping[Partition, int]) -> None:
+        """Hand on to the group what was saved."""
         if self._group is not None:
             self._group.write(state, positions, self._erasure.pending())
-        self._erasure.begin()
 
     def _other_logs(self, positions: Mapping[Partition, int]) -> Mapping[Partition, LogFacts]:
         """Return what is known of the logs of corrections and of labels."""
@@ -415,7 +414,7 @@ class Daemon:
                 self._predictor.ask(lambda _snapshot: raise_priority())
         writer = CheckpointWriter(
             self._checkpoint, self._predictor, (self._predictions, self._rejects, self._erasure),
-            self._stop, before=self._before_checkpoint, after=self._after_checkpoint,
+            self._stop, self._share, before=self._before_checkpoint, after=self._erasure.begin,
             stop_timeout_s=settings.shutdown_timeout_s / 2, consumed=consumed, predicted=predicted,
         )  # fmt: skip
         return Pipeline(

@@ -94,9 +94,9 @@ class CheckpointWriter:
 
     The predictor's answers to the stream must be safe first; its thread alone uses the sinks.
     `before` is called on the checkpoint thread before each checkpoint, and may raise a
-    `SourceError` to have none; `after` is called behind it, with what was saved. `consumed` and
-    `predicted` are the components that have entries, by the thread that they belong to. Once `stop`
-    is set, predictor and sinks may take `stop_timeout_s` more.
+    `SourceError` to have none; behind it `share` is called with what was saved, and then `after`.
+    `consumed` and `predicted` are the components that have entries, by the thread that they belong
+    to. Once `stop` is set, predictor and sinks may take `stop_timeout_s` more.
     """
 
     def __init__(  # noqa: PLR0913 -- all that a checkpoint waits for
@@ -105,9 +105,10 @@ class CheckpointWriter:
         predictor: Predictor,
         sinks: Sequence[Flushable],
         stop: threading.Event,
-        after: Callable[[ModelState, Mapping[Partition, int]], None] = lambda _state, _at: None,
+        share: Callable[[ModelState, Mapping[Partition, int]], None] = lambda _state, _at: None,
         *,
         before: Callable[[], None] = lambda: None,
+        after: Callable[[], None] = lambda: None,
         consumed: Sequence[Checkpointed] = (),
         predicted: Sequence[Checkpointed] = (),
         stop_timeout_s: float = 5.0,
@@ -116,7 +117,7 @@ class CheckpointWriter:
         self._predictor = predictor
         self._sinks = tuple(sinks)
         self._stop, self._stop_timeout_s = stop, stop_timeout_s
-        self._before, self._after = before, after
+        self._before, self._share, self._after = before, share, after
         self._consumed, self._predicted = tuple(consumed), tuple(predicted)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._pending: Future[SavedCheckpoint | None] | None = None
@@ -154,9 +155,9 @@ class CheckpointWriter:
         self._pending = self._thread.submit(self._write, frozen, at, entries, safe, deadline)
 
     def hand_on(self, model: NaiveBayes, positions: Mapping[Partition, int]) -> None:
-        """Call `after` again, with what the last checkpoint holds: its file stays current."""
+        """Share again what the last checkpoint holds: its file stays current, and none is new."""
         frozen, at = model.state.frozen_parts(), dict(positions)
-        self._pending = self._thread.submit(lambda: self._after(frozen.state(), at))
+        self._pending = self._thread.submit(lambda: self._share(frozen.state(), at))
 
     def outcome(self, timeout_s: float = 0.0) -> SavedCheckpoint | None:
         """Return the checkpoint under way once it is written; None if there is none, or not yet.
@@ -208,7 +209,8 @@ class CheckpointWriter:
                 self._before()
                 state = frozen.state()
                 saved = self._checkpoint.write(state, positions, entries)
-            self._after(state, positions)
+            self._share(state, positions)
+            self._after()
             return saved  # noqa: TRY300 -- nothing here raises what is caught below
         except (SinkError, SourceError, CheckpointError) as error:
             raise CheckpointError(f"no checkpoint was written: {error}") from error

@@ -141,6 +141,25 @@ def test_what_was_frozen_is_what_stands(run: Run) -> None:
     assert read(run.file).model.n_examples == 43
 
 
+def test_what_is_handed_on_alone_counts_as_no_checkpoint(tmp_path: Path) -> None:
+    """Part files may be written again for the group, and no kept checkpoint is newer by that."""
+    run, told = Run(tmp_path), list[object]()
+    run.teach(3)
+    run.writer = CheckpointWriter(
+        run.checkpoint, run.predictor, (), run.stop,
+        share=lambda state, at: told.append((state.n_examples, at)),
+        after=lambda: told.append("checkpoint"),
+    )  # fmt: skip
+    run.begin()
+    run.outcome()
+    shared = (3, {PART: 3})
+    assert told == [shared, "checkpoint"]
+    run.writer.hand_on(run.model, {PART: 3})
+    assert run.writer.outcome(LONG_S) is None
+    assert told == [shared, "checkpoint", shared]
+    run.close()
+
+
 def test_nothing_in_the_making_has_no_outcome(run: Run) -> None:
     """Where none was begun there is nothing to tell."""
     assert not run.writer.is_busy

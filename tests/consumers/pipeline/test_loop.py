@@ -309,7 +309,7 @@ def test_an_idle_member_whose_part_cannot_be_written_keeps_its_checkpoints(tmp_p
     run = Run(tmp_path / "own", [raw(LOG, [LABELLED] * 3)])
     files = PartFiles(shared, {}, build_model(Settings().model), 3)
     group = run.pipeline.group = GroupParts(files, LOG.topic, 3600.0)
-    run.pipeline.checkpoint_writer._after = group.write
+    run.pipeline.checkpoint_writer._share = group.write
     shared.write_bytes(b"")  # in the place of the folder that is to be mounted there
     run.pipeline.reader.start({}, Limits(until_end=True))
     batch = run.pipeline.reader.take(LONG_S)
