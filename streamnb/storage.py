@@ -47,7 +47,6 @@ from streamnb.state import ModelState
 
 _ATTEMPTS = 5
 _MODE_MAX = 0o7777
-_AS_DAMAGE = frozenset({errno.ENOENT, errno.EIO})  # what a disk says that has lost a file
 _COPY_BYTES = 1 << 20
 # What a file system without hard links says to one.
 NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
@@ -221,15 +220,24 @@ def read(path: str | os.PathLike[str]) -> Stored:
     except StoreVersionError:
         raise
     except StoreError as error:
-        cause = error.__cause__
-        if isinstance(cause, OSError) and cause.errno not in _AS_DAMAGE:
+        if _is_out_of_reach(error):
             raise
         for older in older_files(target):
-            with contextlib.suppress(StoreError):
+            try:
                 stored = _read_one(older)
-                warnings.warn(f"{error} Going on with {older}.", StoreWarning, stacklevel=2)
-                return stored
+            except StoreError as fault:
+                if _is_out_of_reach(fault):
+                    raise
+                continue
+            warnings.warn(f"{error} Going on with {older}.", StoreWarning, stacklevel=2)
+            return stored
         raise
+
+
+def _is_out_of_reach(error: StoreError) -> bool:
+    """Return whether a file may be whole: a network file system says EIO too, for a while."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno != errno.ENOENT
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:

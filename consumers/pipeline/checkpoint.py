@@ -226,13 +226,7 @@ class Checkpoint:
             try:
                 stored = read(path)
             except StreamnbError as error:
-                may_be_whole = isinstance(error, StoreVersionError) or isinstance(
-                    error.__cause__, OSError
-                )
-                way_out = (
-                    f" No kept file can be used; move {path.parent} away to start from nothing."
-                )
-                raise CheckpointError(f"{error}{'' if may_be_whole else way_out}") from error
+                raise CheckpointError(f"{error}{_way_out(error, path.parent)}") from error
         for warning in caught:
             log.error("checkpoint_damaged", detail=str(warning.message))
         notes = dict(stored.header["notes"])
@@ -336,6 +330,18 @@ class Checkpoint:
                 "Put the configuration back, or name another checkpoint.folder to start "
                 "from nothing."
             )
+
+
+def _way_out(error: StreamnbError, folder: Path) -> str:
+    """Return what to do if no kept file was read, beside what the error says."""
+    if isinstance(error, StoreVersionError) or isinstance(error.__cause__, PermissionError):
+        return ""
+    if isinstance(error.__cause__, OSError):
+        return (
+            " Start again once that has passed. If it stays, move the file away: the start behind"
+            " that goes on from an older one, and reads the log again from there."
+        )
+    return f" No kept file can be used; move {folder} away to start from nothing."
 
 
 def warn_of_left_topics(settings: Settings, positions: Iterable[Partition]) -> None:

@@ -283,6 +283,30 @@ def test_a_damaged_newest_falls_back_loudly(tmp_path: Path) -> None:
     assert [line["path"] for line in said if line["event"] == "restored"] == [f"{path}.1"]
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN])
+def test_a_newest_that_is_out_of_reach_is_not_passed_over(tmp_path: Path, number: int) -> None:
+    """A mount that does not answer for a while says nothing of the file; the way out is told."""
+    model = fresh()
+    state = checkpoint(tmp_path)
+    for n in (2, 1):
+        teach(model, n)
+        state.write(model, {FIRST: model.n_examples})
+    path, opened = tmp_path / FILE_NAME, os.open
+
+    def refuse(name: Any, *more: Any, **named: Any) -> int:
+        if name == path:
+            raise OSError(number, os.strerror(number))
+        return opened(name, *more, **named)
+
+    said = rf"model\.nb: cannot be read \({os.strerror(number)}\).*Start again.*move the file away"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pytest.raises(CheckpointError, match=said) as told:
+            checkpoint(tmp_path).restore(fresh())
+    assert "start from nothing" not in str(told.value)
+    assert checkpoint(tmp_path).restore(fresh())[1] == {FIRST: 3}
+
+
 def test_when_nothing_is_whole_the_start_is_refused(tmp_path: Path) -> None:
     """With every kept file damaged the daemon does not learn anew in silence."""
     state = checkpoint(tmp_path)

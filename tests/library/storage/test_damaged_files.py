@@ -269,20 +269,29 @@ def test_a_newest_of_another_version_is_not_passed_over(kept: Path) -> None:
         read(kept)
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE, errno.ESTALE, errno.ENOMEM])
-def test_a_newest_that_may_be_whole_is_not_passed_over(
-    kept: Path, monkeypatch: pytest.MonkeyPatch, number: int
+MAY_BE_WHOLE = [
+    errno.EACCES, errno.EMFILE, errno.ESTALE, errno.ENOMEM, errno.EIO, errno.ETIMEDOUT,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", MAY_BE_WHOLE)
+@pytest.mark.parametrize("is_newest", [True, False])
+def test_a_file_that_may_be_whole_is_not_passed_over(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_newest: bool
 ) -> None:
-    """A right that is missing or a file too many says nothing of what it holds."""
+    """A right that is missing or a mount that does not answer says nothing of what it holds."""
     opened = os.open
+    unread = kept if is_newest else kept.with_name("model.nb.1")
+    if not is_newest:
+        spoil(kept)
 
     def refuse(path: Any, *more: Any, **named: Any) -> int:
-        if Path(path) == kept:
+        if Path(path) == unread:
             raise OSError(number, os.strerror(number))
         return opened(path, *more, **named)
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(StoreError, match=os.strerror(number)):
+    with pytest.raises(StoreError, match=f"{unread}: .*{os.strerror(number)}"):
         read(kept)
 
 
