@@ -517,9 +517,17 @@ class LateLabels:
         rejects, self._rejects = self._rejects, []
         return rejects
 
-    def counts_now(self) -> Mapping[str, int]:
-        """Return what became of labels, and how many wait for their message."""
-        return {**self.counts, "waiting": sum(each.n_labels for each in self._logs.values())}
+    def counts_now(self, n_partitions: int | None = None) -> Mapping[str, int]:
+        """Return what became of labels, and how many wait for their message.
+
+        Of these, `without_partition` are of partitions beyond the stream's `n_partitions`.
+        """
+        waiting = {each: own.n_labels for each, own in self._logs.items()}
+        found = {**self.counts, "waiting": sum(waiting.values())}
+        if n_partitions is not None:
+            beyond = (each for each in waiting if each.partition >= n_partitions)
+            found["without_partition"] = sum(waiting[each] for each in beyond)
+        return found
 
     # ---- the checkpoint ------------------------------------------------------------------------
 

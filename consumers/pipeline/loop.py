@@ -466,7 +466,7 @@ class Pipeline(msgspec.Struct):
         timeout_s = 0.0 if self.reader.end_reason is None else TURN_S
         then = self._pass_on_label_rejects
         self.labels.take(self.learner, self.positions, timeout_s, is_idle=is_idle, then=then)
-        self.statistics.labels = self.labels.join.counts_now()
+        self.statistics.labels = self.labels.join.counts_now(self.reader.n_partitions)
         return self.labels.has_backlog()
 
     def _pass_on_label_rejects(self) -> None:

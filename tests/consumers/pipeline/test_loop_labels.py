@@ -11,8 +11,10 @@ import pytest
 from consumers.config.message import LateLabelsSettings
 from consumers.errors import CheckpointError, SourceError
 from consumers.messages import Messages, Partition
+from consumers.monitoring.metrics import STATUS_METRICS
 from consumers.monitoring.status import Health
 from consumers.pipeline.reader import LabelReader, Limits, Reader
+from consumers.reporter import build_status
 from consumers.sinks.records import Record
 from consumers.sources.base import LogFacts
 from streamnb.storage import read
@@ -62,6 +64,35 @@ def test_what_ends_the_reading_of_late_labels_leaves_the_last_checkpoint(
         assert read(run.file).positions == {"t/0": 3, "labels/0": 2}
         assert [json.loads(each.value)["reason"] for each in rejects] == ["unknown_label"]
     run.predictor.stop()
+    late.memory.close()
+
+
+@pytest.mark.parametrize(("n_partitions", "n_beyond"), [(1, 2), (2, 0), (None, 0)])
+def test_labels_of_partitions_that_the_stream_lacks_are_counted(
+    tmp_path: Path, n_partitions: int | None, n_beyond: int
+) -> None:
+    """Their topic got more first: no message is read that they could be of; a metric says so."""
+    run = Run(tmp_path)
+    late = LateRun(None, LateLabelsSettings(source="kafka:labels", id="id", window_s=50.0))
+    said = b'{"id":"%d","label":"positive","created_at":1000000000}'
+    batches = [
+        [raw(Partition("labels", number), [said % i for i in range(n)])]
+        for number, n in ((0, 3), (1, 2))
+    ]
+    labels = Reader(ScriptedSource(*batches), late.label_decoder, Health(run.clock, 30.0), run.stop)
+    run.source.n_partitions = n_partitions
+    run.pipeline.labels = LabelReader(labels, late.late, run.pipeline.reader, ("text",))
+    own, limits = {Partition("labels", number): 0 for number in (0, 1)}, Limits(until_end=True)
+    run.pipeline.labels.start(own, limits, {})  # a checkpoint knows that they had as many
+    while run.pipeline._take_labels(is_idle=True):
+        pass
+    status = build_status("s", run.pipeline.statistics)
+    shown = {name: of(status) for _, name, _, of in STATUS_METRICS}
+    assert (shown["late_labels_waiting"], shown["late_labels_without_partition_waiting"]) == (
+        5,
+        n_beyond,
+    )
+    run.end()
     late.memory.close()
 
 
