@@ -112,8 +112,14 @@ class LogMemory:
         return {self.path(each) for each in (*self.segments, *self.lost)}
 
     def give_up_lost(self) -> None:
-        """Try no lost segment again: a correction was applied of which it would not know."""
-        self.lost = dict.fromkeys(self.lost, ([], None))
+        """Try no lost segment again, by a field that none has: it lacks an applied correction."""
+        self.lost = {n: (["", *filter(None, names)], per) for n, (names, per) in self.lost.items()}
+
+    @property
+    def n_damaged(self) -> int:
+        """How many files are lost but for those that other settings wrote, which is no trouble."""
+        ours = sorted(self.fields), self.per
+        return sum((sorted(filter(None, names)), per) == ours for names, per in self.lost.values())
 
     @property
     def n_kept(self) -> int:
@@ -126,14 +132,9 @@ class LogMemory:
         return sum(each.n_bytes for each in self.segments.values())
 
     def append(
-        self,
-        offsets: NDArray[np.int64],
-        labels: NDArray[np.int32],
-        kinds: NDArray[np.uint8],
-        ids: TextColumn,
-        fields: Mapping[str, Column],
-        hashes: Hashes | None = None,
-    ) -> list[Segment]:
+        self, offsets: NDArray[np.int64], labels: NDArray[np.int32], kinds: NDArray[np.uint8],
+        ids: TextColumn, fields: Mapping[str, Column], hashes: Hashes | None = None,
+    ) -> list[Segment]:  # fmt: skip
         """Remember records; return the segments that they have sealed.
 
         Without hashes of the ids, which are made when asked for, none of them may be early.
@@ -237,11 +238,15 @@ class LogMemory:
         self.segments.pop(number, None)
         self.lost[number] = (list(self.names), self.per)
         self.is_whole = False
+        way_out = (
+            ", unless you stop (at once, if it is the newest) and put the file back from a copy"
+        )
+        is_damaged = sorted(self.names) == sorted(self.fields)  # else other settings wrote it
         log.error(
             "learned_damaged",
             file=None if self.folder is None else f"{unquote(self.folder.name)}/{number}",
-            detail=f"{said}; deletes and updates of its messages take nothing back, unless you stop"
-            " (at once, if it is the newest) and put the file back from a copy of the folder",
+            detail=f"{said}; deletes and updates of its messages take nothing back"
+            + (f"{way_out} of the folder" if is_damaged else ""),
         )
 
     def of_accounts(self, hashes: Hashes) -> FoundRecords:
@@ -377,7 +382,7 @@ class LearnedMemory:
     def trouble(self) -> str | None:
         """What was lost, or cannot be written, in a sentence; None if nothing."""
         logs = list(self.logs.values())
-        if n := sum(len(each.lost) for each in logs):
+        if n := sum(each.n_damaged for each in logs):
             return (
                 f"{n} files of what was learned could not be read: what deletes and updates say of "
                 "their messages takes nothing back; the log names them (learned_damaged)"
@@ -583,11 +588,10 @@ def _cut(path: Path, n_bytes: int) -> None:
     try:
         os.truncate(path, n_bytes)
     except OSError as error:  # the file is whole: it is not given up
-        name = "/".join(path.parts[-3:])
         raise CheckpointError(
-            f"checkpoint.folder: {name}, with what messages taught, cannot be cut to the {n_bytes}"
-            f" bytes that the checkpoint names ({error.strerror}, errno {error.errno}). See to the"
-            " disk's room, and to whether it may be written, and start again."
+            f"checkpoint.folder: {'/'.join(path.parts[-3:])}, with what messages taught, cannot be"
+            f" cut to the {n_bytes} bytes that the checkpoint names ({error.strerror}, errno"
+            f" {error.errno}). See to the disk's room and mode, and start again."
         ) from error
 
 

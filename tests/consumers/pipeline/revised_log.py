@@ -140,7 +140,7 @@ class Run:
         self.checkpoint = Checkpoint(CheckpointSettings(folder=folder, keep=KEEP), {})
         self.memory = LearnedMemory(
             folder, learned_kinds(settings), records_max, KEEP,
-            accounts=settings.message.deletes_accounts,
+            accounts=settings.message.deletes_accounts, per=settings.per.field,
         )  # fmt: skip
         model, positions = self.checkpoint.restore(build_model(settings.model))
         self.checkpoint.restore_entries([self.memory])

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from consumers.config.settings import Settings
+from consumers.pipeline.learned_memory import FOLDER_NAME
 from tests.consumers.pipeline.revised_log import (
+    LOG,
     SETTINGS,
     SIZES,
     WEIGHTED,
@@ -53,6 +55,49 @@ def test_where_weights_begin_or_end_the_memory_begins_anew(
     run.read(log, len(log))
     assert dict(run.reviser.counts) == {"delete_matched": 1, "delete_unmatched": 1, "unlearned": 1}
     assert run.learner.model.n_examples == 6
+    run.memory.close()
+
+
+def by_field(field: str | None) -> Settings:
+    """Return settings with a model for each value of a field."""
+    return Settings.model_validate(SETTINGS.model_dump() | {"per": {"field": field}})
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (by_field("lang"), by_field("user")), (by_field("lang"), by_field(None)),
+        (by_field(None), by_field("lang")), (SETTINGS, WEIGHTED), (WEIGHTED, SETTINGS),
+    ],
+)  # fmt: skip
+def test_what_a_change_of_settings_gives_up_is_no_trouble(
+    tmp_path: Path, before: Settings, after: Settings
+) -> None:
+    """It is told once, and no way out is where none is; a file that is damaged is trouble still."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive", lang="en") for i in range(12)]
+    run = Run(tmp_path, settings=before)
+    run.read(log, 6)
+    run.save()
+    run.memory.close()
+    n_told = []
+    for until in (9, 12):
+        with capture_logs() as said:
+            run = Run(tmp_path, settings=after)
+        told = [each["detail"] for each in said if each["event"] == "learned_damaged"]
+        assert not any("from a copy" in detail for detail in told)
+        n_told.append(len(told))
+        assert run.memory.trouble is None
+        run.reviser.give_up_lost(LOG)
+        assert run.memory.trouble is None
+        run.read(log, until)
+        run.save()
+        run.memory.close()
+    assert n_told == [2, 0]
+    (tmp_path / FOLDER_NAME / "t%2F0" / "2.records").unlink()
+    with capture_logs() as said:
+        run = Run(tmp_path, settings=after)
+    assert ["from a copy" in each["detail"] for each in said if "detail" in each] == [True]
+    assert "1 files" in (run.memory.trouble or "")
     run.memory.close()
 
 
