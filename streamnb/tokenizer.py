@@ -34,9 +34,13 @@ GRAMS_PER_TOKEN_MAX = NGRAM_MAX + GAP_MAX + _CHARACTERS_PER_TOKEN * (CHARACTERS_
 GRAMS_MAX = (1 << 17) - 1
 _ENTITY = re.compile("&(#?[0-9A-Za-z]{1,32};)")
 # Nothing is composed with an ASCII letter behind it. A longer piece ends before a letter, if its
-# marks are no more than the 30 of Unicode's stream-safe format (UAX 15).
+# marks are no more than the 30 of Unicode's stream-safe format (UAX 15); and not between the two or
+# three letters of a Korean syllable, or a symbol and the stroke through it.
 _PIECE = 1000
-_PIECES = re.compile(rf"[\x00-\x7f]?[^\x00-\x7f]{{1,{_PIECE}}}[^\w\x00-\x7f]{{0,30}}")
+_PIECES = re.compile(
+    rf"[\x00-\x7f]?[^\x00-\x7f]{{1,{_PIECE}}}[^\w\x00-\x7f]{{0,30}}"
+    r"[\u1161-\u1175\u11a8-\u11c2\u0338]{0,2}"
+)
 _SCRATCH_KEPT_BYTES = 1 << 16
 Size = TypeVar("Size", int, NDArray[np.int64])
 

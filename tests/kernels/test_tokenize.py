@@ -276,3 +276,11 @@ def test_marks_without_end_on_one_letter_take_one_pass() -> None:
     assert len(Tokenizer(compose=True).rewritten(marks).data) > 1_900_000
     text = "e\u0301 \u304b\u3099x" * 1_000 + "\u304b\u3099" * 2_000
     assert composed(text) == unicodedata.normalize("NFC", text)
+
+
+@pytest.mark.parametrize("lead", range(4))
+@pytest.mark.parametrize("written", ["이것은매우긴문장", "각", "한글\u302e", "\u219a", "が"])
+def test_long_texts_without_ascii_are_composed_whole(written: str, lead: int) -> None:
+    """A piece ends nowhere that parts a letter from what it is composed with, Korean or other."""
+    text = "\u6f22" * lead + unicodedata.normalize("NFD", written) * 2_000
+    assert composed(text) == unicodedata.normalize("NFC", text)
