@@ -242,7 +242,9 @@ def export_mlflow(model: ModelReader, folder: str | os.PathLike[str], **options:
         It must not exist yet. It gets the counts, the key of the words' fingerprints and, of a
         snapshot, the rule that it answers by.
     options
-        Of MLflow's `save_model` for it, such as `signature` or `metadata`.
+        Of MLflow's `save_model` for it, such as `signature` or `metadata`. This version of streamnb
+        is required, and `extra_pip_requirements` beside it; `pip_requirements` or `conda_env` take
+        its place.
 
     Raises
     ------
@@ -300,12 +302,23 @@ def _pass_to_mlflow(function: str, model: ModelReader, options: dict[str, Any]) 
     rule = snapshot.rule
     costs = None if rule.costs is None else rule.costs.tolist()
     notes = {"snapshot": {"version": snapshot.version, "rule": rule.to_dict(), "costs": costs}}
-    needed = [f"streamnb[mlflow]=={version('streamnb')}"]
     with tempfile.TemporaryDirectory(prefix="streamnb-") as folder:
         path = Path(folder) / "model.nb"
         save(snapshot.state, path, notes=notes)
-        given = {"loader_module": __name__, "data_path": str(path), "pip_requirements": needed}
-        return getattr(pyfunc, function)(**(given | options))
+        given = {"loader_module": __name__, "data_path": str(path)}
+        return getattr(pyfunc, function)(**(given | _with_requirements(options)))
+
+
+def _with_requirements(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options that require streamnb, unless they say all that is required."""
+    extra = options.get("extra_pip_requirements")
+    others = (options.get("pip_requirements"), options.get("conda_env"))
+    if any(each is not None for each in others):
+        return options
+    own = f"streamnb[mlflow]=={version('streamnb')}"
+    more = [f"-r {extra}"] if isinstance(extra, str) else extra or ()
+    # MLflow takes one of the three alone; its own additions would be to what it finds by loading.
+    return options | {"pip_requirements": [own, *more], "extra_pip_requirements": None}
 
 
 def _load_pyfunc(path: str) -> PyfuncModel:

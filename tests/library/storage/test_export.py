@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -357,6 +358,36 @@ def test_mlflow_s_model_takes_columns_without_an_index(told: Snapshot, asked: pd
         found = model.predict(rows)
         assert found.index.tolist() == [0, 1, 2]
         assert found.to_dict("list") == wanted.to_dict("list")
+
+
+@pytest.mark.deep
+def test_mlflow_installs_what_is_asked_for_beside_streamnb(
+    mlflow: Any,
+    told: Snapshot,
+    asked: pd.DataFrame,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More requirements come beside streamnb itself; one's own list or environment is the whole."""
+    monkeypatch.chdir(tmp_path)
+    own = f"streamnb[mlflow]=={version('streamnb')}"
+    Path("more.txt").write_text("numpy\n")
+    environment = {"name": "x", "dependencies": ["python", {"pip": ["numpy"]}]}
+    cases: list[tuple[dict[str, Any], set[str]]] = [
+        ({"extra_pip_requirements": ["numpy"]}, {own, "numpy"}),
+        ({"extra_pip_requirements": "more.txt", "conda_env": None}, {own, "numpy"}),
+        ({"pip_requirements": ["numpy"]}, {"numpy"}),
+        ({"conda_env": environment}, {"numpy"}),
+        ({"pip_requirements": None}, {own}),
+    ]
+    for place, (options, wanted) in enumerate(cases):
+        folder = tmp_path / str(place)
+        export_mlflow(told, folder, **options)
+        needed = (folder / "requirements.txt").read_text().splitlines()
+        assert {each for each in needed if not each.startswith("mlflow")} == wanted
+        assert len(mlflow.pyfunc.load_model(str(folder)).predict(asked)) == 3
+    with pytest.raises(ValueError, match="Only one of"):
+        export_mlflow(told, tmp_path / "x", conda_env=environment, pip_requirements=["numpy"])
 
 
 def test_mlflow_is_asked_for_if_it_is_missing(
