@@ -151,7 +151,7 @@ class StreamNB(base.MiniBatchClassifier):
         ----------
         X : data frame of shape (n, n_fields)
             Of pandas, Polars, Arrow or another library that narwhals supports.
-        y : series or sequence, of length n
+        y : series, array or sequence, of length n
 
         Raises
         ------
@@ -163,7 +163,9 @@ class StreamNB(base.MiniBatchClassifier):
         if len(X):
             labels = nw.from_native(y, series_only=True, pass_through=True)
             is_row = isinstance(labels, Iterable) and not isinstance(labels, str)
-            self.model.learn_many(self._columns(X), list(labels) if is_row else labels)
+            if is_row and not hasattr(labels, "to_pylist"):  # Arrow's arrays yield its own scalars
+                labels = list(labels)
+            self.model.learn_many(self._columns(X), labels)
 
     def predict_many(self, X: Any) -> Any:
         """Return the most probable class of each row.
@@ -172,10 +174,22 @@ class StreamNB(base.MiniBatchClassifier):
         -------
         series of length n
             Of the frame's own library, with its index; None before any class is known.
+
+        Raises
+        ------
+        InputError
+            If classes are of more than one kind, as 1 and "a", and the library is not pandas.
         """
         frame = _frame(X)
+        classes = self.model.classes
+        if len(set(map(type, classes))) > 1 and not frame.implementation.is_pandas_like():
+            raise InputError(
+                f"a series of {frame.implementation.value} holds no labels of more than one kind,"
+                f" among {', '.join(map(repr, classes))}. Pass a frame of pandas, or ask for"
+                " predict_proba_many."
+            )
         labels: list[Any] = [None] * len(frame)
-        if len(frame) and self.model.classes:
+        if len(frame) and classes:
             labels = self.model.predict_many(self._columns(X))
         found = nw.new_series(None, labels, backend=frame.implementation)  # type: ignore[arg-type]
         return _with_index_of(frame, found.to_native())
@@ -188,6 +202,11 @@ class StreamNB(base.MiniBatchClassifier):
         data frame of shape (n, n_classes)
             Of the frame's own library, with its index; a column a class. Libraries whose columns
             need text for a name have the class's text there.
+
+        Raises
+        ------
+        InputError
+            If such a library's frame is asked of classes of one text, as 1 and "1".
         """
         return self._answer(X, lambda columns: np.exp(self.model.predict_log_proba_many(columns)))
 
@@ -241,6 +260,11 @@ class StreamNB(base.MiniBatchClassifier):
             label if any_name else str(label): answers[:, c]
             for c, label in enumerate(classes[: answers.shape[1]])
         }
+        if len(named) < answers.shape[1]:
+            raise InputError(
+                f"two classes have one text, among {', '.join(map(repr, classes))}, and columns of"
+                f" {frame.implementation.value} are named by it. Pass a frame of pandas instead."
+            )
         found = nw.from_dict(named, backend=frame.implementation)
         return _with_index_of(frame, found.to_native())
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from river import (
     checks,
@@ -267,6 +268,35 @@ def test_what_is_no_frame_is_refused(what: Any) -> None:
         model.learn_many(what, ["a"])
     with pytest.raises(InputError, match=r"labels"):
         model.learn_many(pd.DataFrame({"a": [1]}), what)
+
+
+@pytest.mark.parametrize("frame", [pl.DataFrame, pa.table])
+def test_labels_that_a_frame_cannot_hold_are_refused(frame: Any) -> None:
+    """Text has no two columns of one name, and no column of more than one kind; pandas has both."""
+    asked = {"x": [1.0, 2.0]}
+    alike, mixed = StreamNB(), StreamNB()
+    alike.learn_many(pd.DataFrame(asked), [1, "1"])
+    mixed.learn_many(pd.DataFrame(asked), [1, "a"])
+    for ask in (alike.predict_proba_many, alike.joint_log_likelihood_many):
+        assert list(ask(pd.DataFrame(asked)).columns) == [1, "1"]
+        with pytest.raises(InputError, match=r"have one text, among 1, '1'"):
+            ask(frame(asked))
+    for model in (alike, mixed):
+        assert model.predict_many(pd.DataFrame(asked)).tolist() == list(model.model.classes)
+        with pytest.raises(InputError, match=r"more than one kind, among 1, '(1|a)'"):
+            model.predict_many(frame(asked))
+    assert mixed.predict_proba_many(frame(asked)).shape == (2, 2)
+
+
+def test_labels_may_be_an_array_of_arrow() -> None:
+    """An array teaches as a chunked one or a list does."""
+    table, labels = pa.table({"x": [1.0, 2.0]}), ["a", "b"]
+    taught = []
+    for given in (labels, pa.array(labels), pa.chunked_array([labels]), pd.Series(labels)):
+        model = StreamNB(hash_key=1)
+        model.learn_many(table, given)
+        taught.append(model.model.to_bytes())
+    assert taught == taught[:1] * 4
 
 
 def test_a_bag_takes_frames_alone() -> None:
