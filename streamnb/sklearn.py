@@ -153,7 +153,8 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         For "categorical": columns hold 0 to min_categories − 1, and other values are ignored. By
         default values are learned as they come, and may be text.
     class_prior : array-like of shape (n_classes,), Dirichlet or Fixed, optional
-        Probabilities in the order of `classes_`.
+        Probabilities in the order of `classes_`. "complement" leaves them out, as scikit-learn's
+        does, unless they are a Dirichlet or Fixed.
     fit_prior : bool
         Without `class_prior`: class frequencies, or uniform. "complement" is always uniform.
     decay : HalfLife, optional
@@ -362,16 +363,18 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         given = self.class_prior
         if isinstance(given, Dirichlet | Fixed):
             return given
-        is_fitted = self.fit_prior and self.family != "complement"
-        if given is None and is_fitted:
+        is_complement = self.features is None and self.family == "complement"
+        if given is None and self.fit_prior and not is_complement:
             return Dirichlet(0.0)
         k = len(classes)
-        probabilities = np.full(k, 1.0 / k) if given is None else column_or_1d(given)
+        uniform = np.full(k, 1.0 / k)
+        probabilities = uniform if given is None else column_or_1d(given)
         if len(probabilities) != k:
             raise ValueError(
                 f"class_prior has {len(probabilities)} probabilities, and there are {k} classes."
             )
-        return Fixed(dict(zip(_class_labels(classes), probabilities.tolist(), strict=True)))
+        used = uniform if is_complement else probabilities
+        return Fixed(dict(zip(_class_labels(classes), used.tolist(), strict=True)))
 
 
 def _class_labels(classes: NDArray[Any]) -> tuple[Label, ...]:

@@ -81,6 +81,10 @@ ORACLES: dict[str, tuple[dict[str, Any], Any]] = {
         {"family": "complement", "alpha": 0.3, "norm": True},
         naive_bayes.ComplementNB(alpha=0.3, norm=True),
     ),
+    "complement-priors": (
+        {"family": "complement", "class_prior": [0.9, 0.06, 0.04]},
+        naive_bayes.ComplementNB(class_prior=[0.9, 0.06, 0.04]),
+    ),
     "bernoulli": ({"family": "bernoulli"}, naive_bayes.BernoulliNB()),
     "bernoulli-threshold": (
         {"family": "bernoulli", "alpha": 0.5, "binarize": 2.0, "class_prior": [0.2, 0.5, 0.3]},
@@ -190,6 +194,7 @@ def test_a_matrix_with_repeated_entries_is_their_sum_and_stays() -> None:
         ({"variance": "diagonal"}, "variance"),
         ({"class_prior": [0.5, 0.6]}, "add up to 1"),
         ({"class_prior": [1.0]}, "1 probabilities, and there are 2 classes"),
+        ({"class_prior": [1.0], "family": "complement"}, "1 probabilities, and there are 2"),
     ],
 )
 def test_what_a_parameter_cannot_be(parameters: dict[str, Any], said: str) -> None:
@@ -212,6 +217,19 @@ def test_what_a_call_cannot_be() -> None:
     with pytest.raises(ValueError, match="0, or a number from"):
         model.partial_fit([[1.0]], ["a"], sample_weight=[-1.0])
     assert model.model_.to_bytes() == before
+
+
+def test_a_prior_of_this_library_counts_for_complement_too() -> None:
+    """An array is left out, as scikit-learn does; Fixed and Dirichlet are meant."""
+    X, y = [[0, 1], [1, 0], [1, 1]], [0, 1, 1]
+    plain = StreamNBClassifier("complement").fit(X, y).predict_joint_log_proba(X)
+    fixed = nb.Fixed({0: 0.9, 1: 0.1})
+    found = StreamNBClassifier("complement", class_prior=fixed).fit(X, y).predict_joint_log_proba(X)
+    assert np.allclose(found - plain, np.log([1.8, 0.2]), rtol=0, atol=1e-12)
+    groups = {"all": nb.Numbers()}  # with these the family is ignored
+    frequent = StreamNBClassifier(features=groups).fit(X, y).predict_proba(X)
+    other = StreamNBClassifier("complement", features=groups).fit(X, y).predict_proba(X)
+    assert np.array_equal(other, frequent)
 
 
 def test_missing_numbers_say_nothing() -> None:
