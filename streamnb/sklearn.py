@@ -61,7 +61,7 @@ def _gaussian(estimator: Any, names: Sequence[str]) -> Group:
 
 
 def _categorical(estimator: Any, names: Sequence[str]) -> Group:
-    likelihood = Categorical(Dirichlet(estimator.alpha))
+    likelihood = Categorical(Dirichlet(_one_alpha(estimator)))
     if estimator.min_categories is None:
         return Categories(likelihood, tuple(names))
     sizes = np.broadcast_to(np.asarray(estimator.min_categories, dtype=np.int64), len(names))
@@ -79,8 +79,20 @@ def _complement(estimator: Any, names: Sequence[str]) -> Group:
 
 
 def _bernoulli(estimator: Any, names: Sequence[str]) -> Group:
-    likelihood = Bernoulli(Beta(estimator.alpha, estimator.alpha))
+    alpha = _one_alpha(estimator)
+    likelihood = Bernoulli(Beta(alpha, alpha))
     return Bag(likelihood, COUNTS, dictionary=tuple(names))
+
+
+def _one_alpha(estimator: Any) -> Any:
+    """Return alpha for a family that has one for all features, or refuse one a feature."""
+    shape = np.shape(estimator.alpha)
+    if shape and shape[0] > 1:
+        raise InputError(
+            f"alpha must be one number for {estimator.family!r}; one a feature is for 'multinomial'"
+            f" and 'complement'. Got an array of shape {shape} instead."
+        )
+    return estimator.alpha
 
 
 _COUNTS = Intake(is_counted=True, positive_only=True)
@@ -140,7 +152,8 @@ class StreamNBClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         As for `NaiveBayes`; `family` and its parameters are then ignored. The fields are the
         columns of a data frame; those of an array are `x0`, `x1` and so on.
     alpha : float or array-like of shape (n_features,)
-        Pseudo-counts of each word, value, or presence and absence.
+        Pseudo-counts of each word, value, or presence and absence; above 0 for "complement". One a
+        feature is for "multinomial" and "complement" alone.
     var_smoothing : float
         For "gaussian": the share of the largest variance that is added to all variances.
     variance : {"own", "shared"}

@@ -195,6 +195,15 @@ def test_a_matrix_with_repeated_entries_is_their_sum_and_stays() -> None:
         ({"class_prior": [0.5, 0.6]}, "add up to 1"),
         ({"class_prior": [1.0]}, "1 probabilities, and there are 2 classes"),
         ({"class_prior": [1.0], "family": "complement"}, "1 probabilities, and there are 2"),
+        ({"alpha": [0.5, 0.5], "family": "bernoulli"}, "alpha must be one number for 'bernoulli'"),
+        (
+            {"alpha": [0.5, 0.5], "family": "categorical"},
+            "alpha must be one number for 'categorical'",
+        ),
+        (
+            {"alpha": [[0.5], [0.5]], "family": "categorical", "min_categories": 3},
+            "alpha must be one number for 'categorical'",
+        ),
     ],
 )
 def test_what_a_parameter_cannot_be(parameters: dict[str, Any], said: str) -> None:
