@@ -250,17 +250,35 @@ def _unwrapped(value: bytes, name: str) -> bytes:
     b'{"event":"update","payload":{"id":"7"}}'
     """
     try:
-        fields = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
-        text = msgspec.json.decode(fields.get(name, b"null"))
+        fields, text = _field_text(value, name)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return value  # what is wrong with it is found where it is read
+        try:
+            fields, text = _field_text(replace_lone_surrogates(value), name)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return value  # what is wrong with it is found where it is read
     if not isinstance(text, str) or not text.lstrip().startswith("{"):
         return value
+    inner = text.encode()
+    if not _is_json(inner):
+        inner = replace_lone_surrogates(inner)
+        if not _is_json(inner):
+            return text.encode()  # it could end its place and begin another field
+    return msgspec.json.encode(fields | {name: msgspec.Raw(inner)})
+
+
+def _field_text(value: bytes, name: str) -> tuple[dict[str, msgspec.Raw], Any]:
+    """Return the fields of a message as JSON, and the value of one; None if it is absent."""
+    fields = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    return fields, msgspec.json.decode(fields.get(name, b"null"))
+
+
+def _is_json(value: bytes) -> bool:
+    """Return whether msgspec reads a value as JSON; it takes no lone surrogates."""
     try:
-        msgspec.json.decode(text, type=msgspec.Raw)
+        msgspec.json.decode(value, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
-        return text.encode()  # it could end its place and begin another field
-    return msgspec.json.encode(fields | {name: msgspec.Raw(text.encode())})
+        return False
+    return True
 
 
 def replace_lone_surrogates(value: bytes) -> bytes:

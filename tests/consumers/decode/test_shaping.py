@@ -208,6 +208,30 @@ def test_mastodon_sends_json_within_json_and_html() -> None:
     assert dropped.ignored == {"event": 2, "retweet": 1}
 
 
+INNER = rb'"{\"id\":\"7\",\"content\":\"hi %s\"}"'
+
+
+@pytest.mark.parametrize(
+    ("payload", "more", "text"),
+    [
+        (INNER % rb"\\ud83d", b"", "hi \ufffd"),  # in the payload's own JSON
+        (INNER % rb"\ud83d", b"", "hi \ufffd"),  # in the string that holds it
+        (INNER % b"all", rb',"stream":["\ud83d"]', "hi all"),  # in another field
+        (INNER % rb"\\ud83d\\ude00", b"", "hi \U0001f600"),
+    ],
+)
+def test_half_a_pair_within_json_within_json_is_replaced(
+    payload: bytes, more: bytes, text: str
+) -> None:
+    """Wherever it stands: the payload is read all the same, and no message is lost."""
+    event = b'{"event":"update","payload":%s%s}' % (payload, more)
+    found = Decoder(MessageSettings.model_validate("mastodon"), NoLabels(CLASSES)).decode(
+        raw([event])
+    )
+    assert (found.rejects, found.ignored) == ([], {})
+    assert said(found) == [("create", "7", text)]
+
+
 def test_deletions_of_twitter_and_x_name_the_id_elsewhere() -> None:
     """They say no more than the id; what is no tweet at all is ignored."""
     tweet = {"id_str": "1", "text": "a &amp; b", "full_text": "a &amp; b c", "lang": "en"}
