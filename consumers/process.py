@@ -64,6 +64,10 @@ _GIVE_UP_AT = 3
 _STILL = "what was taken in is being saved; a third signal gives that up"
 _GAVE_UP = b"error: told to end three times; ended without saving; what was saved before stands\n"
 _SCREEN_BACK = b"\x1b[?1049l\x1b[?25h"
+# How outputs treat a character that their encoding lacks, as standard error does anyway. In Latin-1
+# a dash in the summary of a run that had succeeded would be an error.
+_ESCAPED = "backslashreplace"
+_RAISING = {"strict", "surrogateescape"}
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Where a cgroup of version 1 has no bound it says a number beyond any memory there is.
 _NO_BOUND = 1 << 60
@@ -172,10 +176,11 @@ class _Output(io.FileIO):
 
 
 def open_standard_streams() -> None:
-    """Let standard streams that were closed at the start go nowhere, and outputs name themselves.
+    r"""Let standard streams that were closed at the start go nowhere, and outputs name themselves.
 
     Otherwise the next file that is opened has the number of one, and receives what is printed. An
     output that cannot be written raises `OutputError`; a pipe without a reader `BrokenPipeError`.
+    What an output's encoding lacks is written as its escape, such as `\u2013`.
     """
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -202,7 +207,7 @@ def _told_apart(stream: TextIO, fd: int, called: str) -> TextIO:
     return io.TextIOWrapper(
         output if stream.write_through else io.BufferedWriter(output),  # with `python -u`
         encoding=stream.encoding,
-        errors=stream.errors,
+        errors=_ESCAPED if stream.errors in _RAISING else stream.errors,
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )

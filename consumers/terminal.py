@@ -27,6 +27,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _NAMED_COLOURS = {"positive": "green", "negative": "red", "neutral": "yellow"}
 _COLOURS = ("cyan", "magenta", "yellow", "blue", "green", "red")
 _WORDS_CLASSES_MAX = 4
+_SIGNS = f"{_BLOCKS}━─●✓✗·–…"  # of the screen, beside words
 _N_NUMBERS = 6  # rows of figures
 _STREAM_WIDTH = 27
 _QUALITY_WIDTH = 30
@@ -155,9 +156,15 @@ def make_view(
     kind: Literal["auto", "live", "log"], console: Console, clock: Callable[[], float]
 ) -> View:
     """Return the view that is asked for; with ``auto``, the live one if it can be drawn."""
-    if kind == "live" or (kind == "auto" and console.is_terminal and not console.is_dumb_terminal):
+    if kind == "live" or (kind == "auto" and _can_draw(console)):
         return LiveView(console)
     return LogView(structlog.get_logger("streamnb"), clock)
+
+
+def _can_draw(console: Console) -> bool:
+    """Return whether a console is a terminal whose encoding has the signs of the screen."""
+    shown = _SIGNS.encode(console.encoding, "replace").decode(console.encoding)
+    return console.is_terminal and not console.is_dumb_terminal and shown == _SIGNS
 
 
 def colour_of(label: str, classes: Sequence[str]) -> str:

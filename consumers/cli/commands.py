@@ -46,6 +46,7 @@ from consumers.cli.conventions import (
     load_settings,
     note_shared_model,
     port_option,
+    print_data,
     print_json,
     recorded_file,
     refused_note,
@@ -319,8 +320,7 @@ def check_config(config: ConfigOption = None) -> None:
     path = find_config(config)
     settings = load(path, os.environ)
     check_alerts(settings)
-    typer.echo(f"# {_name_of(path)}: no mistakes")
-    typer.echo(to_yaml(settings), nl=False)
+    print_data(f"# {_name_of(path)}: no mistakes\n{to_yaml(settings).rstrip()}")
 
 
 @app.command(

@@ -252,7 +252,12 @@ def print_json(value: Any) -> None:
     JSON has no infinity, which a score is where no prior smooths it, and no nan: both become null.
     """
     text = json.dumps(value, ensure_ascii=False, default=str)
-    typer.echo(json.dumps(json.loads(text, parse_constant=lambda _: None), ensure_ascii=False))
+    print_data(json.dumps(json.loads(text, parse_constant=lambda _: None), ensure_ascii=False))
+
+
+def print_data(text: str) -> None:
+    """Print what another program reads: lines of UTF-8, whatever encoding the terminal has."""
+    typer.echo(text.encode(errors="backslashreplace"))
 
 
 DEBUG_VARIABLE = "STREAMNB_DEBUG"

@@ -272,6 +272,16 @@ def test_without_a_terminal_there_are_lines() -> None:
     assert isinstance(make_view("live", console, ManualClock(10.0)), LiveView)
 
 
+@pytest.mark.parametrize(
+    ("encoding", "view"), [("utf-8", LiveView), ("latin-1", LogView), ("ascii", LogView)]
+)
+def test_a_terminal_that_lacks_the_signs_has_lines(encoding: str, view: type) -> None:
+    """The automatic view is the log where bars and blocks cannot be drawn."""
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    console = Console(file=file, force_terminal=True, _environ={"TERM": "xterm"})
+    assert isinstance(make_view("auto", console, ManualClock(10.0)), view)
+
+
 @pytest.fixture
 def log_stream() -> io.StringIO:
     """Return where JSON log lines go."""
