@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.padding import Padding
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # it stands on the daemon's components, which cost time
     from consumers.cli.verify import Verified
 
 _FAR_OFF = 1e5
+_NAME_WIDTH = 20  # of the first column at a terminal that is too narrow for a table
+_UNBOUNDED = 1 << 20
 
 
 def print_error(console: Console, text: str) -> None:
@@ -348,9 +350,33 @@ def _table(first: str, *others: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(Text(first), no_wrap=True)
     for name in others:
-        table.add_column(Text(name), justify="right")
+        table.add_column(Text(name), justify="right", overflow="fold")
     return table
 
 
 def _show(console: Console, table: Table) -> None:
-    console.print(Padding(table, (1, 0, 0, 0)))
+    """Print a table: as wide as it needs, or at a terminal as narrow as its figures allow.
+
+    There cells break between words, headings anywhere, and names give way last; but no figure is
+    cut: what is too wide even so is left to the terminal to break.
+    """
+    unbounded = console.options.update(width=_UNBOUNDED)
+    width = Measurement.get(console, unbounded, table).maximum
+    widths, least = [], []
+    for column in table.columns:
+        cells = [Measurement.get(console, unbounded, cell) for cell in column.cells]
+        head = Measurement.get(console, unbounded, column.header)
+        widths.append(max(each.maximum for each in (head, *cells)))
+        least.append(max((each.minimum for each in cells), default=1))
+    least[0] = min(widths[0], _NAME_WIDTH)
+    while console.is_terminal and width > console.width:
+        wide = [i for i, each in enumerate(widths) if each > least[i]]
+        if not wide:
+            break
+        widths[max(wide, key=lambda i: (i > 0, widths[i]))] -= 1
+        width -= 1
+    for column, each in zip(table.columns, widths, strict=True):
+        column.width = each
+    table.width = width
+    console.print()
+    console.print(table, crop=False)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
+from consumers.cli.output import print_inspection
 from tests.consumers.cli.test_commands import ROOT, model_file
 
 ENCODINGS = ["ascii", "latin-1", "utf-8"]
@@ -43,3 +47,48 @@ def test_what_programs_read_is_utf_8(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "config.yaml").write_text(f"page: {{title: {text}}}\n", encoding="utf-8")
     out = printed(tmp_path, "check-config", "-c", "config.yaml", PYTHONIOENCODING=encoding)
     assert f"title: {text}" in out.decode()
+
+
+CLASSES = [f"class_{c}" for c in range(14)]
+
+
+def inspection(word: str) -> dict[str, Any]:
+    """Return what `inspect` finds in a model of many classes that knows one word."""
+    counts = {name: 123_456 + c for c, name in enumerate(CLASSES)}
+    likelihoods = {name: 0.000401 + c / 1e6 for c, name in enumerate(CLASSES)}
+    return {
+        "path": "model.nb", "digest": "0", "n_examples": 9, "n_features": 1, "vocabulary_size": 1,
+        "words_dropped": 0, "values_dropped": 0, "values": [], "flags": [], "numbers": [],
+        "classes": [{"label": name, "count": 7, "prior": 0.071429} for name in CLASSES],
+        "words": [{"word": word, "counts": counts, "likelihoods": likelihoods}], "sections": [],
+    }  # fmt: skip
+
+
+def figures_of(found: dict[str, Any]) -> list[str]:
+    """Return the figures of the word as they are printed, in order."""
+    (row,) = found["words"]
+    return [f"{each:,}" for each in row["counts"].values()] + [
+        f"{each:.3g}" for each in row["likelihoods"].values()
+    ]
+
+
+def test_a_table_in_a_file_is_as_wide_as_it_needs() -> None:
+    """Nobody can widen a file: its lines are whole, with every heading and every figure."""
+    found, file = inspection("sun"), io.StringIO()
+    print_inspection(Console(file=file, _environ={}), found)
+    lines = file.getvalue().splitlines()
+    heads = [f"{what} {name}" for what in ("N_jc", "θ") for name in CLASSES]
+    assert ["word", *" ".join(heads).split()] in [line.split() for line in lines]
+    assert ["sun", *figures_of(found)] in [line.split() for line in lines]
+
+
+@pytest.mark.parametrize("width", [1, 40, 80, 400])
+def test_a_terminal_never_cuts_a_figure(width: int) -> None:
+    """Names and headings give way; the terminal breaks what is still too wide."""
+    found, file = inspection("w" * 50), io.StringIO()
+    print_inspection(
+        Console(file=file, force_terminal=True, color_system=None, width=width, _environ={}), found
+    )
+    (row,) = [line.split() for line in file.getvalue().splitlines() if "123,456" in line]
+    assert row[1:] == figures_of(found)
+    assert row[0] == ("w" * 50 if width == 400 else "w" * 19 + "…")
