@@ -2,10 +2,11 @@
 
 The made-up stream can be played into a topic too, at the generator's own rate and without end.
 
-JSON lines go as they are. Rows of CSV become JSON objects of all their columns; those of
-Sentiment140 have the fields that the default configuration reads, `{id, created_at, user, lang,
-text, label}`. What cannot be read goes as it is too, so that the daemon on the other side counts
-and keeps it: nothing vanishes on the way.
+JSON lines go as they are. Rows of CSV become JSON objects of all their columns, where a dot in a
+column's name leads into an object, as in the daemon's paths; those of Sentiment140 have the fields
+that the default configuration reads, `{id, created_at, user, lang, text, label}`. What cannot be
+read goes as it is too, so that the daemon on the other side counts and keeps it: nothing vanishes
+on the way.
 
 What `streamnb record` wrote goes with its keys, headers and partitions; partition p goes to p
 modulo the topic's number of partitions, so what was in order stays so.
@@ -20,7 +21,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -344,16 +345,53 @@ def _csv_reading(
         for spec in field_specs(kinds, message).values()
         if spec.type in _TYPED
     }
+    parts = (message.text, message.time, message.user, message.lang, message.operation)
+    read = {*kinds, *message.id_paths, *parts, message.weight}
+    nested = _nested(list(getters), read)
 
     def convert(row: Any, _: bytes) -> tuple[bytes, bytes, Any]:
         made = {name: found for name, get in getters.items() if (found := get(row))}
         for name, (entry, kind) in typed.items():
             if name in made and isinstance(value := entry(made[name]), float):
                 made[name] = kind(value)
+        for name in nested:
+            if name in made:
+                _nest(made, name)
         key = (id_of([get(row) for get in get_parts]) or "").encode()
         return key, msgspec.json.encode(made), get_time(row)
 
     return reader, convert
+
+
+def _nested(columns: Collection[str], read: Collection[str | None]) -> list[str]:
+    """Return the columns that become fields of objects within.
+
+    A column whose name begins with another one's, as `x.1` beside `x`, stays where it is: `x` is no
+    object. If its name is among those that are `read`, that is a `ConfigError`.
+    """
+    nested = []
+    for name in columns:
+        *heads, last = name.split(".")
+        if not heads or not all((*heads, last)):
+            continue
+        taken = [head for head in itertools.accumulate(heads, "{}.{}".format) if head in columns]
+        if not taken:
+            nested.append(name)
+        elif name in read:
+            raise ConfigError(
+                f"the columns {taken[0]!r} and {name!r} cannot both go into JSON, where a dot "
+                "leads into an object; rename one of them, and the setting that names it"
+            )
+    return nested
+
+
+def _nest(fields: dict[str, Any], name: str) -> None:
+    """Move a field into the objects that the dots in its name lead to."""
+    *heads, last = name.split(".")
+    place, value = fields, fields.pop(name)
+    for head in heads:
+        place = place.setdefault(head, {})
+    place[last] = value
 
 
 def _json_reading(

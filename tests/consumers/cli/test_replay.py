@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,8 @@ from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError
-from consumers.messages import WEIGHT, Partition
+from consumers.features import columns_of
+from consumers.messages import WEIGHT, Partition, RawColumns
 from consumers.sources.generator import TweetMaker
 from consumers.sources.records import from_parts, raw_columns, split_csv
 from streamnb.testing import ManualClock
@@ -115,6 +117,44 @@ def test_no_column_of_csv_is_lost() -> None:
     got = decoder.decode(from_parts(Partition("t", 0), [None] * 2, values, [0, 1], [0, 0], 2))
     assert ["'odd'" in each.detail for each in got.rejects] == [True]
     assert len(got.at) == 1
+
+
+def csv_batch(columns: tuple[str, ...], cells: bytes) -> tuple[RecordFormat, RawColumns]:
+    """Return the format and the records of a CSV file with these columns."""
+    records = split_csv(cells, last=True)
+    raw = raw_columns(Partition("file:x", 0), cells, records, records.starts, len(cells))
+    return RecordFormat("csv", columns, "utf-8"), raw
+
+
+def test_a_dot_in_a_column_leads_where_the_daemon_reads() -> None:
+    """What a path finds in the file by the column's name, it finds in the topic too."""
+    columns = ("post.id", "post.text", "post.by.name", "a.b", "x", "x.1", "label", ".", "c..d")
+    form, raw = csv_batch(columns, b"7,so good,ann,3.5,1,2,4,5,6\n8,,,,,,,,\n")
+    message = MessageSettings(id="post.id", text="post.text", user="post.by.name")
+    kinds: dict[str, FieldKind] = {"text": "words", "a.b": "numbers"}
+    first, second = reading(form, message, kinds=kinds)(raw)
+    assert first.key == b"7"
+    assert msgspec.json.decode(first.value or b"") == {
+        "label": "4", "post": {"id": "7", "text": "so good", "by": {"name": "ann"}},
+        "a": {"b": 3.5}, "x": "1", "x.1": "2", ".": "5", "c..d": "6",
+    }  # fmt: skip
+    assert second.value == b'{"post":{"id":"8"}}'
+    labeller = FieldLabeller(FieldLabels(), ("negative", "positive"))
+    of_topic = from_parts(Partition("t", 0), [None], [first.value or b""], [0], [0], 1)
+    for got in (
+        Decoder(message, labeller, form, reads=kinds).decode(raw.head(1)),
+        Decoder(message, labeller, reads=kinds).decode(of_topic),
+    ):
+        envelope = got.envelope(0)
+        assert (envelope.id, envelope.text, envelope.user) == ("7", "so good", "ann")
+        assert columns_of(got, np.arange(1), ["a.b"])["a.b"] == [3.5]
+
+
+def test_columns_that_cannot_both_be_fields_are_refused() -> None:
+    """`x` is no object where it has a value, so nothing could be read at `x.1`."""
+    form, _ = csv_batch(("x", "x.1", "text"), b"1,2,a\n")
+    with pytest.raises(ConfigError, match=r"the columns 'x' and 'x\.1' cannot both go into JSON"):
+        reading(form, MessageSettings(), kinds={"x.1": "numbers"})
 
 
 @pytest.mark.deep
