@@ -497,7 +497,8 @@ def _completed(features: dict[Any, Any], known: dict[Any, Any]) -> dict[Any, Any
             continue
         kind = base.get("kind", "words")
         base = dict(base) if own.get("kind", kind) == kind else {}
-        if own.get("likelihood", base.get("likelihood")) != base.get("likelihood"):
+        likelihood = base.get("likelihood", "multinomial")  # the default of `WordsSettings`
+        if own.get("likelihood", likelihood) != likelihood:
             base.pop("hybrid", None)
         whole[name] = base | own
     return whole

@@ -11,7 +11,7 @@ import pytest
 
 from consumers.config.model import ChallengerSettings, ModelSettings
 from consumers.config.sections import LARGEST, LEAST
-from consumers.config.settings import CategoriesSettings, load, to_yaml
+from consumers.config.settings import CategoriesSettings, WordsSettings, load, to_yaml
 from consumers.features import build_model
 from streamnb import Beta, Dirichlet
 from tests.consumers.config.test_settings import mistakes, write
@@ -313,3 +313,27 @@ def test_the_class_prior_alone_may_forget() -> None:
         challenger = ChallengerSettings(prior_half_life=said).beside(settings)
         assert build_model(challenger).state.prior_half_life == expected
     assert build_model(ModelSettings()).state.prior_half_life is None
+
+
+@pytest.mark.parametrize(
+    ("own", "hybrid"),
+    [
+        ("likelihood: multinomial", False),
+        ("ngrams: [1, 3]", False),
+        ("likelihood: bernoulli", False),
+        ("likelihood: multinomial, hybrid: true", True),
+    ],
+)
+def test_a_challenger_of_the_same_likelihood_keeps_what_the_hybrid_is(
+    tmp_path: Path, own: str, hybrid: bool
+) -> None:
+    """Also where it names the likelihood that the model has by default."""
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "model: {features: {text: {hybrid: false}}}\n"
+        f"challengers: {{a: {{features: {{text: {{{own}}}}}}}}}\n",
+        encoding="utf-8",
+    )
+    group = load(path, {}).models["a"].features["text"]
+    assert isinstance(group, WordsSettings)
+    assert group.hybrid is hybrid
