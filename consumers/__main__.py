@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 
-from consumers.process import missing_packages, open_standard_streams
+from consumers.process import drop_empty_sizes, missing_packages, open_standard_streams
 
 EXIT_CONFIG = 78  # as `consumers.errors.ConfigError`, whose module may not be importable
 EXIT_INTERRUPTED = 130  # as a shell shows a program that SIGINT ended
@@ -20,6 +20,7 @@ EXIT_INTERRUPTED = 130  # as a shell shows a program that SIGINT ended
 def main() -> None:
     """Run the command line, or say what it lacks."""
     open_standard_streams()
+    drop_empty_sizes()
     # What is there at the end goes with the process; to look for what nobody needs among all that
     # was imported took `evaluate` 0.7 s.
     atexit.register(gc.freeze)

@@ -194,6 +194,16 @@ def open_standard_streams() -> None:
     sys.stderr = _told_apart(sys.stderr, 2, "standard error")
 
 
+def drop_empty_sizes() -> None:
+    """Forget a terminal's size of zero in the environment, as shells do; Rich would draw nothing.
+
+    Some editors and containers set one where they do not know it.
+    """
+    for name in ("COLUMNS", "LINES"):
+        if os.environ.get(name, "").strip("0") == "":
+            os.environ.pop(name, None)
+
+
 def _told_apart(stream: TextIO, fd: int, called: str) -> TextIO:
     """Return the same output, whose errors can be told from those of other files."""
     number = -1

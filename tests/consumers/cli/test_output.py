@@ -92,3 +92,12 @@ def test_a_terminal_never_cuts_a_figure(width: int) -> None:
     (row,) = [line.split() for line in file.getvalue().splitlines() if "123,456" in line]
     assert row[1:] == figures_of(found)
     assert row[0] == ("w" * 50 if width == 400 else "w" * 19 + "…")
+
+
+@pytest.mark.parametrize("size", ["0", "00", ""])
+def test_a_size_of_zero_is_none(tmp_path: Path, size: str) -> None:
+    """Rich would print nothing in no columns."""
+    asked = ("predict", "--model", str(model_file(tmp_path)), "lovely sun")
+    usual = printed(tmp_path, *asked, COLUMNS="80", LINES="25")
+    assert b"positive" in usual
+    assert printed(tmp_path, *asked, COLUMNS=size, LINES=size) == usual
