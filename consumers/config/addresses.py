@@ -12,12 +12,13 @@ import re
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     SecretStr,
     ValidationInfo,
@@ -474,10 +475,15 @@ class LiveSettings(Section):
         return found if token is None else [*found, token]
 
 
+def wire_version(value: Any) -> Any:
+    """Return a version as a number: a variable of the environment gives text."""
+    return {"1": 1, "2": 2}.get(value, value) if isinstance(value, str) else value
+
+
 class JetstreamSettings(Section):
     """What of Bluesky's network is read."""
 
-    version: Literal[1, 2] = 1
+    version: Annotated[Literal[1, 2], BeforeValidator(wire_version)] = 1
     collections: Annotated[tuple[str, ...], AfterValidator(distinct)] = ("app.bsky.feed.post",)
     kinds: Annotated[tuple[str, ...], AfterValidator(distinct)] = ("commit", "account", "sync")
     dids: Annotated[tuple[str, ...], AfterValidator(distinct)] = ()

@@ -242,9 +242,10 @@ class CategoriesSettings(GroupSettings):
     @field_validator("bins", mode="plain")
     @classmethod
     def _bins(cls, bins: Any) -> Bins:
-        """Return bins as the library takes them, a list's numbers among them."""
+        """Return bins as the library takes them: text of a variable and a list's are numbers."""
+        edges = [_number_in(each) for each in bins] if isinstance(bins, list) else bins
         try:
-            return check_bins(bins)
+            return check_bins(_number_in(edges))
         except InputError:
             raise wrong("must be null, a step from 0.01 to 10, or numbers that rise") from None
 
@@ -461,6 +462,14 @@ class ChallengerSettings(Section):
         return model.model_copy(
             update={name: value for name, value in own.items() if value is not None}
         )
+
+
+def _number_in(value: Any) -> Any:
+    """Return the number that a text spells; anything else as it is."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 class PromotionSettings(Section):

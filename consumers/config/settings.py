@@ -34,6 +34,7 @@ from consumers.config.addresses import (
     SourceAddress,
     is_one_file,
     is_own_file,
+    wire_version,
 )
 from consumers.config.document import load_section, settings_of
 from consumers.config.message import (
@@ -205,7 +206,7 @@ class Settings(Section):
         if not isinstance(data, dict) or not str(data.get("source")).startswith("jetstream"):
             return data
         jetstream, model = data.get("jetstream"), data.get("model")
-        is_second = isinstance(jetstream, dict) and jetstream.get("version") == 2
+        is_second = isinstance(jetstream, dict) and wire_version(jetstream.get("version")) == 2
         implied: dict[str, Any] = {"message": "jetstream-v2" if is_second else "jetstream"}
         if not (isinstance(model, dict) and "classes" in model):
             implied["labels"] = {"kind": "emoticons"}

@@ -8,6 +8,7 @@ import pytest
 
 from consumers.config.document import SECRETS, settings_of
 from consumers.config.settings import Settings, load, to_yaml
+from consumers.errors import ConfigError
 from tests.broker.secure import KEY_PASSWORD, Certificates
 from tests.consumers.config.test_settings import SECRET, mistakes, write
 
@@ -24,6 +25,24 @@ def test_variables_are_taken_from_the_environment(tmp_path: Path) -> None:
     assert settings.http.port == 9
     assert settings.model.classes == ("x: y", "b")
     assert settings.kafka.group_id == "${plain}"
+
+
+def test_variables_fill_numbers_beside_other_values(tmp_path: Path) -> None:
+    """Also where a setting takes one of two numbers, or a number or a list; and what follows."""
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "source: jetstream\njetstream: {version: '${V}', compress: true}\n"
+        "model: {features: {x: {kind: categories, bins: '${B}'}, "
+        "y: {kind: categories, bins: [1, '${V}']}}}\n",
+        encoding="utf-8",
+    )
+    settings = load(path, {"V": "2", "B": "0.5"})
+    assert settings.jetstream.version == 2
+    assert settings.message.preset == "jetstream-v2"
+    found = settings.model.features
+    assert [getattr(found[name], "bins", None) for name in "xy"] == [0.5, (1.0, 2.0)]
+    with pytest.raises(ConfigError, match=r"version: must be 1 or 2(.|\n)*bins: must be"):
+        load(path, {"V": "3", "B": "many"})
 
 
 def test_a_variable_that_is_not_set_is_named_with_its_key(tmp_path: Path) -> None:
