@@ -23,10 +23,10 @@ from consumers.cli.conventions import ahead, decoded, polls, progress_bar, sourc
 from consumers.cli.figures import Figure, Floats, Ints, JudgedExamples, importing_scikit_learn
 from consumers.cli.model_report import calibrated_model, read_model
 from consumers.config.message import MESSAGE_PARTS
-from consumers.config.settings import Settings
+from consumers.config.settings import EmoticonLabels, Settings
 from consumers.decode.decoder import Decoder
 from consumers.decode.example_input import kinds_in
-from consumers.decode.labels import NoLabels
+from consumers.decode.labels import Labeller, NoLabels, SignRemover
 from consumers.decode.schemas import payloads_of
 from consumers.errors import ConfigError, MismatchError, QuestionError
 from consumers.factories import build_decoder
@@ -127,14 +127,19 @@ def predict_all(
 ) -> Counter[str]:
     """Write a line for each message of the source: its prediction, or why it cannot be used.
 
-    `reader` is the model, or that without its class prior. Labels are not read. Returns how many
-    messages were judged, deletions, rejected and ignored.
+    `reader` is the model, or that without its class prior. Labels are not read; where they are
+    emoticons, texts are judged without these, as a run does it. Returns how many messages were
+    judged, deletions, rejected and ignored.
     """
     rule = model.rule if isinstance(model, Snapshot) else AnswerRule()
     kinds, classes = kinds_in(model), [str(label) for label in model.classes]
     own = (*settings.message.fields, *(name for name in kinds if name not in MESSAGE_PARTS))
     message = settings.message.model_copy(update={"fields": tuple(dict.fromkeys(own))})
     found: Counter[str] = Counter()
+    labels = settings.labels
+    labeller: Labeller = NoLabels(classes)
+    if isinstance(labels, EmoticonLabels) and "text" in kinds:
+        labeller = SignRemover(labels, classes)
 
     def take(messages: Messages) -> None:
         rows = messages.to_predict
@@ -158,7 +163,7 @@ def predict_all(
     def decoder_of(source: Source) -> Decoder:
         form = source.record_format
         payloads = payloads_of(message, form)
-        return Decoder(message, NoLabels(classes), form, reads=kinds, payloads=payloads)
+        return Decoder(message, labeller, form, reads=kinds, payloads=payloads)
 
     read_messages(settings, "predict", take, None, decoder_of, show=show)
     return found

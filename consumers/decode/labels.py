@@ -216,6 +216,20 @@ class EmoticonLabeller(Labeller):
 _LINK = r"://\S*|\bwww\.\S+"
 
 
+class SignRemover(Labeller):
+    """Labels nothing, and takes the signs out of texts that `EmoticonLabeller` labels by."""
+
+    reads_text = True
+
+    def __init__(self, settings: EmoticonLabels, classes: Sequence[str]) -> None:
+        super().__init__(classes)
+        self._labeller = EmoticonLabeller(settings, tuple(settings.signs))
+
+    def label(self, values: Sequence[Any], texts: list[str]) -> LabelledBatch:
+        """Return no labels, and the texts without signs; see `Labeller.label`."""
+        return super().label(values, self._labeller.label(values, texts).texts)
+
+
 def _sign_pattern(sign: str, end: str = r"(?!\w)") -> str:
     """Return the pattern of one sign: whole, one group, with a blank before and its mouth repeated.
 

@@ -1,0 +1,33 @@
+"""`streamnb predict` of a source, as a run judges it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from consumers.cli import commands
+from streamnb import Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb.storage import save
+
+
+def test_where_emoticons_label_texts_are_judged_without_them(tmp_path: Path) -> None:
+    """As a run judges what it cannot label: with signs of two classes, which it takes out."""
+    model = NaiveBayes(
+        ("negative", "positive"), features={"text": Words(Multinomial(Dirichlet(1.0)))}
+    )
+    for text, label in (("good :)", "positive"), ("bad :(", "negative"), ("ill :(", "negative")):
+        model.learn_one({"text": text}, label)
+    save(model, tmp_path / "model.nb", keep=2)
+    texts = {"good :( :) bad :(": "good   bad", "no sign": "no sign", "ill :(": "ill"}
+    source, config = tmp_path / "in.jsonl", tmp_path / "config.yaml"
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    config.write_text("labels: {kind: emoticons}")
+    asked = ["predict", "--model", str(tmp_path / "model.nb"), "-c", str(config), str(source)]
+    done = CliRunner().invoke(commands.app, asked, catch_exceptions=False)
+    found = [json.loads(line)["probabilities"] for line in done.stdout.splitlines()]
+    expected = [model.predict_proba_one({"text": text}) for text in texts.values()]
+    assert found == [pytest.approx(each) for each in expected]
+    assert found[0] != pytest.approx(model.predict_proba_one({"text": next(iter(texts))}))
