@@ -8,6 +8,7 @@ and with it the way to end the process.
 from __future__ import annotations
 
 import atexit
+import codecs
 import contextlib
 import errno
 import gc
@@ -67,7 +68,6 @@ _SCREEN_BACK = b"\x1b[?1049l\x1b[?25h"
 # How outputs treat a character that their encoding lacks, as standard error does anyway. In Latin-1
 # a dash in the summary of a run that had succeeded would be an error.
 _ESCAPED = "backslashreplace"
-_RAISING = {"strict", "surrogateescape"}
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Where a cgroup of version 1 has no bound it says a number beyond any memory there is.
 _NO_BOUND = 1 << 60
@@ -217,10 +217,19 @@ def _told_apart(stream: TextIO, fd: int, called: str) -> TextIO:
     return io.TextIOWrapper(
         output if stream.write_through else io.BufferedWriter(output),  # with `python -u`
         encoding=stream.encoding,
-        errors=_ESCAPED if stream.errors in _RAISING else stream.errors,
+        errors=_ESCAPED if _may_raise(stream) else stream.errors,
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
+
+
+def _may_raise(stream: io.TextIOWrapper) -> bool:
+    """Return whether an output refuses a character, rather than write another in its place.
+
+    In UTF-8 `surrogateescape` refuses none that can come: it gives names of files as they are.
+    """
+    is_utf_8 = codecs.lookup(stream.encoding).name == "utf-8"
+    return stream.errors == "strict" or (stream.errors == "surrogateescape" and not is_utf_8)
 
 
 def hush(stream: TextIO) -> bool:

@@ -169,7 +169,8 @@ class FolderFeed:
             stored = read(self._path)
         for each in caught:
             if self._seen:
-                raise StoreError(str(each.message))
+                damage = str(each.message).partition(" Going on with ")[0]
+                raise StoreError(f"{damage} What answers stays.")
             log.error("checkpoint_damaged", detail=str(each.message))
         check_kinds(self._path, stored.model, self._settings)
         try:

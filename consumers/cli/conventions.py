@@ -257,7 +257,9 @@ def print_json(value: Any) -> None:
 
 def print_data(text: str) -> None:
     """Print what another program reads: lines of UTF-8, whatever encoding the terminal has."""
-    typer.echo(text.encode(errors="backslashreplace"))
+    # Whoever runs us in a process of their own may read standard output as text alone.
+    is_binary = hasattr(sys.stdout, "buffer")
+    typer.echo(text.encode(errors="backslashreplace") if is_binary else text)
 
 
 DEBUG_VARIABLE = "STREAMNB_DEBUG"

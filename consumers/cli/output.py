@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -367,7 +368,8 @@ def _show(console: Console, table: Table) -> None:
         cells = [Measurement.get(console, unbounded, cell) for cell in column.cells]
         head = Measurement.get(console, unbounded, column.header)
         widths.append(max(each.maximum for each in (head, *cells)))
-        least.append(max((each.minimum for each in cells), default=1))
+        sign = max(map(cell_len, str(column.header)), default=1)  # a wide one does not break
+        least.append(max(sign, *(each.minimum for each in cells)))
     least[0] = min(widths[0], _NAME_WIDTH)
     while console.is_terminal and width > console.width:
         wide = [i for i, each in enumerate(widths) if each > least[i]]

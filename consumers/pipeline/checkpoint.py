@@ -336,7 +336,7 @@ def _way_out(error: StreamnbError, folder: Path) -> str:
     """Return what to do if no kept file was read, beside what the error says."""
     if isinstance(error, StoreVersionError) or isinstance(error.__cause__, PermissionError):
         return ""
-    if isinstance(error.__cause__, OSError):
+    if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
         return (
             " Start again once that has passed. If it stays, move the file away: the start behind"
             " that goes on from an older one, and reads the log again from there."

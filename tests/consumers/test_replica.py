@@ -452,6 +452,7 @@ def test_an_older_file_begins_if_the_newest_is_damaged(tmp_path: Path) -> None:
     replica.turn()
     report = replica.health.report()
     assert (report.ready, "not a streamnb model" in str(report.degraded)) == (True, True)
+    assert "What answers stays" in str(report.degraded)
     now_s[0] += 31.0
     replica.turn()
     assert (replica.age_s(), replica.health.report().ready) == (61.0, False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from consumers.cli.conventions import print_json
 from consumers.cli.output import print_inspection
 from tests.consumers.cli.test_commands import ROOT, model_file
 
@@ -92,6 +94,40 @@ def test_a_terminal_never_cuts_a_figure(width: int) -> None:
     (row,) = [line.split() for line in file.getvalue().splitlines() if "123,456" in line]
     assert row[1:] == figures_of(found)
     assert row[0] == ("w" * 50 if width == 400 else "w" * 19 + "…")
+
+
+def test_a_heading_of_wide_signs_is_no_narrower_than_a_sign() -> None:
+    """Rich prints nothing of a sign that takes two places where there is one."""
+    found, file = inspection("sun"), io.StringIO()
+    (row,) = found["words"]
+    row["counts"] = dict(zip("陽陰晴雨曇雪風霧雷虹月星", [7] * 12, strict=True))
+    row["likelihoods"] = dict.fromkeys(row["counts"], 0.5)
+    found["classes"] = [{"label": name, "count": 7, "prior": 0.1} for name in row["counts"]]
+    print_inspection(
+        Console(file=file, force_terminal=True, color_system=None, width=40, _environ={}), found
+    )
+    assert all(file.getvalue().count(name) == 3 for name in row["counts"])
+
+
+def test_a_name_that_is_not_utf_8_is_printed_as_it_is() -> None:
+    """Where Python takes the names of files as bytes, as it does in containers."""
+    code = (
+        "import os, sys; from consumers.process import open_standard_streams;"
+        "open_standard_streams(); print(os.fsdecode(os.fsencode(sys.argv[1])))"
+    )
+    name = b"caf\xc3\xa9-\xff"
+    env = os.environ | {"PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, name], capture_output=True, env=env, check=True
+    )
+    assert done.stdout == name + b"\n"
+
+
+def test_data_is_printed_where_only_text_can_be() -> None:
+    """Who runs a command in a process of his own may read its output as text."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        print_json({"text": "宽"})
+    assert json.loads(out.getvalue()) == {"text": "宽"}
 
 
 @pytest.mark.parametrize("size", ["0", "00", ""])

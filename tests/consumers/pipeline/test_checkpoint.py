@@ -319,6 +319,9 @@ def test_when_nothing_is_whole_the_start_is_refused(tmp_path: Path) -> None:
         checkpoint(tmp_path).restore(fresh())
     assert str(path) in str(caught.value)
     assert f"move {tmp_path} away to start from nothing" in str(caught.value)
+    path.unlink()  # a start again would find no more
+    with pytest.raises(CheckpointError, match=f"move {tmp_path} away to start from nothing"):
+        checkpoint(tmp_path).restore(fresh())
     assert not isinstance(caught.value, MismatchError)
 
 
