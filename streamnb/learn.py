@@ -519,7 +519,6 @@ def unlearn(
     state.n_examples -= int((indices >= 0).sum())
     state.sum_parts()
     state.compact()
-    state.drop_fields()
     state.drop_empty_classes()
 
 

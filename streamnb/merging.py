@@ -29,6 +29,7 @@ log's counts move with the log from process to process, and a slice of a stream 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -123,7 +124,6 @@ def set_part(state: ModelState, name: str, other: ModelState) -> None:
     part = PartState(class_counts, recent, groups, other.n_examples, other.clock.now)
     state.set_parts(state.parts | {name: part})
     state.compact()
-    state.drop_fields()
 
 
 def drop_part(state: ModelState, name: str) -> None:
@@ -131,7 +131,6 @@ def drop_part(state: ModelState, name: str) -> None:
     known_part(state, name)
     state.set_parts({each: part for each, part in state.parts.items() if each != name})
     state.compact()
-    state.drop_fields()
     state.drop_empty_classes()
 
 
@@ -152,7 +151,7 @@ def share_words(state: ModelState, other: ModelState) -> bool:
         return False
     for name, group, theirs in alike:
         if group.vocabulary is not theirs.vocabulary:
-            state.take(name, "columns", group.join(theirs))
+            state.take_columns(name, group.join(theirs))
     return True
 
 
@@ -250,7 +249,6 @@ def _add(total: ModelState, other: ModelState, sign: int) -> None:
         group.merge(other.groups[name], places, factor, sign)
     total.n_examples += sign * other.n_examples
     if sign < 0:
-        total.drop_fields()
         total.drop_empty_classes()
 
 
@@ -268,10 +266,11 @@ def _join_classes(total: ModelState, other: ModelState, sign: int) -> None:
                 " new_classes=True on the first model."
             )
     total.check_classes([*total.classes, *new])
+    # What either of two closed models declares, both have declared. In an open one classes join as
+    # if they were learned, so that they leave when what was added is taken away.
+    join = partial(add_class, total) if total.is_closed else total.add_class
     for label in new:
-        total.add_class(label)
-    for label in declared if sign > 0 else ():
-        add_class(total, label)  # what either declares, both have declared
+        join(label)
 
 
 def _meet(total: ModelState, other: ModelState) -> float:

@@ -29,7 +29,8 @@ from streamnb.kernels.layout import RowUpdates
 from streamnb.labels import Label, check_classes
 from streamnb.priors import ClassPrior, Dirichlet, Fixed, class_prior_to_dict, pseudo_counts
 
-_HOST, _BESIDE = -1, -2  # in `Weighing.places`
+_HOST = -1  # in `Weighing.places`
+_BESIDE = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +333,9 @@ class ModelState:
 
         Later learning does not touch it; see `frozen_copy`.
         """
-        parts: dict[Any, PartState] = {**self.parts} or {None: self.as_part()}
+        parts: dict[Any, PartState] = {**self.parts}
+        if not parts:
+            parts = {None: self.as_part()}
         tables = self.frozen_tables()
         return FrozenParts(tables, {k: each.frozen_copy(self.groups) for k, each in parts.items()})
 
@@ -410,13 +413,6 @@ class ModelState:
             del self.class_index[self.classes.pop()]
             self._set_classes()
 
-    def drop_fields(self) -> None:
-        """Forget fields of open groups if nothing is left of them: any group may take them up."""
-        for name, group in self.groups.items():
-            for axis, places in group.drop_fields().items():
-                self.take(name, axis, places)
-        self.hold_only_part()
-
     def _set_classes(self) -> None:
         n_classes = len(self.classes)
         self.class_counts = _resized(self.class_counts, n_classes)
@@ -435,19 +431,19 @@ class ModelState:
             part.rescale(self.groups, factor)
         for group in self.groups.values():
             group.rescale(factor)
-        self.drop_fields()
+        self.hold_only_part()
 
     def compact(self) -> None:
         """Move groups to smaller tables, if due."""
         for name, group in self.groups.items():
             columns = group.compact()
             if columns is not None:
-                self.take(name, "columns", columns)
+                self.take_columns(name, columns)
 
-    def take(self, name: str, axis: str, places: NDArray[np.int64]) -> None:
-        """Have the parts follow a group to a new table; see `GroupPart.take`."""
+    def take_columns(self, name: str, columns: NDArray[np.int64]) -> None:
+        """Have the parts follow a group to a new table; see `GroupPart.take_columns`."""
         for part in self.summands():
-            part.groups[name].take(axis, places)
+            part.groups[name].take_columns(columns)
         self.hold_only_part()
 
     def summands(self) -> list[PartState]:
@@ -500,7 +496,8 @@ class ModelState:
         been.
         """
         self.parts = dict(parts)
-        self.class_counts, self.recent = (np.zeros(len(self.classes)) for _ in range(2))
+        self.class_counts = np.zeros(len(self.classes))
+        self.recent = np.zeros(len(self.classes))
         for name in sorted(parts):
             self.class_counts += parts[name].class_counts
             self.recent += parts[name].recent
@@ -522,7 +519,8 @@ class ModelState:
 
 def count_learned(updates: RowUpdates) -> int:
     """Return how many examples a batch adds; those that are taken back count below zero."""
-    return int(np.sign(updates.weights[updates.labels >= 0]).sum())
+    signs = np.sign(updates.weights[updates.labels >= 0])
+    return int(signs.sum())
 
 
 def new_state(
@@ -540,7 +538,8 @@ def new_state(
     if type(n_threads) is not int or n_threads not in (1, 2):
         raise InputError(f"n_threads must be 1 or 2. Got {n_threads!r} instead.")
     check_bool("new_classes", new_classes)
-    declared, specs = check_classes(classes), _checked_features(features)
+    declared = check_classes(classes)
+    specs = _checked_features(features)
     if decay is not None:
         check_kind("decay", decay, HalfLife)
     prior = Dirichlet() if class_prior is None else class_prior

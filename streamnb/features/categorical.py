@@ -401,23 +401,6 @@ class CategoriesState(GroupState):
         self.counts = self.grow(statistics.take(self.counts, "columns", columns))
         return columns
 
-    def drop_fields(self) -> Places:
-        """Forget the fields of an open group of which nothing is left; see `GroupState`."""
-        n_fields = len(self.table.fields)
-        if not self.is_open or np.count_nonzero(self.counts.n_values) == n_fields:
-            return {}
-        fields = np.sort(self._live_fields())
-        if len(fields) == n_fields:  # one without values is named
-            return {}
-        # Their values go with them, so that one that comes again has its field's new place.
-        live = self._live_columns(self.counts)
-        columns = np.union1d(np.arange(self.table.n_declared), live)
-        self.table.keep(columns, fields)
-        taken = statistics.take(self.counts, "columns", columns)
-        self.counts = self.grow(statistics.take(taken, "fields", fields))
-        self.alphas = self._alphas(self.table.fields, self.counts.seen.shape[1])
-        return {"columns": columns, "fields": fields}
-
     # ---- parts and files -----------------------------------------------------------------------
 
     def sum_parts(self, parts: Sequence[GroupPart]) -> None:
@@ -433,15 +416,11 @@ class CategoriesState(GroupState):
         """Return the values with a count above zero, and the fields that have one or are named."""
         columns = self._live_columns(self.counts)
         order = np.argsort(self.table.vocabulary.table.fingerprints[columns])
-        return LiveValues(columns[order], self._live_fields())
-
-    def _live_fields(self) -> NDArray[np.int64]:
-        """Return the fields that have a value or are named, in the order of their names."""
         named = self.spec.fields or [name for name, _ in self.spec.values]
         live = set(np.flatnonzero(self.counts.n_values).tolist())
         live.update(self.table.fields.places[name] for name in named)
         fields = [j for j in self.table.fields.order.tolist() if j in live]
-        return np.array(fields, dtype=np.int64)
+        return LiveValues(columns[order], np.array(fields, dtype=np.int64))
 
     def state_to_dict(self) -> dict[str, Any]:
         """Return the fields, in the order in which the file has them."""

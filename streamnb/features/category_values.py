@@ -179,18 +179,10 @@ class ValueTable:
                 self.vocabulary.make_room(why, wanted)
                 self._follow_vocabulary()
 
-    def keep(self, columns: NDArray[np.int64], fields: NDArray[np.int64] | None = None) -> None:
-        """Move to a new vocabulary in which column i is the old `columns[i]`.
-
-        So it is with `fields`, if they are given: they have those of all columns that stay.
-        """
+    def keep(self, columns: NDArray[np.int64]) -> None:
+        """Move to a new vocabulary in which column i is the old `columns[i]`."""
         self.vocabulary = self.vocabulary.keep(columns)
         field_of = self.field_of[columns]
-        if fields is not None:
-            places = np.full(len(self.fields), -1, dtype=np.int32)
-            places[fields] = np.arange(len(fields))
-            field_of = places[field_of]
-            self._set_fields(FieldTable.of([self.fields.names[j] for j in fields]))
         self.field_of = np.zeros(self.vocabulary.capacity, dtype=np.int32)
         self.field_of[: len(columns)] = field_of
 

@@ -265,24 +265,6 @@ class FieldsState(GroupState):
     ) -> None:
         """Add counts of the fields `names`, or take them away; see `merge`."""
 
-    def drop_fields(self) -> Places:
-        """Forget the fields of an open group of which nothing is left; see `GroupState`."""
-        counts = self.grow(self.counts)
-        kept = np.flatnonzero(self._has_fields(counts))
-        if not self.is_open or len(kept) == len(self.table):
-            return {}
-        self._set_table(FieldTable.of([self.table.names[j] for j in kept]))
-        self._hold(statistics.take(counts, "fields", kept))
-        return {"fields": kept}
-
-    @abstractmethod
-    def _hold(self, counts: Any) -> None:
-        """Go on with other counts, of all fields of the table."""
-
-    @abstractmethod
-    def _has_fields(self, counts: Any) -> NDArray[np.bool_]:
-        """Return of which fields some counts hold anything, ndarray of shape (n_fields,)."""
-
     @abstractmethod
     def live_fields(self) -> NDArray[np.int64]:
         """Return the places of the fields to be saved.

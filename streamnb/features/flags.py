@@ -179,15 +179,10 @@ class FlagsState(FieldsState):
         self.betas = self._betas(n_classes)
         self.counts = statistics.resized(self.counts, classes=n_classes)
 
-    def _hold(self, counts: FlagCounts) -> None:
-        self.counts = counts
-
-    def _has_fields(self, counts: FlagCounts) -> NDArray[np.bool_]:
-        return np.asarray(np.logical_or(counts.true, counts.false).any(axis=1))
-
     def live_fields(self) -> NDArray[np.int64]:
         """Return the places of the fields to be saved, those named as well; see `FieldsState`."""
-        is_live = self._has_fields(self.grow(self.counts)) | (not self.is_open)
+        counts = self.grow(self.counts)
+        is_live = counts.true.any(axis=1) | counts.false.any(axis=1) | (not self.is_open)
         live: NDArray[np.int64] = self.table.order[is_live[self.table.order]]
         return live
 

@@ -161,17 +161,11 @@ class NumbersState(FieldsState):
         super().sum_parts(parts)
         self._fit(self._n_classes, self.counts)
 
-    def _hold(self, counts: Moments) -> None:
-        self._fit(self._n_classes, counts)
-
-    def _has_fields(self, counts: Moments) -> NDArray[np.bool_]:
-        return np.asarray(counts.n[0] > 0.0)
-
     def live_fields(self) -> NDArray[np.int64]:
         """Return the places of the fields to be saved; see `FieldsState`."""
         if not self.is_open:
             return np.arange(len(self.table))
-        seen = self._has_fields(self.grow(self.counts))
+        seen = self.grow(self.counts).n[0] > 0.0
         live: NDArray[np.int64] = self.table.order[seen[self.table.order]]
         return live
 

@@ -80,11 +80,11 @@ class GroupPart:
         if self.weights is not None and len(self.weights.others) != n_others:
             self.weights = self.weights._replace(others=np.zeros((n_others, 2)))
 
-    def take(self, axis: str, places: NDArray[np.int64]) -> None:
-        """Follow the group to a new table: place i of an axis is the old `places[i]`."""
-        self.counts = statistics.take(self.counts, axis, places)
+    def take_columns(self, columns: NDArray[np.int64]) -> None:
+        """Follow the group to a new table, in which column i is the old `columns[i]`."""
+        self.counts = statistics.take(self.counts, "columns", columns)
         if self.weights is not None:
-            self.weights = statistics.take(self.weights, axis, places)
+            self.weights = statistics.take(self.weights, "columns", columns)
 
 
 class GroupState(ABC):
@@ -230,10 +230,6 @@ class GroupState(ABC):
         """Move to a smaller table if one is due; return the columns that stay, or None."""
         return None
 
-    def drop_fields(self) -> Places:
-        """Forget an open group's empty fields; return the places that stay by axis, if not all."""
-        return {}
-
     # ---- counts, the group's own or a part's ---------------------------------------------------
 
     def empty_counts(self) -> Any:
@@ -375,7 +371,8 @@ def learn_within_bound(
     log-likelihoods go, if they are wanted and the group writes them.
     """
     part.counts = group.grow(part.counts)
-    row, n_learned, n = 0, 0, len(updates.labels)
+    row = n_learned = 0
+    n = len(updates.labels)
     judged: tuple[Any, ...] = () if own is None else (own, 0)
     of_part = updates.of_part()
     while True:
@@ -433,8 +430,9 @@ def short_words(
     """Return which entries find less than they want back, what each wants, and what it finds."""
     n, sizes = int(rows.indptr[-1]), np.diff(rows.indptr)
     wanted = np.repeat(weights, sizes) * rows.counts[:n]
+    entry_labels = np.repeat(labels, sizes)
     short, held = short_entries(
-        counts.by_word, rows.columns[:n], np.repeat(labels, sizes), wanted, decays=decays
+        counts.by_word, rows.columns[:n], entry_labels, wanted, decays=decays
     )
     return short, wanted, held
 
@@ -540,8 +538,9 @@ class ExampleScratch:
         """Write a text of up to `SHORT_CHARS_MAX` characters into `text`."""
         # A lone surrogate has no UTF-8 form; "?" is what a batch makes of it as well.
         encoded = text.encode("utf-8", "replace")
-        self.text.ends[0] = size = len(encoded)
+        size = len(encoded)
         self._bytes[:size] = encoded
+        self.text.ends[0] = size
 
     def put_values(self, names: Sequence[str], x: Mapping[str, Any]) -> Texts:
         """Write values that fit (`values_fit`); return them as texts, in the order of the names."""
