@@ -506,8 +506,12 @@ class Learner:
         Raises
         ------
         InputError
-            If the models do not count the same things; nothing has changed.
+            If the models do not count the same things, or the other has classes without costs;
+            nothing has changed.
         """
+        if self.confidence is not None:
+            check_kind("model", model, NaiveBayes)
+            _check_costs(self.confidence, self.model, model.classes)
         self.model.set_part(part, model)
         self._changed = True
 
@@ -538,8 +542,8 @@ class Learner:
         return snapshot
 
 
-def _check_costs(confidence: Confidence, model: NaiveBayes) -> None:
-    """Refuse costs that some class of the model has not, or will not have."""
+def _check_costs(confidence: Confidence, model: NaiveBayes, new: Sequence[Label] = ()) -> None:
+    """Refuse costs that some class of the model has not, or will not have with `new` ones."""
     costs = confidence.costs
     if costs is None:
         return
@@ -548,8 +552,8 @@ def _check_costs(confidence: Confidence, model: NaiveBayes) -> None:
             "costs need declared classes, as one that joins would have none. Declare them, without"
             " new_classes, or leave the costs out."
         )
-    if len(costs) != len(model.classes):
+    n_classes = len(dict.fromkeys([*model.classes, *new]))
+    if len(costs) != n_classes:
         raise InputError(
-            f"costs must have a row for each of {len(model.classes)} classes. Got {len(costs)}"
-            " instead."
+            f"costs must have a row for each of {n_classes} classes. Got {len(costs)} instead."
         )

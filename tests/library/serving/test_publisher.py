@@ -395,5 +395,8 @@ def test_costs_that_do_not_fit_are_refused_before_anything_is_learned(
     assert board.current() is None
     learner = Learner(model(), board, Watched(), Clock(), confidence=confidence)
     teach(learner)
+    other = NaiveBayes([*learner.model.classes, "third"], features={"text": Words(Bernoulli())})
+    with pytest.raises(InputError, match="a row for each of 3 classes"):
+        learner.set_part("q", other)
     answers = learner.snapshot.predict_log_proba_many({"text": ["good day"]})
     assert len(learner.snapshot.rule.labels(answers)) == 1
