@@ -182,7 +182,8 @@ class StreamNB(base.MiniBatchClassifier):
         """
         frame = _frame(X)
         classes = self.model.classes
-        if len(set(map(type, classes))) > 1 and not frame.implementation.is_pandas_like():
+        kinds = {next(k for k in (bool, int, str) if isinstance(c, k)) for c in classes}
+        if len(kinds) > 1 and not frame.implementation.is_pandas_like():
             raise InputError(
                 f"a series of {frame.implementation.value} holds no labels of more than one kind,"
                 f" among {', '.join(map(repr, classes))}. Pass a frame of pandas, or ask for"

@@ -288,6 +288,19 @@ def test_labels_that_a_frame_cannot_hold_are_refused(frame: Any) -> None:
     assert mixed.predict_proba_many(frame(asked)).shape == (2, 2)
 
 
+class Name(str):
+    """A text, as those of other libraries are."""
+
+    __slots__ = ()
+
+
+def test_a_label_of_a_kind_of_text_is_text() -> None:
+    """A frame that holds text holds it beside plain text."""
+    model = StreamNB()
+    model.learn_many(pd.DataFrame({"x": [1.0, 2.0]}), [Name("a"), "b"])
+    assert model.predict_many(pl.DataFrame({"x": [1.0, 2.0]})).to_list() == ["a", "b"]
+
+
 def test_labels_may_be_an_array_of_arrow() -> None:
     """An array teaches as a chunked one or a list does."""
     table, labels = pa.table({"x": [1.0, 2.0]}), ["a", "b"]
