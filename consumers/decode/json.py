@@ -28,12 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.config.message import paths_of
+from consumers.config.settings import MessageSettings
 from consumers.decode.fields import (
     WEIGHT_MAX,
     WEIGHT_MIN,
     DecodedColumn,
     DecodeError,
     FieldSpec,
+    Selection,
     ValueType,
 )
 from consumers.errors import ConfigError
@@ -143,6 +145,21 @@ class Node:
             return value
 
         return get
+
+
+def read_paths(
+    message: MessageSettings,
+    specs: Iterable[FieldSpec],
+    label: str | None,
+    *,
+    needs_text: bool = True,
+) -> list[str]:
+    """Return the paths at which the daemon reads messages; `label` is that of their labels."""
+    return [
+        *message.id_paths, message.time, message.user, message.lang, message.operation,
+        *message.fields, *(spec.path for spec in specs), *Selection(message).paths,
+        *([message.text] if needs_text else []), *filter(None, [label, message.deleted]),
+    ]  # fmt: skip
 
 
 class JsonReader:

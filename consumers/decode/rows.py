@@ -41,7 +41,7 @@ from consumers.decode.fields import (
     text_form,
     to_unix_ms,
 )
-from consumers.decode.json import JsonReader
+from consumers.decode.json import JsonReader, read_paths
 from consumers.decode.labels import Labeller
 from consumers.messages import Metadata, Operation, RawColumns, Reason, marked_ids, place_name
 
@@ -146,11 +146,16 @@ class CsvReader:
         if isinstance(path, FirstOf):
             gets = [self.getter(each) for each in path.paths]
             return lambda row: next((value for get in gets if (value := get(row))), None)
-        name = path if path in self._columns else _ALSO_CALLED.get(path, path)
-        if name not in self._columns:
+        name = self.column(path)
+        if name is None:
             return lambda _row: None
         at = self._columns.index(name)
         return lambda row: row[at] or None
+
+    def column(self, path: str) -> str | None:
+        """Return the name of the column that a path reads, None if the file lacks it."""
+        name = path if path in self._columns else _ALSO_CALLED.get(path, path)
+        return name if name in self._columns else None
 
     def rows(self, values: Sequence[bytes]) -> tuple[list[Any], dict[int, DecodeError]]:
         """Return a row or None for each value, and the error of each None by position."""
@@ -271,12 +276,8 @@ class RowDecoder:
         if is_csv:
             self.reader = CsvReader(record_format)
         else:
-            paths = [
-                *message.id_paths, message.time, message.user, message.lang, message.operation,
-                *message.fields, *(spec.path for spec in reads.values()), *self.selection.paths,
-                *([message.text] if needs_text else []),
-                *filter(None, [labeller.path, message.deleted]),
-            ]  # fmt: skip
+            specs = reads.values()
+            paths = read_paths(message, specs, labeller.path, needs_text=needs_text)
             self.reader = JsonReader(paths, record_format.encoding, message.unwrap)
         getter = self.reader.getter
         text = getter(message.text) if needs_text else _nothing
