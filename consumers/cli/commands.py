@@ -377,13 +377,9 @@ def replay(
         address.topic,
         pace,  # type: ignore[arg-type]
         max_messages=max_messages,
-        kafka=settings.kafka,
-        file=settings.file,
-        message=settings.message,
-        kinds=learned_kinds(settings),
-        part=part,
-        show=sys.stderr.isatty(),
-    )
+        kafka=settings.kafka, file=settings.file, message=settings.message, labels=settings.labels,
+        kinds=learned_kinds(settings), part=part, show=sys.stderr.isatty(),
+    )  # fmt: skip
     if as_json:
         print_json(asdict(done))
     else:

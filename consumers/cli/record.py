@@ -547,8 +547,10 @@ def bridge_stream(
     source = source_to_record(settings, limits)
     try:
         is_keyed = address.kind == "kafka"
-        form, message, kinds = source.record_format, settings.message, learned_kinds(settings)
-        read = recorded if is_keyed else reading(form, message, kinds=kinds, by_author=True)
+        form, kinds = source.record_format, learned_kinds(settings)
+        read = recorded if is_keyed else reading(
+            form, settings.message, kinds=kinds, labels=settings.labels, by_author=True
+        )  # fmt: skip
         file = CursorFile(cursor, stream_identity(settings), topic)
         sink = KafkaSink(servers, topic, settings.kafka, is_idempotent=True)
         until_s = limits.until_s(time.monotonic())

@@ -4,9 +4,9 @@ The made-up stream can be played into a topic too, at the generator's own rate a
 
 JSON lines go as they are. Rows of CSV become JSON objects of all their columns, where a dot in a
 column's name leads into an object, as in the daemon's paths; those of Sentiment140 have the fields
-that the default configuration reads, `{id, created_at, user, lang, text, label}`. What cannot be
-read goes as it is too, so that the daemon on the other side counts and keeps it: nothing vanishes
-on the way.
+that the default configuration reads, `{id, created_at, user, lang, text, label}`, and others that
+the settings read. What cannot be read goes as it is too, so that the daemon on the other side
+counts and keeps it: nothing vanishes on the way.
 
 What `streamnb record` wrote goes with its keys, headers and partitions; partition p goes to p
 modulo the topic's number of partitions, so what was in order stays so.
@@ -33,16 +33,18 @@ from rich.progress import BarColumn, DownloadColumn, TimeElapsedColumn
 
 from consumers.cli.conventions import progress_bar
 from consumers.config.addresses import StreamRange
-from consumers.config.message import effective
+from consumers.config.message import effective, paths_of
 from consumers.config.model import FieldKind
 from consumers.config.settings import (
+    EmoticonLabels,
+    FieldLabels,
     FileSettings,
     GeneratorSettings,
     KafkaSettings,
     MessageSettings,
 )
 from consumers.decode.fields import ValueType, converter, field_specs, id_of, to_unix_ms
-from consumers.decode.json import JsonReader
+from consumers.decode.json import JsonReader, read_paths
 from consumers.decode.rows import SENTIMENT140_COLUMNS, CsvReader, RecordFormat
 from consumers.errors import ConfigError
 from consumers.kafka.producers import KafkaSink
@@ -175,6 +177,7 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     file: FileSettings | None = None,
     message: MessageSettings | None = None,
     kinds: Mapping[str, FieldKind] | None = None,
+    labels: FieldLabels | EmoticonLabels | None = None,
     part: StreamRange | None = None,
     show: bool = True,
     clock: Callable[[], float] = time.monotonic,
@@ -188,7 +191,7 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
 
     If `keyed`, each record's key is its message's id, and its partition follows from the key.
     Otherwise, and for messages without an id, records go to the partitions in turn. `message` says
-    where id and time are, and `kinds` which columns of CSV are numbers or flags.
+    where id and time are; for `kinds` and `labels` see `reading`.
 
     A record that the topic refuses as too large is left out and counted. A file that cannot be read
     is a `SourceError`; what was not acknowledged, a `SinkError`.
@@ -198,7 +201,8 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     source = _source(recording, file or FileSettings())
     is_exact = isinstance(source, RecordingSource)
     form = source.record_format
-    read = recorded if is_exact else reading(form, message or MessageSettings(), kinds=kinds)
+    message = message or MessageSettings()
+    read = recorded if is_exact else reading(form, message, kinds=kinds, labels=labels)
     if part is not None and part != StreamRange():
         source = _ranged(source, part, read)
     sink = KafkaSink(servers, topic, kafka or KafkaSettings(), leaves_out=True)
@@ -293,18 +297,21 @@ def reading(
     message: MessageSettings,
     *,
     kinds: Mapping[str, FieldKind] | None = None,
+    labels: FieldLabels | EmoticonLabels | None = None,
     by_author: bool = False,
 ) -> RecordReader:
     """Return the function that reads records written in a format.
 
     `kinds` are those of the fields that a model reads: its numbers and flags are such in JSON too.
+    Where columns of CSV cannot both go into JSON, and `message`, `kinds` or `labels` read the one
+    that would be lost, that is a `ConfigError`.
 
     The key of a message is its id; or the first part of that, if `by_author` and this is its
     author: then what an account does, its own deletion among it, stays in one partition.
     """
     reader: CsvReader | JsonReader
     if form.kind == "csv":
-        reader, convert = _csv_reading(form, message, kinds or {})
+        reader, convert = _csv_reading(form, message, kinds or {}, labels or FieldLabels())
     else:
         message = effective(message)
         key_paths = message.id_paths
@@ -332,22 +339,30 @@ _Convert: TypeAlias = Callable[[Any, bytes], tuple[bytes, bytes, Any]]
 
 
 def _csv_reading(
-    form: RecordFormat, message: MessageSettings, kinds: Mapping[str, FieldKind]
+    form: RecordFormat,
+    message: MessageSettings,
+    kinds: Mapping[str, FieldKind],
+    labels: FieldLabels | EmoticonLabels,
 ) -> tuple[CsvReader, _Convert]:
     reader = CsvReader(form)
-    own = () if form.columns == SENTIMENT140_COLUMNS else form.columns
-    getters = {name: reader.getter(name) for name in dict.fromkeys((*_FIELDS, *own))}
+    specs = field_specs(kinds, message).values()
+    label = labels.field if isinstance(labels, FieldLabels) else None
+    paths = read_paths(effective(message), specs, label)
+    read = set(itertools.chain.from_iterable(map(paths_of, paths)))
+    is_whole = form.columns != SENTIMENT140_COLUMNS
+    own = [name for name in form.columns if is_whole or name in read]
+    found = {name: reader.column(name) for name in (*_FIELDS, *own)}
+    columns = {name: column for name, column in found.items() if column is not None}
+    getters = {name: reader.getter(name) for name in columns}
     get_parts = [reader.getter(path) for path in message.id_paths]
     get_time = reader.getter(message.time)
     # A cell is text. Where the daemon wants a number or a flag, JSON must have one.
     typed = {
         spec.path: (converter(spec, is_csv=True), bool if spec.type is ValueType.FLAG else float)
-        for spec in field_specs(kinds, message).values()
+        for spec in specs
         if spec.type in _TYPED
     }
-    parts = (message.text, message.time, message.user, message.lang, message.operation)
-    read = {*kinds, *message.id_paths, *parts, message.weight}
-    nested = _nested(list(getters), read)
+    nested = _nested(columns, read)
 
     def convert(row: Any, _: bytes) -> tuple[bytes, bytes, Any]:
         made = {name: found for name, get in getters.items() if (found := get(row))}
@@ -363,24 +378,27 @@ def _csv_reading(
     return reader, convert
 
 
-def _nested(columns: Collection[str], read: Collection[str | None]) -> list[str]:
-    """Return the columns that become fields of objects within.
+def _nested(columns: Mapping[str, str], read: Collection[str]) -> list[str]:
+    """Return the fields that go into objects; `columns` are those of the file, by field.
 
-    A column whose name begins with another one's, as `x.1` beside `x`, stays where it is: `x` is no
+    A field whose name begins with another one's, as `x.1` beside `x`, stays where it is: `x` is no
     object. If its name is among those that are `read`, that is a `ConfigError`.
     """
     nested = []
     for name in columns:
-        *heads, last = name.split(".")
-        if not heads or not all((*heads, last)):
+        heads = name.split(".")[:-1]
+        is_path = all(name.split(".")) or name in read  # a heading such as `No.` is none by itself
+        if not heads or not is_path:
             continue
         taken = [head for head in itertools.accumulate(heads, "{}.{}".format) if head in columns]
         if not taken:
             nested.append(name)
         elif name in read:
+            other = columns[taken[0]]
+            renamed = "" if other == taken[0] else f", as {taken[0]!r},"
             raise ConfigError(
-                f"the columns {taken[0]!r} and {name!r} cannot both go into JSON, where a dot "
-                "leads into an object; rename one of them, and the setting that names it"
+                f"the columns {other!r}{renamed} and {name!r} cannot both go into JSON, where a "
+                "dot leads into an object; rename one of them, and the setting that names it"
             )
     return nested
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,7 +25,7 @@ from consumers.config.settings import (
 )
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller
-from consumers.decode.rows import RecordFormat
+from consumers.decode.rows import SENTIMENT140_COLUMNS, RecordFormat
 from consumers.errors import ConfigError
 from consumers.features import columns_of
 from consumers.messages import WEIGHT, Partition, RawColumns
@@ -155,6 +156,99 @@ def test_columns_that_cannot_both_be_fields_are_refused() -> None:
     form, _ = csv_batch(("x", "x.1", "text"), b"1,2,a\n")
     with pytest.raises(ConfigError, match=r"the columns 'x' and 'x\.1' cannot both go into JSON"):
         reading(form, MessageSettings(), kinds={"x.1": "numbers"})
+
+
+def test_a_dot_leads_on_where_the_file_has_no_such_column() -> None:
+    """A part of a message that is no column of the file stands in no other column's way."""
+    form, raw = csv_batch(("user.id", "user.name", "label.value", "body"), b"7,ann,4,so good\n")
+    message = MessageSettings(id="user.id", user="user.name", text="body")
+    labels = FieldLabels(field="label.value")
+    (item,) = reading(form, message, labels=labels)(raw)
+    assert item.key == b"7"
+    assert msgspec.json.decode(item.value or b"") == {
+        "user": {"id": "7", "name": "ann"}, "label": {"value": "4"}, "body": "so good",
+    }  # fmt: skip
+    labeller = FieldLabeller(labels, ("negative", "positive"))
+    of_topic = from_parts(Partition("t", 0), [None], [item.value or b""], [0], [0], 1)
+    got = Decoder(message, labeller).decode(of_topic)
+    envelope = got.envelope(0)
+    assert (envelope.id, envelope.user, envelope.label) == ("7", "ann", "positive")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"reply": "x.1", "replies": "drop"},
+        {"retweet": "x.1", "retweets": "drop"},
+        {"retweet": "x", "retweets": "fold", "text": "1"},
+        {"deleted": "x.1"},
+        {"fields": ["text", "x.1"]},
+        {"keep": {"x.1": ["2"]}},
+        {"ignore": {"x.1": "any"}},
+        {"text": {"first_of": ["x.1", "text"]}},
+        {"id": ["id", {"first_of": ["id", "x.1"]}]},
+        {"lang": "x.1"},
+    ],
+    ids="-".join,
+)
+def test_whatever_setting_reads_a_column_that_would_be_lost_it_is_refused(
+    settings: dict[str, Any],
+) -> None:
+    """All that the daemon reads counts, and of several paths each."""
+    form, _ = csv_batch(("id", "x", "x.1", "text"), b"7,1,2,a\n")
+    with pytest.raises(ConfigError, match=r"the columns 'x' and 'x\.1' cannot both go into JSON"):
+        reading(form, MessageSettings.model_validate(settings))
+
+
+def test_a_label_that_would_be_lost_is_refused() -> None:
+    """Labels are settings of their own; a column that is a field by another name is named."""
+    labels = FieldLabels(field="label.value")
+    form, _ = csv_batch(("label", "label.value", "text"), b"1,4,a\n")
+    with pytest.raises(ConfigError, match=r"columns 'label' and 'label\.value' cannot both"):
+        reading(form, MessageSettings(), labels=labels)
+    form, _ = csv_batch(("polarity", "label.value", "text"), b"1,4,a\n")
+    with pytest.raises(ConfigError, match=r"'polarity', as 'label', and 'label\.value' cannot"):
+        reading(form, MessageSettings(), labels=labels)
+
+
+@pytest.mark.parametrize("words", [("replay", "in.csv"), ("bridge", "file:in.csv")])
+def test_both_commands_know_where_labels_stand(words: tuple[str, ...], tmp_path: Path) -> None:
+    """They refuse the file before anything is written."""
+    (tmp_path / "in.csv").write_text("label,label.value,text\n1,4,a\n", encoding="utf-8")
+    (tmp_path / "c.yaml").write_text("labels: {field: label.value}\n", encoding="utf-8")
+    done = command(*words, "--to", "kafka://127.0.0.1:1/t", "-c", "c.yaml", folder=tmp_path)
+    assert (done.returncode, b"cannot both go into JSON" in done.stderr) == (78, True)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"reply": "x.1"}, {"retweet": "x.1"}, {"keep": {"x.1": None}}, {"fields": ["x"]}]
+)
+def test_columns_that_nobody_reads_are_no_reason_to_refuse(settings: dict[str, Any]) -> None:
+    """What a path names that is not asked stays in the message under the column's name."""
+    form, raw = csv_batch(("x", "x.1", "text"), b"1,2,a\n")
+    (item,) = reading(form, MessageSettings.model_validate(settings))(raw)
+    assert msgspec.json.decode(item.value or b"") == {"x": "1", "x.1": "2", "text": "a"}
+
+
+def test_a_heading_that_ends_with_a_dot_goes_where_its_path_leads() -> None:
+    """`No.` is a path of two names in JSON, of which the second is empty."""
+    form, raw = csv_batch(("No.", "text"), b"7,a\n")
+    message = MessageSettings(id="No.")
+    (item,) = reading(form, message)(raw)
+    of_topic = from_parts(Partition("t", 0), [None], [item.value or b""], [0], [0], 1)
+    labeller = FieldLabeller(FieldLabels(), ("negative", "positive"))
+    assert Decoder(message, labeller).decode(of_topic).envelope(0).id == "7"
+
+
+def test_columns_of_sentiment140_that_settings_read_go_along() -> None:
+    """They would be missing in the topic, and are there in the file."""
+    form, raw = csv_batch(SENTIMENT140_COLUMNS, b"4,7,Mon Apr 06 22:19:45 PDT 2009,tea,ann,a\n")
+    message = MessageSettings(fields=("query",), time="date")
+    (item,) = reading(form, message, labels=FieldLabels(field="polarity"))(raw)
+    assert msgspec.json.decode(item.value or b"") == {
+        "id": "7", "created_at": "Mon Apr 06 22:19:45 PDT 2009", "user": "ann", "text": "a",
+        "label": "4", "polarity": "4", "date": "Mon Apr 06 22:19:45 PDT 2009", "query": "tea",
+    }  # fmt: skip
 
 
 @pytest.mark.deep
