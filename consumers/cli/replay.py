@@ -310,10 +310,10 @@ def reading(
     author: then what an account does, its own deletion among it, stays in one partition.
     """
     reader: CsvReader | JsonReader
+    message = effective(message)
     if form.kind == "csv":
         reader, convert = _csv_reading(form, message, kinds or {}, labels or FieldLabels())
     else:
-        message = effective(message)
         key_paths = message.id_paths
         if by_author and key_paths[0] == message.user:
             key_paths = key_paths[:1]
@@ -347,7 +347,7 @@ def _csv_reading(
     reader = CsvReader(form)
     specs = field_specs(kinds, message).values()
     label = labels.field if isinstance(labels, FieldLabels) else None
-    paths = read_paths(effective(message), specs, label)
+    paths = read_paths(message, specs, label)
     read = set(itertools.chain.from_iterable(map(paths_of, paths)))
     is_whole = form.columns != SENTIMENT140_COLUMNS
     own = [name for name in form.columns if is_whole or name in read]

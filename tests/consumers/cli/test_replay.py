@@ -230,6 +230,13 @@ def test_columns_that_nobody_reads_are_no_reason_to_refuse(settings: dict[str, A
     assert msgspec.json.decode(item.value or b"") == {"x": "1", "x.1": "2", "text": "a"}
 
 
+def test_a_deletion_in_csv_has_the_key_of_its_message() -> None:
+    """So it goes where the message went, and not before it."""
+    form, raw = csv_batch(("id", "gone", "text"), b"7,,a\n,7,\n")
+    first, second = reading(form, MessageSettings(deleted="gone"))(raw)
+    assert (first.key, second.key) == (b"7", b"7")
+
+
 def test_a_heading_that_ends_with_a_dot_goes_where_its_path_leads() -> None:
     """`No.` is a path of two names in JSON, of which the second is empty."""
     form, raw = csv_batch(("No.", "text"), b"7,a\n")
