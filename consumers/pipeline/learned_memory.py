@@ -119,7 +119,8 @@ class LogMemory:
     def n_damaged(self) -> int:
         """How many files are lost but for those that other settings wrote, which is no trouble."""
         ours = sorted(self.fields), self.per
-        return sum((sorted(filter(None, names)), per) == ours for names, per in self.lost.values())
+        lost = list(self.lost.values())  # any thread may ask
+        return sum((sorted(filter(None, names)), per) == ours for names, per in lost)
 
     @property
     def n_kept(self) -> int:
@@ -238,15 +239,13 @@ class LogMemory:
         self.segments.pop(number, None)
         self.lost[number] = (list(self.names), self.per)
         self.is_whole = False
-        way_out = (
-            ", unless you stop (at once, if it is the newest) and put the file back from a copy"
-        )
+        way_out = ", unless you stop (at once, if it is the newest) and put the file back"
         is_damaged = sorted(self.names) == sorted(self.fields)  # else other settings wrote it
         log.error(
             "learned_damaged",
             file=None if self.folder is None else f"{unquote(self.folder.name)}/{number}",
             detail=f"{said}; deletes and updates of its messages take nothing back"
-            + (f"{way_out} of the folder" if is_damaged else ""),
+            + (f"{way_out} from a copy of the folder" if is_damaged else ""),
         )
 
     def of_accounts(self, hashes: Hashes) -> FoundRecords:

@@ -29,7 +29,7 @@ from consumers.kernels import learned_records as kernels
 from consumers.pipeline import learned_memory, learned_records
 from consumers.pipeline.checkpoint import Checkpoint
 from consumers.pipeline.erasure import FILE_NAME
-from consumers.pipeline.learned_memory import LearnedMemory
+from consumers.pipeline.learned_memory import LearnedMemory, LogMemory
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import Record
 from consumers.terminal import make_view
@@ -431,6 +431,28 @@ def test_a_damaged_file_stays_until_it_is_whole_again(tmp_path: Path) -> None:
     run.read([*log, Said("delete", "m1")], 9)
     assert len(run.learner.model.words()) == 7
     run.memory.close()
+
+
+class Moving(list[str]):
+    """Names of fields in whose midst another file is lost, as the consuming thread may lose it."""
+
+    memory: LogMemory
+
+    def __iter__(self) -> Iterator[str]:
+        self.memory.lose(len(self.memory.lost), learned_records.DamagedError("torn"))
+        return super().__iter__()
+
+
+def test_trouble_is_told_while_files_are_lost() -> None:
+    """Health asks for it on a thread of its own."""
+    with closing(LearnedMemory(None, FIELDS, 100, 1)) as memory:
+        own = memory.log(REVISED_LOG)
+        names = Moving(FIELDS)
+        names.memory = own
+        own.lose(0, learned_records.DamagedError("torn"))
+        own.lost[0] = (names, None)
+        assert "1 files" in str(memory.trouble)
+        assert len(own.lost) == 2
 
 
 @pytest.mark.usefixtures("short_segments")
