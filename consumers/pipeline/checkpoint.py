@@ -447,3 +447,27 @@ def differences(old: Any, new: Any, where: str = "") -> Iterator[tuple[str, Any,
             yield from differences(old.get(key), new.get(key), path)
     elif old != new:
         yield where, old, new
+
+
+def unreadable(path: Path | None, error: OSError) -> CheckpointError:
+    """Return what a segment's file that is there, and cannot be read now, ends the run with."""
+    name, cause = "/".join((path or Path()).parts[-3:]), error.strerror or error
+    way_out = "Start again once that has passed. If it stays, move the file away: deletes and "
+    way_out += "updates of its messages then take nothing back."
+    if isinstance(error, PermissionError):
+        way_out = "See to its mode and owner, and start again."
+    return CheckpointError(
+        f"checkpoint.folder: {name}, with what messages taught, cannot be read ({cause}). {way_out}"
+    )
+
+
+def cut_file(path: Path, n_bytes: int) -> None:
+    """Cut off what a run that was killed wrote to a file behind its last checkpoint."""
+    try:
+        os.truncate(path, n_bytes)
+    except OSError as error:  # the file is whole: it is not given up
+        raise CheckpointError(
+            f"checkpoint.folder: {'/'.join(path.parts[-3:])}, with what messages taught, cannot be"
+            f" cut to the {n_bytes} bytes that the checkpoint names ({error.strerror}, errno"
+            f" {error.errno}). See to the disk's room and mode, and start again."
+        ) from error

@@ -16,13 +16,13 @@ for the first deletion of one. The id itself is compared afterwards, so a collis
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
@@ -43,6 +43,7 @@ from consumers.messages import (
     part_name,
     partition_of,
 )
+from consumers.pipeline.checkpoint import cut_file, unreadable
 from consumers.pipeline.erasure import ErasedIds, OffsetsByLog, erase_records
 from consumers.pipeline.learned_records import (
     EARLY_DELETE,
@@ -52,6 +53,7 @@ from consumers.pipeline.learned_records import (
     Hashed,
     Hashes,
     IdIndex,
+    Lost,
     PendingIds,
     Segment,
     Values,
@@ -60,7 +62,6 @@ from consumers.pipeline.learned_records import (
     pack,
     runs_of,
     store,
-    unreadable,
 )
 from consumers.private_files import MappedFiles
 from streamnb import TextColumn
@@ -92,8 +93,8 @@ class LogMemory:
         self.is_elsewhere = False  # another member of the group has got further, and remembers
         self.first_offset: int | None = None  # from where on what was learned is known
         self.segments: dict[int, Segment] = {}
-        # Segments damaged or gone, with their fields and `per`: each start tries them again.
-        self.lost: dict[int, tuple[list[str], str | None]] = {}
+        self.lost: dict[int, Lost] = {}
+        self.short: dict[int, int] = {}  # the records of segments that others followed amid
         self.beat: Callable[[], object] = lambda: None
         self._pending = PendingIds()
         self._ids, self._accounts = IdIndex(), IdIndex()
@@ -112,25 +113,28 @@ class LogMemory:
         return {self.path(each) for each in (*self.segments, *self.lost)}
 
     def give_up_lost(self) -> None:
-        """Try no lost segment again, by a field that none has: it lacks an applied correction."""
-        self.lost = {n: (["", *filter(None, names)], per) for n, (names, per) in self.lost.items()}
+        """Try no lost segment again: it lacks a correction that was applied."""
+        self.lost = {n: each.given_up for n, each in self.lost.items()}
 
     @property
     def n_damaged(self) -> int:
-        """How many files are lost but for those that other settings wrote, which is no trouble."""
-        ours = sorted(self.fields), self.per
-        lost = list(self.lost.values())  # any thread may ask
-        return sum((sorted(filter(None, names)), per) == ours for names, per in lost)
+        """How many files of these settings are damaged or gone; any thread may ask."""
+        lost = [each for each in list(self.lost.values()) if each.is_damaged]
+        return sum(each.is_of(self.fields, self.per) for each in lost)
+
+    def missing(self) -> dict[str, Any]:
+        """Return what a checkpoint says of segments that are lost or short, if there are any."""
+        said = {
+            "lost": [[n, each.names, each.per] for n, each in self.lost.items()],
+            "of_others": [n for n, each in self.lost.items() if not each.is_damaged],
+            "short": list(map(list, self.short.items())),
+        }
+        return {name: values for name, values in said.items() if values}
 
     @property
     def n_kept(self) -> int:
         """How many records are kept."""
         return sum(each.n for each in self.segments.values())
-
-    @property
-    def n_bytes(self) -> int:
-        """How many bytes they take."""
-        return sum(each.n_bytes for each in self.segments.values())
 
     def append(
         self, offsets: NDArray[np.int64], labels: NDArray[np.int32], kinds: NDArray[np.uint8],
@@ -177,8 +181,8 @@ class LogMemory:
         floor = self.floor(self.n)
         gone = [n for n in (*self.segments, *self.lost) if n < floor // SEGMENT_RECORDS]
         for number in gone:
-            self.segments.pop(number, None)
-            self.lost.pop(number, None)
+            for each in (self.segments, self.lost, self.short):
+                each.pop(number, None)
         if gone:
             for index in self._indexes:
                 index.forget(floor)
@@ -220,9 +224,6 @@ class LogMemory:
                 else:
                     yield FoundRecords(at + first, spans, values.data)
 
-    def _account_hashes(self, begin: int, end: int) -> Iterator[tuple[int, Hashes]]:
-        return self._hashes(begin, end, account_prefixes)
-
     def _hashes(
         self, begin: int, end: int, part: Callable[[Texts], Texts] = lambda ids: ids
     ) -> Iterator[tuple[int, Hashes]]:
@@ -231,26 +232,24 @@ class LogMemory:
             if len(found):
                 yield int(found.numbers[0]), self.hashed(part(found.texts(kernels.ID)))
 
-    def lose(self, number: int, error: Exception) -> None:
-        """Go on without a segment that is damaged or gone; any other error ends the run."""
+    def lose(self, number: int, error: Exception, *, is_damaged: bool = True) -> None:
+        """Go on without a segment: damaged, gone or of other settings. Other errors end the run."""
         said = getattr(error, "strerror", None) or error
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise unreadable(self.path(number), error) from error
         self.segments.pop(number, None)
-        self.lost[number] = (list(self.names), self.per)
+        self.lost[number] = Lost(list(self.names), self.per, is_damaged)
         self.is_whole = False
-        way_out = ", unless you stop (at once, if it is the newest) and put the file back"
-        is_damaged = sorted(self.names) == sorted(self.fields)  # else other settings wrote it
+        way_out = ", unless you stop and put the file back from a copy of the folder" * is_damaged
         log.error(
             "learned_damaged",
             file=None if self.folder is None else f"{unquote(self.folder.name)}/{number}",
-            detail=f"{said}; deletes and updates of its messages take nothing back"
-            + (f"{way_out} from a copy of the folder" if is_damaged else ""),
+            detail=f"{said}; deletes and updates of its messages take nothing back{way_out}",
         )
 
     def of_accounts(self, hashes: Hashes) -> FoundRecords:
         """Return the records with one of some hashes of what their ids begin with."""
-        return self.read(self._accounts.find(hashes, self._account_hashes))
+        return self.read(self._accounts.find(hashes, partial(self._hashes, part=account_prefixes)))
 
     def read(self, numbers: NDArray[np.int64]) -> FoundRecords:
         """Return the records of some numbers, ascending, that are known yet."""
@@ -277,12 +276,11 @@ class LogMemory:
         `data` are the bytes of its file, or (if not `is_stored`) are to be written there.
         """
         segment = Segment(number, self.path(number), self._files)
-        n = min(SEGMENT_RECORDS, self.n - number * SEGMENT_RECORDS)
+        n = min(SEGMENT_RECORDS, self.short.get(number, self.n - number * SEGMENT_RECORDS))
         columns = tuple(holds_floats(kind) for kind in map(self.fields.get, self.names) if kind)
-        is_known = sorted(self.names) == sorted(self.fields)
         while segment.n < n:
             at = segment.n_bytes
-            n_own, end = checked(memoryview(data), at, n_classes, columns if is_known else None)
+            n_own, end = checked(memoryview(data), at, n_classes, columns)
             segment.note(n_own, end - at)
         if segment.n > n:
             raise DamagedError(f"it has {segment.n} records, not {n}")
@@ -290,8 +288,8 @@ class LogMemory:
         if is_stored:
             segment.n_written = segment.n_synced = n_bytes
             if len(data) > n_bytes and segment.path is not None:
-                _cut(segment.path, n_bytes)
-        segment.is_sealed = segment.n == SEGMENT_RECORDS
+                cut_file(segment.path, n_bytes)
+        segment.is_sealed = number < self.n // SEGMENT_RECORDS
         # It grows on in memory, or is to be written, or its file has all.
         is_held = not (segment.is_sealed and is_stored)
         segment.held = np.frombuffer(data, np.uint8, n_bytes)
@@ -394,8 +392,11 @@ class LearnedMemory:
 
     def sizes(self) -> tuple[int, int]:
         """Return how many records are kept, and their bytes."""
-        logs = self.logs.values()
-        return sum(each.n_kept for each in logs), sum(each.n_bytes for each in logs)
+        every = self._segments()
+        return sum(each.n for each in every), sum(each.n_bytes for each in every)
+
+    def _segments(self) -> list[Segment]:
+        return [each for memory in self.logs.values() for each in memory.segments.values()]
 
     def hashed(self, texts: Texts) -> Hashes:
         """Return the hash of each id; a missing one is as good as empty."""
@@ -428,12 +429,8 @@ class LearnedMemory:
 
     def pack(self) -> CheckpointEntry:
         """Return what the files hold up to now, and have it synced."""
-        targets = [
-            (segment, segment.n_bytes)
-            for memory in self.logs.values()
-            for segment in memory.segments.values()
-            if segment.n_synced < segment.n_bytes
-        ]
+        every = self._segments()
+        targets = [(each, each.n_bytes) for each in every if each.n_synced < each.n_bytes]
         if self.folder is not None:
             self._synced = self._submit(targets, self.folder)
         self.packed = {
@@ -448,7 +445,7 @@ class LearnedMemory:
                     "fields": memory.names,
                 }
                 | ({} if self.per is None else {"per": self.per})
-                | ({"lost": [[n, *by] for n, by in memory.lost.items()]} if memory.lost else {}),
+                | memory.missing(),
                 [(segment, segment.n_bytes) for segment in memory.segments.values()],
             )
             for partition, memory in self.logs.items()
@@ -487,13 +484,11 @@ class LearnedMemory:
             memory.is_elsewhere, memory.per = values.get("is_elsewhere", False), values.get("per")
 
             def read(number: int, memory: LogMemory = memory) -> bytes:
-                if memory.per != self.per:
-                    raise DamagedError(f"it was written with per.field {memory.per or 'null'}")
                 return b"" if (path := memory.path(number)) is None else path.read_bytes()
 
-            memory.lost = {n: (fields, per) for n, fields, per in values.get("lost", ())}
+            lost, others = values.get("lost", ()), values.get("of_others", ())
+            memory.lost = {n: Lost(names, per, n not in others) for n, names, per in lost}
             self.take_up(memory, values, read, self.n_classes, is_stored=True)
-            memory.per = self.per
 
     def take_up(
         self, memory: LogMemory, values: Mapping[str, Any], read: Callable[[int], bytes],
@@ -504,20 +499,38 @@ class LearnedMemory:
         memory.is_whole = bool(values["is_whole"])
         memory.first_offset = values["first_offset"]
         memory.names = list(values.get("fields") or self.fields)  # an older version did not say
+        memory.short = dict(values.get("short", ()))
         # What was lost may be whole again; its columns may be others.
-        again = [n for n, by in memory.lost.items() if by == (memory.names, memory.per)]
-        for number in sorted((*map(int, values["files"]), *again)):
-            memory.lost.pop(number, None)
+        files = self._of_these_settings(memory, sorted(map(int, values["files"])))
+        again = [n for n, by in memory.lost.items() if by[:2] == (memory.names, memory.per)]
+        for number in sorted((*files, *again)):
+            before = memory.lost.pop(number, None)
             try:
                 segment = memory.load(number, read(number), n_classes, is_stored=is_stored)
             except (OSError, DamagedError) as error:
-                memory.lose(number, error)
+                memory.lose(number, error, is_damaged=before is None or before.is_damaged)
+                if before is not None and not before.is_damaged:  # told once, as that is no trouble
+                    memory.lost[number] = before.given_up
             else:
                 if segment.is_sealed and not is_stored:
                     self.wrote(memory, [segment])
         memory.names = memory.names if memory.segments else list(self.fields)
-        if memory.n // SEGMENT_RECORDS not in memory.segments:  # its open one may be damaged
-            memory.n = next_segment(memory.n)
+        last, n = divmod(memory.n, SEGMENT_RECORDS)
+        if n and last not in memory.segments:  # what follows its open one begins another
+            memory.short[last], memory.n = n, next_segment(memory.n)
+
+    def _of_these_settings(self, memory: LogMemory, files: list[int]) -> list[int]:
+        """Return the files to take up: those of other settings are lost, and the names ours."""
+        cause = "it was written with message.weight, or is to be read with it"
+        if memory.per != self.per:
+            cause = f"it was written with per.field {memory.per or 'null'}"
+        elif sorted(memory.names) == sorted(self.fields):
+            return files
+        for number in files:
+            memory.lose(number, DamagedError(cause), is_damaged=False)
+        ours = [by.names for by in memory.lost.values() if by.is_of(self.fields, self.per)]
+        memory.names, memory.per = list(filter(None, next(iter(ours), self.fields))), self.per
+        return []
 
     def begin(self, positions: Iterable[Partition]) -> None:
         """Go on from a checkpoint: of its other partitions what they taught is not known.
@@ -580,18 +593,6 @@ class LearnedMemory:
                 failed.append(OSError(error.errno, error.strerror, str(where)))
         if failed:
             raise failed[0]
-
-
-def _cut(path: Path, n_bytes: int) -> None:
-    """Cut off what a run that was killed wrote to a file behind its last checkpoint."""
-    try:
-        os.truncate(path, n_bytes)
-    except OSError as error:  # the file is whole: it is not given up
-        raise CheckpointError(
-            f"checkpoint.folder: {'/'.join(path.parts[-3:])}, with what messages taught, cannot be"
-            f" cut to the {n_bytes} bytes that the checkpoint names ({error.strerror}, errno"
-            f" {error.errno}). See to the disk's room and mode, and start again."
-        ) from error
 
 
 def next_segment(n: int) -> int:

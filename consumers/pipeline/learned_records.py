@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.config.model import FieldKind, holds_floats
-from consumers.errors import CheckpointError
 from consumers.kernels import learned_records as kernels
 from consumers.kernels.json_scan import gather, lay_out
 from consumers.messages import Column
@@ -55,15 +54,32 @@ _FIELD, LABEL_HEAD = struct.Struct("<QQ"), struct.Struct("<dq")  # a waiting lab
 RUN_RECORDS = 1 << 18  # the longest run of an index
 RECORDS_AT_ONCE = 1 << 10  # of a kernel that keeps the lock: some 0.1 ms
 UNCHECKED = 0  # the contents' checksum once something of them was erased
+NumberColumns: TypeAlias = tuple[bool, ...]
 Longs: TypeAlias = NDArray[np.int64]
 Hashes: TypeAlias = NDArray[np.uint64]
 Hashed: TypeAlias = Callable[[Texts], Hashes]
-NumberColumns: TypeAlias = tuple[bool, ...] | None  # only texts stand behind them
 HashesMade: TypeAlias = Callable[[int, int], Iterable[tuple[int, Hashes]]]
 
 
 class DamagedError(Exception):
     """A chunk is not what was written."""
+
+
+class Lost(NamedTuple):
+    """A segment that was not taken up, by the settings that wrote it; each start may try again."""
+
+    names: list[str]
+    per: str | None
+    is_damaged: bool = True  # or gone; else other settings read then, which is no trouble
+
+    @property
+    def given_up(self) -> Lost:
+        """It as one that is never tried again, by a field that no message has."""
+        return self._replace(names=["", *filter(None, self.names)])
+
+    def is_of(self, names: Iterable[str], per: str | None) -> bool:
+        """Return whether such settings wrote it."""
+        return (sorted(filter(None, self.names)), self.per) == (sorted(names), per)
 
 
 class LearnedRecord(NamedTuple):
@@ -135,12 +151,9 @@ def holding(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def pack(
-    offsets: Longs,
-    labels: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
-    ids: Texts,
+    offsets: Longs, labels: NDArray[np.int32], kinds: NDArray[np.uint8], ids: Texts,
     fields: Sequence[Texts | NDArray[np.float64]],
-) -> memoryview:
+) -> memoryview:  # fmt: skip
     """Return records as a chunk without checksums; not all kinds have contents."""
     n, holds = len(offsets), holding(kinds)
     ends, own_ends, sizes = np.empty(n, np.int64), list[Longs](), list[int]()
@@ -216,7 +229,7 @@ def checked(buffer: memoryview, at: int, n_classes: int, columns: NumberColumns)
     except (struct.error, ValueError) as error:
         raise DamagedError(f"no chunk begins at byte {at} ({error})") from error
     own = tuple(map(bool, heads[::2]))
-    if columns is None or own[: len(columns)] != columns or any(own[len(columns) :]):
+    if own[: len(columns)] != columns or any(own[len(columns) :]):  # only texts stand behind
         raise DamagedError("it was written with message.weight, or is to be read with it")
     return n, end
 
@@ -572,18 +585,6 @@ class Segment:
         finally:
             os.close(fd)
         self.n_written = n_bytes
-
-
-def unreadable(path: Path | None, error: OSError) -> CheckpointError:
-    """Return what a segment's file that is there, and cannot be read now, ends the run with."""
-    name, cause = "/".join((path or Path()).parts[-3:]), error.strerror or error
-    way_out = "Start again once that has passed. If it stays, move the file away: deletes and "
-    way_out += "updates of its messages then take nothing back."
-    if isinstance(error, PermissionError):
-        way_out = "See to its mode and owner, and start again."
-    return CheckpointError(
-        f"checkpoint.folder: {name}, with what messages taught, cannot be read ({cause}). {way_out}"
-    )
 
 
 def store(targets: Sequence[tuple[Segment, int]], folder: Path | None) -> None:

@@ -140,6 +140,7 @@ class _Values(Struct):
     first_offset: Annotated[int, Meta(ge=-1, lt=1 << 62)] | None
     files: list[Annotated[int, Meta(ge=0, lt=1 << 53)]]
     fields: list[str] | None = None  # in the order of their columns; earlier versions name none
+    short: list[tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=0)]]] = []
 
 
 class _Records(Struct):

@@ -433,6 +433,30 @@ def test_a_damaged_file_stays_until_it_is_whole_again(tmp_path: Path) -> None:
     run.memory.close()
 
 
+@pytest.mark.usefixtures("short_segments")
+def test_an_open_file_that_is_put_back_later_serves_again(tmp_path: Path) -> None:
+    """Others have followed its few records meanwhile: how many it had is known."""
+    log, run = remembered(tmp_path, 6)
+    path = tmp_path / learned_memory.FOLDER_NAME / "t%2F0" / "1.records"
+    whole = path.read_bytes()
+    run.memory.close()
+    path.write_bytes(b"damaged")
+    run = restarted(RevisedRun(tmp_path), tmp_path)
+    log += [Said("create", f"n{i}", "sun", "positive") for i in range(3)]
+    run.read(log, 9)
+    assert "1 files" in str(run.memory.trouble)
+    run = restarted(run, tmp_path)
+    path.write_bytes(whole)
+    for n, name in ((9, "m4"), (10, "m5")):
+        run = restarted(run, tmp_path)
+        assert run.memory.trouble is None
+        assert run.memory.sizes()[0] == n
+        log.append(Said("delete", name))
+        run.read(log, len(log))
+        assert dict(run.reviser.counts) == {"delete_matched": 1, "unlearned": 1}
+    run.memory.close()
+
+
 class Moving(list[str]):
     """Names of fields in whose midst another file is lost, as the consuming thread may lose it."""
 
@@ -450,7 +474,7 @@ def test_trouble_is_told_while_files_are_lost() -> None:
         names = Moving(FIELDS)
         names.memory = own
         own.lose(0, learned_records.DamagedError("torn"))
-        own.lost[0] = (names, None)
+        own.lost[0] = own.lost[0]._replace(names=names)
         assert "1 files" in str(memory.trouble)
         assert len(own.lost) == 2
 

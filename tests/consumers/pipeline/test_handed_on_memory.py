@@ -482,6 +482,30 @@ def test_a_segment_out_of_reach_is_read_after_a_restart(tmp_path: Path, members:
     again.memory.close()
 
 
+def test_a_segment_that_others_followed_amid_is_handed_on(tmp_path: Path, members: Two) -> None:
+    """It has fewer records than the others: the part says how many."""
+    log = [*created(8), Said("delete", "m1"), Said("delete", "m5")]
+    first, second = members
+    first.read(log, 6)
+    first.save()
+    first.memory.close()
+    (path,) = (tmp_path / "first").rglob("1.records")
+    whole = path.read_bytes()
+    path.write_bytes(b"damaged")
+    Run.save(again := Run(tmp_path / "first"))
+    again.memory.close()
+    path.write_bytes(whole)
+    first = Member(tmp_path, "first")
+    first.take_over()
+    first.read(log, 8)
+    first.save()
+    second.take_over()
+    assert second.memory.sizes()[0] == 8
+    second.read(log, 10)
+    assert second.reviser.counts == {"delete_matched": 2, "unlearned": 2}
+    first.memory.close()
+
+
 def test_a_part_without_records_is_told(members: Two) -> None:
     """Its writer remembered nothing: deletes of what it learned are unmatched."""
     log = [Said("create", "a", "sun", "positive"), Said("delete", "a")]

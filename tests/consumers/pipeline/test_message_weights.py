@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from consumers.config.settings import Settings
-from consumers.pipeline.learned_memory import FOLDER_NAME
+from consumers.messages import CheckpointEntry
+from consumers.pipeline.learned_memory import FOLDER_NAME, LearnedMemory
 from tests.consumers.pipeline.revised_log import (
     LOG,
     SETTINGS,
@@ -99,6 +100,112 @@ def test_what_a_change_of_settings_gives_up_is_no_trouble(
     assert ["from a copy" in each["detail"] for each in said if "detail" in each] == [True]
     assert "1 files" in (run.memory.trouble or "")
     run.memory.close()
+
+
+def started(folder: Path, settings: Settings) -> tuple[Run, list[tuple[str, str]]]:
+    """Return a run over a folder, and the files whose loss it told, with what it said of them."""
+    with capture_logs() as said:
+        run = Run(folder, settings=settings)
+    told = [each for each in said if each["event"] == "learned_damaged"]
+    return run, [(each["file"], each["detail"]) for each in told]
+
+
+def learned_in_turn(folder: Path, *steps: tuple[Settings, int]) -> list[Said]:
+    """Learn a log under one setting after the other, up to an offset each; return the log."""
+    log = [Said("create", f"m{i}", f"word{i}", "positive", lang="en") for i in range(steps[-1][1])]
+    for settings, until in steps:
+        run = Run(folder, settings=settings)
+        run.read(log, until)
+        run.save()
+        run.memory.close()
+    return log
+
+
+TURNS = [(by_field("lang"), by_field("user")), (SETTINGS, WEIGHTED), (WEIGHTED, SETTINGS)]
+
+
+@pytest.mark.parametrize(("before", "amid"), TURNS)
+@pytest.mark.parametrize("n_amid", [0, 3])
+def test_a_setting_that_is_changed_back_takes_its_files_up_again(
+    tmp_path: Path, before: Settings, amid: Settings, n_amid: int
+) -> None:
+    """Also the one that was open then, whose records others followed; only the others' is lost."""
+    log = learned_in_turn(tmp_path, (before, 6), (amid, 6 + n_amid))
+    for k, n_names in enumerate((1 if n_amid else 0, 0, 0)):
+        run, told = started(tmp_path, before)
+        assert [name for name, _ in told] == ["t/0/2"] * n_names
+        assert not any("from a copy" in detail for _, detail in told)
+        assert run.memory.trouble is None
+        assert run.memory.sizes()[0] == 6 + 2 * k  # its own, and two of each start before
+        log += [Said("create", f"n{k}", f"new{k}", "positive"), Said("delete", f"m{2 * k + 1}")]
+        run.read(log, len(log))
+        assert dict(run.reviser.counts) == {"delete_matched": 1, "unlearned": 1}
+        assert f"word{2 * k + 1}" not in run.learner.model.words()
+        run.save()
+        run.memory.close()
+
+
+@pytest.mark.parametrize(("before", "amid"), TURNS)
+def test_a_file_of_other_settings_that_went_amid_is_told_once(
+    tmp_path: Path, before: Settings, amid: Settings
+) -> None:
+    """A deletion erases it as a whole, for example: nobody has to put it back."""
+    learned_in_turn(tmp_path, (before, 6), (amid, 9))
+    (tmp_path / FOLDER_NAME / "t%2F0" / "0.records").unlink()
+    for names in (["t/0/0", "t/0/2"], [], []):
+        run, told = started(tmp_path, before)
+        assert sorted(name for name, _ in told) == names
+        assert not any("from a copy" in detail for _, detail in told)
+        assert run.memory.trouble is None
+        assert list(run.memory.log(LOG).segments) == [1]
+        run.save()
+        run.memory.close()
+
+
+@pytest.mark.parametrize(("before", "amid"), TURNS)
+def test_a_file_that_was_damaged_before_a_change_is_so_behind_it(
+    tmp_path: Path, before: Settings, amid: Settings
+) -> None:
+    """It is trouble again where the setting is changed back, and serves once it is whole."""
+    learned_in_turn(tmp_path, (before, 6))
+    path = tmp_path / FOLDER_NAME / "t%2F0" / "0.records"
+    whole = path.read_bytes()
+    path.write_bytes(b"damaged")
+    troubles = []
+    for settings in (before, amid, before, before):
+        run, told = started(tmp_path, settings)
+        troubles.append((run.memory.trouble is not None, [name for name, _ in told]))
+        if len(troubles) == 3:
+            path.write_bytes(whole)
+        run.save()
+        run.memory.close()
+    damaged = (True, ["t/0/0"])
+    assert troubles == [damaged, (False, ["t/0/1"]), damaged, (False, [])]
+    assert run.memory.sizes()[0] == 6
+
+
+def test_notes_of_lost_files_are_read_by_versions_with_and_without_their_cause(
+    tmp_path: Path,
+) -> None:
+    """What an older one reads keeps its form; what it did not say is taken for damage."""
+    before, amid = TURNS[0]
+    learned_in_turn(tmp_path, (before, 8), (amid, 9))
+    run = Run(tmp_path, settings=amid)
+    ((name, values),) = run.memory.pack().values.items()
+    run.memory.sync()
+    run.memory.close()
+    assert values["lost"] == [[n, ["lang", "text"], "lang"] for n in (0, 1)]
+    older = {key: value for key, value in values.items() if key not in {"of_others", "short"}}
+    (tmp_path / FOLDER_NAME / "t%2F0" / "0.records").unlink()
+    run = Run(None, settings=before)
+    run.memory.close()
+    memory = LearnedMemory(tmp_path, run.memory.fields, 1_000, 1, per="lang")
+    with capture_logs() as said:
+        memory.unpack(CheckpointEntry({name: older}))
+    assert sorted(each["file"] for each in said) == ["t/0/0", "t/0/2"]
+    assert "1 files" in (memory.trouble or "")
+    assert list(memory.log(LOG).segments) == [1]
+    memory.close()
 
 
 @given(WEIGHTED_LOGS, SIZES)
