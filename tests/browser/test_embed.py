@@ -16,6 +16,8 @@ from tests.browser.axe import violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book, open_book
 
+pytestmark = pytest.mark.deep
+
 
 class Framed(NamedTuple):
     """A daemon, a site that may frame its card, and one that may not."""

@@ -18,6 +18,8 @@ from tests.browser.file_daemon import Book, open_book
 from tests.browser.test_appearance import PHONE, STICKING_OUT
 from tests.endtoend.daemon_process import Daemon, write_config
 
+pytestmark = pytest.mark.deep
+
 KEPT = "streamnb.saved"
 ZALGO = "z" + "\u0355\u030d\u0316\u0311" * 60
 ODD_CLASSES = [

@@ -18,7 +18,10 @@ from consumers.cli.conventions import print_json
 from consumers.cli.output import print_inspection
 from tests.consumers.cli.test_commands import ROOT, model_file
 
-ENCODINGS = ["ascii", "latin-1", "utf-8"]
+ENCODINGS = [
+    "ascii",
+    *(pytest.param(each, marks=pytest.mark.deep) for each in ("latin-1", "utf-8")),
+]
 
 
 def printed(folder: Path, *arguments: str, **env: str) -> bytes:
@@ -130,7 +133,9 @@ def test_data_is_printed_where_only_text_can_be() -> None:
     assert json.loads(out.getvalue()) == {"text": "宽"}
 
 
-@pytest.mark.parametrize("size", ["0", "00", ""])
+@pytest.mark.parametrize(
+    "size", ["0", *(pytest.param(each, marks=pytest.mark.deep) for each in ("00", ""))]
+)
 def test_a_size_of_zero_is_none(tmp_path: Path, size: str) -> None:
     """Rich would print nothing in no columns."""
     asked = ("predict", "--model", str(model_file(tmp_path)), "lovely sun")

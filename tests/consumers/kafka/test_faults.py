@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from consumers.kafka import client
 from consumers.kafka.group_source import ASK_INTERVAL_S
 from tests.broker.broker import Broker
-from tests.consumers.kafka.topics import CLIENTS, PATIENCE_S, Reader, damage, fill, numbered
+from tests.consumers.kafka.topics import PATIENCE_S, Reader, damage, fill, numbered
 
 pytestmark = [
     pytest.mark.integration,
@@ -37,7 +37,7 @@ def _forgotten_sockets() -> Iterator[None]:
     gc.collect()  # within the mark above, and after pytest has let go of what ended a thread
 
 
-@pytest.fixture(params=CLIENTS)
+@pytest.fixture(params=["kafka-python", pytest.param("librdkafka", marks=pytest.mark.deep)])
 def read(request: pytest.FixtureRequest) -> Read:
     """Return what makes a reader with one of the clients, with both in turn."""
     return partial(Reader, client=request.param)

@@ -36,7 +36,7 @@ NewTopic = Callable[..., str]
 Read = Callable[..., Reader]
 
 
-@pytest.fixture(params=CLIENTS)
+@pytest.fixture(params=["kafka-python", pytest.param("librdkafka", marks=pytest.mark.deep)])
 def read(request: pytest.FixtureRequest) -> Read:
     """Return what makes a reader with one of the clients, with both in turn."""
     return partial(Reader, client=request.param)
