@@ -398,7 +398,7 @@ class ModelState:
             pseudo_counts(self.class_prior, classes)
             for group in self.groups.values():
                 trial = group.frozen_table()
-                trial.counts, trial.weights = trial.empty_counts(), None
+                trial.counts, trial.weights = trial.grow(trial.empty_counts()), None
                 trial.set_classes(len(classes))
 
     def add_class(self, label: Label) -> None:
