@@ -152,17 +152,9 @@ class Challengers:
     # ---- learning ------------------------------------------------------------------------------
 
     def learn(
-        self,
-        part: str,
-        columns: Any,
-        labels: Codes,
-        weights: Any,
-        times_s: Any,
-        stated: Floats,
-        encoded: EncodedRows,
-        *,
-        judged: bool,
-    ) -> str | None:
+        self, part: str, columns: Any, labels: Codes, weights: Any, times_s: Any, stated: Floats,
+        encoded: EncodedRows, *, judged: bool,
+    ) -> str | None:  # fmt: skip
         """Judge examples, which the serving model `stated`, and teach them to the others.
 
         Return the challenger that is to serve from here on, if there is one. A class that joined
@@ -513,15 +505,19 @@ class ChallengedLearner(Learner):
     ) -> None:
         """Learn one example that no memory knows, where `unlearn_one` could take it back.
 
-        The others get to know its class.
+        Its class joins the others too, as classes stand in one order in all.
         """
-        for each in self.challengers.models.values():
+        models = self.challengers.models.values()
+        for each in models:
             own = weight if each.begins is None else 0.0
             if each.model is self.model:
                 super().learn_one(part, x, y, weight=own, time_s=time_s)
             else:
                 each.model.learn_one(x, y, weight=own, time_s=time_s, part=part)
                 keep_classes(each.model)
+        if any(y in each.model.classes for each in models):  # weight 0 lets none join
+            for each in models:
+                each.model.add_class(y)
 
     def unlearn_one(
         self, part: str, x: Mapping[str, Any], y: Any, *, weight: float = 1.0, time_s: Any = None

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from consumers.config.model import ModelSettings, PromotionSettings
+from consumers.features import SavedConfidence, build_model
+from consumers.pipeline.challengers import ChallengedLearner, Challengers
+from streamnb import EveryExamples, SnapshotBoard
 from streamnb.storage import read
 from tests.endtoend.correction_clients import ask
 from tests.endtoend.daemon_process import Daemon, write_config
@@ -182,3 +187,24 @@ def test_declared_classes_are_closed_otherwise(tmp_path: Path) -> None:
         status, problem = ask(daemon.address, "POST", "/v1/labels", {"text": "x", "label": "sport"})
         assert (status, "sport" in problem["detail"]) == (422, True)
         assert daemon.stop() == 0
+
+
+@pytest.mark.parametrize("serving", ["model", "later"])
+def test_what_a_person_brings_joins_each_challenger(serving: str) -> None:
+    """In one order, also where a model began too late to learn what is corrected."""
+    settings = ModelSettings(new_classes=True)
+    challengers = Challengers({"model": settings, "later": settings}, PromotionSettings(), 10)
+    model, saved = build_model(settings), SavedConfidence(settings)
+    model.prequential_many({"text": ["a", "b"]}, ["positive", "negative"], part="p")
+    challengers.begin(model, saved, {"p": 2})
+    if serving == "later":
+        model = challengers.serve("later").model
+    learner = ChallengedLearner(
+        challengers, model, SnapshotBoard(), EveryExamples(10), time.monotonic,
+        confidence=saved.learned,
+    )  # fmt: skip
+    classes = model.classes
+    learner.learn_one("p", {"text": "z"}, "brought")
+    learner.learn("p", {"text": ["z"]}, ["streamed"])
+    for each in challengers.models.values():
+        assert each.model.classes == (*classes, "brought", "streamed")
