@@ -156,8 +156,8 @@ class Chunk:
     dirty_since_s: float | None = None  # since when words of removed rows stand in its index
     columns: dict[str, NDArray[Any]] = field(init=False)  # -1: no truth, or not corrected
     alive: NDArray[np.bool_] = field(init=False)  # False if there is no row, or no longer
-    _order: NDArray[np.int64] = field(init=False)
-    _sorted: NDArray[np.uint32] = field(init=False)
+    # Positions of the first rows by checksum, and these, as one value that any thread may replace.
+    _index: list[tuple[NDArray[np.int64], NDArray[np.uint32]]] = field(init=False)
     _accounts: NDArray[np.uint32] = field(init=False)  # of the first rows; filled when asked for
     _fields: dict[str, FieldValues] = field(init=False, default_factory=dict)  # last asked for last
     noted: dict[str, FieldValues] = field(init=False, default_factory=dict)  # as rows came
@@ -166,8 +166,7 @@ class Chunk:
         watch_cache("searched_fields", self._fill)
         self.columns = {name: np.zeros(self.capacity, t) for name, t in TYPES.items()}
         self.alive = np.zeros(self.capacity, np.bool_)
-        self._order = np.zeros(0, np.int64)
-        self._sorted = np.zeros(0, np.uint32)
+        self._index = [(np.zeros(0, np.int64), np.zeros(0, np.uint32))]
         self._accounts = np.zeros(0, np.uint32)
 
     def _fill(self) -> tuple[int, int]:
@@ -222,7 +221,8 @@ class Chunk:
         """Take back what could not be written: rows, and what was told of them."""
         self.alive[self.n_committed : self.n] = False
         self.n = self.n_committed
-        self._order, self._sorted = self._order[:0], self._sorted[:0]
+        # A new list: who sorts just now puts the index of these rows into the old one.
+        self._index = [(np.zeros(0, np.int64), np.zeros(0, np.uint32))]
         self._accounts = self._accounts[: self.n]
         self.n_offered, self.n_bytes, self.dirty_since_s = figures[:3]
         self.n_deleted, self.is_packed, self.n_changed = figures[3:]
@@ -272,20 +272,21 @@ class Chunk:
         """Return the keys of rows, gone ones too, whose ids may have one of these checksums.
 
         Rows are sorted by their checksums for it, but for the last thousands, which are looked
-        through: else each question to a growing chunk would sort it again.
+        through: else each question to a growing chunk would sort it again. Any thread may ask.
         """
-        own = self.columns["id_crc"][: self.n]
-        if self.n - len(self._sorted) > _UNSORTED_MAX:
+        index, n = self._index, self.n  # in this order: rows taken back belong to an old index
+        order, crcs_sorted = index[0]
+        own = self.columns["id_crc"][:n]
+        if n - len(order) > _UNSORTED_MAX:
             # What is sorted already is one run of the sort, which merges runs.
-            order = np.concatenate((self._order, np.arange(len(self._sorted), self.n)))
-            self._order = order[np.argsort(own[order], kind="stable")]
-            self._sorted = own[self._order]
-        begins = np.searchsorted(self._sorted, crcs, side="left")
-        ends = np.searchsorted(self._sorted, crcs, side="right")
-        hit = np.flatnonzero(ends > begins)
-        at = [self._order[begins[k] : ends[k]] for k in hit.tolist()]
-        n_sorted = len(self._sorted)
-        at.append(np.flatnonzero(np.isin(own[n_sorted:], crcs)) + n_sorted)
+            order = np.concatenate((order, np.arange(len(order), n)))
+            order = order[np.argsort(own[order], kind="stable")]
+            crcs_sorted = own[order]
+            index[0] = order, crcs_sorted
+        begins = np.searchsorted(crcs_sorted, crcs, side="left")
+        ends = np.searchsorted(crcs_sorted, crcs, side="right")
+        at = [order[begins[k] : ends[k]] for k in np.flatnonzero(ends > begins).tolist()]
+        at.append(np.flatnonzero(np.isin(own[len(order) :], crcs)) + len(order))
         keys: list[int] = (np.sort(np.concatenate(at)) + self.first_key).tolist()
         return keys
 

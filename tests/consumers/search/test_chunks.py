@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -50,3 +53,59 @@ def test_rows_are_found_by_their_checksums(steps: list[tuple[list[int], bool, se
                 twin += crcs
             else:
                 chunk.go_back(chunk.figures())
+
+
+class Interrupted(np.ndarray[Any, Any]):
+    """Checksums that call what waits, one function each time some are picked by their positions.
+
+    NumPy lets other threads run at these times.
+    """
+
+    waiting: list[Callable[[], object]]
+
+    def __array_finalize__(self, origin: object) -> None:
+        """Wait together with the array that this is a part of."""
+        self.waiting = getattr(origin, "waiting", [])
+
+    def __getitem__(self, chosen: Any) -> Any:
+        """Return what an array returns."""
+        if isinstance(chosen, np.ndarray) and self.waiting:
+            self.waiting.pop(0)()
+        return super().__getitem__(chosen)
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+@pytest.mark.parametrize("other", ["asks", "adds", "takes back", "takes back and adds"])
+def test_rows_are_found_whatever_another_thread_does_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, other: str, turn: int
+) -> None:
+    """While a search sorts the checksums, another asks too, or the writer changes the rows."""
+    monkeypatch.setattr("consumers.search.chunks._UNSORTED_MAX", 3)
+    chunk = Chunk(1, FIRST_KEY, 100)
+    crcs = chunk.columns["id_crc"] = chunk.columns["id_crc"].view(Interrupted)
+    twin = list(range(50, 55))
+    add(chunk, twin)
+    chunk.n_committed = chunk.n
+    add(chunk, list(range(10)))
+    everything = np.arange(100, dtype=np.uint32)
+
+    def interrupt() -> None:
+        if "takes back" in other:
+            chunk.go_back(chunk.figures())
+        if "adds" in other:
+            add(chunk, list(range(20, 28)))
+        chunk.with_crcs(everything)
+
+    assert isinstance(crcs, Interrupted)
+    crcs.waiting += [lambda: None] * turn + [interrupt]
+    chunk.with_crcs(everything)
+    assert not crcs.waiting
+    twin += [] if "takes back" in other else list(range(10))
+    twin += list(range(20, 28)) if "adds" in other else []
+    for begin in (30, 40):
+        assert chunk.with_crcs(everything) == [k + FIRST_KEY for k in range(len(twin))]
+        for k, crc in enumerate(twin):
+            assert chunk.with_crcs(np.array([crc], np.uint32)) == [k + FIRST_KEY]
+        added = list(range(begin, begin + 9))
+        add(chunk, added)
+        twin += added
