@@ -252,7 +252,6 @@ class Transactions:
             self._write()
             if self._chunks:
                 self._chunks[-1].n_offered += n_left_out
-            self._save()
         return done
 
     def let_go(self, now_ms: int) -> None:
@@ -338,6 +337,7 @@ class Transactions:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._save()  # each time: names may be left from a transaction that failed
             self._db.execute("COMMIT")
         except BaseException:
             self._take_back()
