@@ -390,8 +390,8 @@ class Sampler:
         with self._lock:
             self._items.extendleft(reversed(items))
 
-    def take(self) -> list[QueuedItem]:
-        """Take what waits, in the order in which it came.
+    def take(self) -> list[QueuedItem | RawBatch]:
+        """Take what waits, in the order in which it came; `made` makes the rows.
 
         That is all of it, unless the stream is fast and nobody waits: then it is a part. If it
         is faster than what may be taken of it, what waits too long is thinned.
@@ -409,6 +409,10 @@ class Sampler:
                     self.urgent.clear()
                 else:
                     self.something.set()
+        return items
+
+    def made(self, items: Sequence[QueuedItem | RawBatch]) -> list[QueuedItem]:
+        """Make the rows of batches that waited as they were."""
         return [
             item.made(self._row_builder) if isinstance(item, RawBatch) else item for item in items
         ]

@@ -39,6 +39,7 @@ from consumers.search.sampler import (
     Labelled,
     Offer,
     QueuedItem,
+    RawBatch,
     Remove,
     Sampler,
     WriteMark,
@@ -200,7 +201,7 @@ class Writer:
         self._said_s: float | None = None
         self._n_labels_lost = 0
         self._n_left_out = 0  # messages that were not taken, or not written; not yet in the file
-        self._taken: Sequence[QueuedItem] = ()  # out of the sampler, and not yet written
+        self._taken: Sequence[QueuedItem | RawBatch] = ()  # out of the sampler, and not yet written
         # Deletions that did not wait: the file goes for them, and then they are done.
         self._owed: WeakSet[threading.Event] | None = None
         self._n_not_opened = 0  # times in a row that the file could not be opened
@@ -255,7 +256,7 @@ class Writer:
     def _turn(self) -> None:
         """Write what waits, and let go of what is too old."""
         began_s = time.thread_time()
-        self._taken = taken = self._sampler.take()
+        self._taken = self._sampler.take()
         self._n_left_out += self._sampler.take_left_out()
         if self._counter is not None and self.file is not None:
             self._counts = self._counter.take()  # all that was taken has been counted
@@ -271,6 +272,8 @@ class Writer:
             self._lose_taken()
             return
         try:
+            # Not before `_taken` is set: if it fails, messages are counted and deletions wait.
+            self._taken = taken = self._sampler.made(self._taken)
             if taken or self._counts:
                 if any(isinstance(item, Forget | Remove) for item in taken):
                     # Whether the file that was moved aside holds it nobody knows, and none can take
@@ -315,7 +318,7 @@ class Writer:
         counts, self._counts = self._counts, Uncounted()
         if self._counter is not None:
             self._counter.put_back(counts)
-        offers = [item for item in items if isinstance(item, Offer)]
+        offers = [item for item in items if isinstance(item, Offer | RawBatch)]
         n_lost = sum(map(len, offers))
         self.n_failed += n_lost
         self._n_left_out += n_lost + sum(offer.n_left_out for offer in offers)
@@ -416,7 +419,9 @@ def _set_done(item: _Waiting) -> None:
         event.set()
 
 
-def _to_do(items: Sequence[QueuedItem], chunks: Sequence[Chunk]) -> list[QueuedItem]:
+def _to_do(
+    items: Sequence[QueuedItem | RawBatch], chunks: Sequence[Chunk]
+) -> list[QueuedItem | RawBatch]:
     """Leave out of deletions of the stream the ids of which no row is held.
 
     The messages that came before them are lost by now, and those behind them stay. A deletion is
@@ -428,7 +433,7 @@ def _to_do(items: Sequence[QueuedItem], chunks: Sequence[Chunk]) -> list[QueuedI
     for chunk in chunks:
         keys = np.array(chunk.with_crcs(crcs), np.int64)
         is_held |= np.isin(crcs, chunk.columns["id_crc"][keys - chunk.first_key])
-    kept: list[QueuedItem] = []
+    kept: list[QueuedItem | RawBatch] = []
     dropped: list[Forget] = []
     end = 0
     for item in items:

@@ -575,3 +575,24 @@ def test_names_are_saved_although_the_first_rows_that_had_them_were_lost(
     with running(path) as store:
         (found,) = store.search(parse("good"), lang="fr").rows
         assert found.row.partition == other
+
+
+def test_what_was_taken_is_not_lost_if_no_rows_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages are counted as lost; a deletion that was taken with them is done, and says so."""
+    store = made(tmp_path / "recent.db")
+    monkeypatch.setattr("consumers.search.writer._IDLE_S", 0.0)
+    store._sampler.open()
+    store._writer._open()
+    offer(store, tweets(["good day", "good night"]))
+    store._writer._turn()
+    with monkeypatch.context() as broken:
+        broken.setattr("consumers.search.rows.RowBuilder.columns", unforeseen)
+        offer(store, tweets(["good morning"], 2))
+        done = store.forget_ids(["m0"], (LOG, [3]))
+        store._writer._survive(store._writer._turn)
+    assert (store.state().n_failed, done.is_set()) == (1, False)
+    store._writer._turn()
+    assert (ids(store, "good"), done.is_set()) == (["m1"], True)
+    store._writer._close()

@@ -100,7 +100,7 @@ class Stream:
             if self.clock.now_s >= due_s:
                 due_s += turn_s
                 before_s = meter.now_s
-                items = self.sampler.take()
+                items = self.sampler.made(self.sampler.take())
                 kept = [row for item in items if isinstance(item, Offer) for row in _rows(item)]
                 n_changes = sum(isinstance(item, Forget) for item in items)
                 cost_s = self.turn_s + self.write_s * len(kept) + self.change_s * n_changes
@@ -243,7 +243,7 @@ def test_a_burst_is_stored_whole_where_the_stream_ends() -> None:
         stream.sampler.offer(TOLD, np.arange(BATCH), POSTERIORS)
     assert CostlyMaker.meter.now_s == 0.0  # no row is made by the thread that judges
     stream.clock.now_s += 1.5
-    items = stream.sampler.take()
+    items = stream.sampler.made(stream.sampler.take())
     assert _n_rows(items) == 50 * BATCH
 
 
@@ -254,9 +254,9 @@ def test_the_beginning_of_a_fast_stream_is_not_written_whole() -> None:
     for _ in range(20):
         stream.clock.now_s += 0.01
         stream.sampler.offer(TOLD, np.arange(BATCH), POSTERIORS)
-    assert _n_rows(stream.sampler.take()) == 1_000
+    assert _n_rows(stream.sampler.made(stream.sampler.take())) == 1_000
     stream.clock.now_s += 1.5  # it has paused
-    assert _n_rows(stream.sampler.take()) == 9_000
+    assert _n_rows(stream.sampler.made(stream.sampler.take())) == 9_000
 
 
 def test_the_least_is_kept_of_what_costs_too_much() -> None:

@@ -57,7 +57,7 @@ def give(sampler: Sampler, told: Messages = TOLD) -> None:
 def n_taken(sampler: Sampler) -> int:
     """Take all that waits, however many turns it takes, and count its messages."""
     n = 0
-    while items := sampler.take():
+    while items := sampler.made(sampler.take()):
         n += sum(len(item) for item in items if isinstance(item, Offer))
     return n
 
@@ -106,10 +106,14 @@ def test_a_burst_is_stored_little_by_little_while_more_comes() -> None:
     sampler, clock = intake_of(4_000.0)
     for _ in range(41):
         give(sampler)  # the last batch finds no token
-    assert sum(len(item) for item in sampler.take() if isinstance(item, Offer)) == 1_000
+    assert (
+        sum(len(item) for item in sampler.made(sampler.take()) if isinstance(item, Offer)) == 1_000
+    )
     assert sampler.something.is_set()
     clock.now_s += 1.0
-    assert sum(len(item) for item in sampler.take() if isinstance(item, Offer)) == 19_000
+    assert (
+        sum(len(item) for item in sampler.made(sampler.take()) if isinstance(item, Offer)) == 19_000
+    )
     assert not sampler.something.is_set()
 
 
@@ -129,7 +133,7 @@ def test_what_waits_is_thinned_where_a_stream_stays_too_fast() -> None:
     sampler.offer(TOLD, np.arange(BATCH), posteriors)
     for _ in range(2):  # the last one finds no token
         sampler.offer(TOLD, np.arange(BATCH), posteriors)
-    (item,) = sampler.take()
+    (item,) = sampler.made(sampler.take())
     check_posteriors(item, posteriors)
 
 
@@ -143,7 +147,7 @@ def test_what_is_thinned_is_as_much_of_every_second() -> None:
         for _ in range(2):
             give(sampler)
     by_second = Counter[int]()
-    while items := sampler.take():
+    while items := sampler.made(sampler.take()):
         for item in items:
             assert isinstance(item, Offer)
             by_second[int(item.columns["arrived_ms"][0]) // 1000] += len(item)
@@ -163,7 +167,7 @@ def test_a_sample_is_spread_over_the_batch() -> None:
     for _ in range(200):
         clock.now_s += 0.1
         give(sampler)
-        for item in sampler.take():
+        for item in sampler.made(sampler.take()):
             assert isinstance(item, Offer)
             rows = np.array(item.columns["offset"])
             assert (np.diff(rows) > 0).all()
@@ -180,7 +184,7 @@ def test_what_is_taken_keeps_its_posterior() -> None:
     sampler, _ = intake_of(20.0)
     posteriors = np.log(np.linspace([0.1, 0.9], [0.9, 0.1], BATCH))
     sampler.offer(TOLD, np.arange(BATCH), posteriors)
-    (item,) = sampler.take()
+    (item,) = sampler.made(sampler.take())
     check_posteriors(item, posteriors)
 
 
@@ -254,9 +258,9 @@ def test_what_is_left_out_counts_once() -> None:
         clock.now_s += 0.25
         for _ in range(4):
             give(sampler)
-        found += [item for item in sampler.take() if isinstance(item, Offer)]
+        found += [item for item in sampler.made(sampler.take()) if isinstance(item, Offer)]
         n_behind += sampler.take_left_out()
-    while items := sampler.take():
+    while items := sampler.made(sampler.take()):
         found += [item for item in items if isinstance(item, Offer)]
     n_behind += sampler.take_left_out()
     n_taken = sum(map(len, found))
