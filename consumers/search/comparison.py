@@ -31,6 +31,7 @@ from consumers.errors import ConfigError
 from consumers.messages import KnownClasses
 from consumers.process import watch_cache
 from consumers.search.chunks import Keys, RowFilter
+from consumers.search.matching import StoredText
 from consumers.search.query_syntax import (
     CJK_RUN,
     SIGN,
@@ -41,7 +42,7 @@ from consumers.search.query_syntax import (
     folded,
     plain_emoji,
 )
-from consumers.search.rows import Counted, MessageRow, Span
+from consumers.search.rows import Counted, Span
 from consumers.search.store import COUNTED_MAX, RecentStore
 from consumers.web_request import RequestError, WebService
 
@@ -139,7 +140,7 @@ def compare(
             counts[i] = replace(
                 counts[i], step_s=again.step_s, times_ms=again.times_ms, series=again.series
             )
-    rows = [store.rows(found[-WORD_MESSAGES_MAX:]) for found in keys]
+    rows = [store.texts(found[-WORD_MESSAGES_MAX:]) for found in keys]
     classes = tuple(store.classes)  # as they are now: one may join meanwhile
     words = distinctive_words(rows, classes, [side.query for side in sides], left_out)
     return [
@@ -204,21 +205,20 @@ def words_of(text: str) -> set[str]:
 
 
 def distinctive_words(
-    rows: Sequence[Sequence[MessageRow]],
+    rows: Sequence[Sequence[StoredText]],
     classes: Sequence[str],
     queries: Sequence[Query],
     left_out: frozenset[str],
 ) -> list[list[DistinctiveWord]]:
     """Return the words of each side, best first; none that a query names or is left out."""
-    numbers = {label: k for k, label in enumerate(classes)}
     tables: list[list[Counter[str]]] = []
     n_messages = np.zeros((len(rows), len(classes)))
     for i, side in enumerate(rows):
         by_class: list[Counter[str]] = [Counter() for _ in classes]
         for row in side:
-            if row.label in numbers:
-                n_messages[i, numbers[row.label]] += 1
-                by_class[numbers[row.label]].update(words_of(row.text))
+            if row.label < len(classes):  # one may be still to join again
+                n_messages[i, row.label] += 1
+                by_class[row.label].update(words_of(row.text))
         tables.append(by_class)
     ranks = ranked([sum(by_class, Counter()) for by_class in tables])
     named = [term for query in queries for term in _named(query)]

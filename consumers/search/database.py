@@ -29,13 +29,7 @@ from msgspec import field
 from consumers.messages import Partition
 from consumers.private_files import open_private
 from consumers.process import cached
-from consumers.search.chunks import (
-    Chunk,
-    columns_of,
-    create_tables,
-    packed_columns,
-    restored,
-)
+from consumers.search.chunks import Chunk, columns_of, create_tables, packed_columns, restored
 from consumers.search.history import create_tables as create_history
 from consumers.search.query_syntax import CLOSE, OPEN, SEPARATORS, StoreBusyError
 
@@ -65,6 +59,9 @@ _STATEMENTS = 32
 _WAL_PAGES = 4_000  # of 4 KiB, until they go into the file
 _WAL_KEPT_BYTES = 32 << 20
 _BUSY_S = 0.2
+_DAMAGE = {
+    sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT,
+}  # fmt: skip
 _READERS = 4
 _CLOSE_S = 2.0  # how long to wait for each connection that a search still uses
 RowValues: TypeAlias = tuple[Any, ...]
@@ -219,11 +216,12 @@ def open_file(path: Path, classes: Sequence[str], capacity: int) -> Contents:
 def is_damage(error: Exception) -> bool:
     """Return whether an error means that the file is no good, and not that it is out of reach.
 
-    A full disk, a lock or a missing permission are operational errors with a code of their own; a
-    table that is not there is one of the general code.
+    A table that is not there is an error of the general code; a constraint fails where the file
+    has rows that memory knows nothing of. An answer that is too large says nothing of the file.
     """
-    code = getattr(error, "sqlite_errorcode", None)
-    return not isinstance(error, sqlite3.OperationalError) or code == sqlite3.SQLITE_ERROR
+    if isinstance(error, UnfitFileError) or not isinstance(error, sqlite3.Error):
+        return True
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _DAMAGE
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -236,13 +236,13 @@ class _Texts:
     def note_answers(self, keys: Keys, labels: NDArray[Any]) -> None:
         """Take messages for asked, and answered with these labels."""
         given = dict(zip(keys.tolist(), labels.tolist(), strict=True))
-        self._seen.update((_said(row.text), given[row.key]) for row in self._recent.rows(keys))
+        self._seen.update((_said(row.text), given[row.key]) for row in self._recent.texts(keys))
 
     def answers(self, keys: Keys) -> list[int]:
         """Return the labels of what says the same as some messages, -1 where nothing does."""
         read = keys[: max(self.n_left, 0)] if self._seen else keys[:0]
         self.n_left -= len(read) + _ASKING * (len(read) > 0)
-        found = {row.key: self._seen.get(_said(row.text), -1) for row in self._recent.rows(read)}
+        found = {row.key: self._seen.get(_said(row.text), -1) for row in self._recent.texts(read)}
         return [found.get(key, -1) for key in keys.tolist()]
 
     def new(self, keys: Keys, n_max: int) -> list[int]:
@@ -254,7 +254,7 @@ class _Texts:
                 break
             piece = keys[begin : begin + size]
             self.n_left -= len(piece) + _ASKING
-            rows = {row.key: row for row in self._recent.rows(piece)}
+            rows = {row.key: row for row in self._recent.texts(piece)}
             for key in piece.tolist():
                 said = _said(rows[key].text) if key in rows else None
                 if said is not None and said not in self._seen and len(found) < n_max:

@@ -20,7 +20,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -51,6 +51,14 @@ NewestFirst: TypeAlias = Iterator[tuple[Chunk, int]]  # chunks, each with its lo
 _AT_ONCE = 5_000
 _FINE_POINTS_MAX = 1_500  # as many as a step that nobody chose may have
 _COLUMN_OF = {"lang": "lang_code", "label": "label", "confidence": "probability"}
+
+
+def newest_first(chunks: Sequence[Chunk], limit: TimeLimit, cutoff_ms: int) -> NewestFirst:
+    """Yield chunks, each with the lowest key to show, for as long as there is time."""
+    for chunk in chunks:
+        limit.check()
+        if chunk.newest_ms >= cutoff_ms:
+            yield chunk, chunk.first_since(cutoff_ms)
 
 
 class Scan(msgspec.Struct):
@@ -184,6 +192,19 @@ def matching_keys(db: sqlite3.Connection, number: int, match: str, lowest: int, 
     return np.fromstring(found or "", dtype=np.int64, sep=" ")
 
 
+def newest_keys(
+    db: sqlite3.Connection, newest_first: NewestFirst, match: str, n_max: int
+) -> Iterator[Keys]:
+    """Yield the keys of the newest rows that match, `n_max` at most; ascending in each chunk."""
+    for chunk, lowest in newest_first:
+        if n_max <= 0:
+            return
+        keys = matching_keys(db, chunk.number, match, lowest, n_max)
+        keys = np.sort(keys[chunk.alive[keys - chunk.first_key]])
+        n_max -= len(keys)
+        yield keys
+
+
 def keys_where(db: sqlite3.Connection, number: int, condition: str, keys: Sequence[int]) -> Keys:
     """Return those of some keys whose rows meet a condition, given as SQL; ascending."""
     (found,) = db.execute(
@@ -191,6 +212,23 @@ def keys_where(db: sqlite3.Connection, number: int, condition: str, keys: Sequen
         (msgspec.json.encode(keys).decode(),),
     ).fetchone()
     return np.sort(np.fromstring(found or "", dtype=np.int64, sep=" "))
+
+
+class StoredText(NamedTuple):
+    """What a message says, as it is searched, and the number of the class it was judged to be."""
+
+    key: int
+    label: int
+    text: str
+
+
+def texts_of(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[StoredText]:
+    """Return the texts of some rows, whose other columns may be far longer."""
+    (found,) = db.execute(
+        f"SELECT json_group_array(json_array(key, label, text)) FROM rows{number} WHERE {CHOSEN}",
+        (msgspec.json.encode(keys).decode(),),
+    ).fetchone()
+    return msgspec.json.decode(found, type=list[StoredText])
 
 
 # ---- over time -----------------------------------------------------------------------------------

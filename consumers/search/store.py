@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from consumers.messages import Messages, Partition
 from consumers.search import database, matching
 from consumers.search.chunks import Chunk, Keys, Parts, Retention, RowFilter, located
 from consumers.search.history import STEPS_S
-from consumers.search.matching import CountsOverTime, Matcher, NewestFirst, Scan, matching_keys
+from consumers.search.matching import CountsOverTime, Matcher, NewestFirst, Scan, StoredText
 from consumers.search.query_syntax import (
     Query,
     QueryError,
@@ -61,6 +61,7 @@ LIMIT_S = 1.0
 LIMIT_MAX = 1_000  # rows of one search
 LANGUAGES_MAX = 50
 _WAIT_S = 10.0
+_Read = TypeVar("_Read")
 
 
 class RecentStoreError(ConsumerError):
@@ -325,14 +326,7 @@ class RecentStore:
                 found += [keys for _, keys in matcher.newest(db, newest_first, scan)]
                 return np.concatenate(found[::-1]), scan.is_cut
             match = expression(query, code)
-            missing = n_max
-            for chunk, lowest in newest_first:
-                if missing <= 0:
-                    break
-                keys = matching_keys(db, chunk.number, match, lowest, missing)
-                keys = np.sort(keys[chunk.alive[keys - chunk.first_key]])
-                found.append(keys)
-                missing -= len(keys)
+            found += matching.newest_keys(db, newest_first, match, n_max)
         return np.concatenate(found[::-1]), False
 
     def exported(
@@ -401,8 +395,18 @@ class RecentStore:
 
     def rows(self, keys: Keys) -> list[MessageRow]:
         """Return those of some messages, by their keys, that are still held."""
+        mapper = self._file().mapper
+        return [mapper.row(values[:-1]) for values in self._read(keys, database.rows_with_keys)]
+
+    def texts(self, keys: Keys) -> list[StoredText]:
+        """Return of those messages what they say alone: all that is to be read of many."""
+        return self._read(keys, matching.texts_of)
+
+    def _read(
+        self, keys: Keys, read: Callable[[sqlite3.Connection, int, Sequence[int]], list[_Read]]
+    ) -> list[_Read]:
         file = self._file()
-        found: list[MessageRow] = []
+        found: list[_Read] = []
         if not len(keys):
             return found
         parts = located(self._chunks(), self._cutoff_ms(), np.sort(keys))
@@ -410,9 +414,7 @@ class RecentStore:
             there = {chunk.number for chunk, _ in newest_first}
             for chunk, at in parts:
                 if chunk.number in there:
-                    own = (at + chunk.first_key).tolist()
-                    values = database.rows_with_keys(db, chunk.number, own)
-                    found += [file.mapper.row(each[:-1]) for each in values]
+                    found += read(db, chunk.number, (at + chunk.first_key).tolist())
         return found
 
     def counted(
@@ -557,7 +559,7 @@ class RecentStore:
     def _view(
         self, file: Transactions, readers: database.Readers | None = None, *, whole: bool = False
     ) -> Iterator[tuple[sqlite3.Connection, NewestFirst]]:
-        """Look at one state of the file: a connection to it, and its chunks as `_newest_first`.
+        """Look at one state of the file: a connection to it, and its chunks by `newest_first`.
 
         `whole` means with the rows that are too old to be shown.
         """
@@ -570,10 +572,12 @@ class RecentStore:
                 db.execute("BEGIN")
                 there = database.numbers(db)
                 chunks = [chunk for chunk in reversed(published) if chunk.number in there]
-                yield db, self._newest_first(chunks, limit, cutoff_ms)
+                yield db, matching.newest_first(chunks, limit, cutoff_ms)
             except sqlite3.OperationalError:
                 raise  # the lender says so
             except sqlite3.DatabaseError as error:
+                if not database.is_damage(error):
+                    raise QueryError(f"The store cannot answer this: {error}.") from error
                 self._writer.damaged(str(error))
                 raise QueryError(
                     "The store turned out to be damaged and begins again; search again in a moment."
@@ -581,14 +585,6 @@ class RecentStore:
             finally:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
-
-    @staticmethod
-    def _newest_first(chunks: Sequence[Chunk], limit: TimeLimit, cutoff_ms: int) -> NewestFirst:
-        """Yield chunks, each with the lowest key to show, for as long as there is time."""
-        for chunk in chunks:
-            limit.check()
-            if chunk.newest_ms >= cutoff_ms:
-                yield chunk, chunk.first_since(cutoff_ms)
 
 
 def _size(path: Path) -> int:

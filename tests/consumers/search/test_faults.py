@@ -9,13 +9,15 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from consumers.messages import KnownClasses, Partition
-from consumers.search import QueryError, RecentStore, StoreBusyError, parse, writer
+from consumers.search import QueryError, RecentStore, StoreBusyError, database, parse, writer
+from consumers.search.comparison import ComparedSide, compare
 from consumers.search.database import mark_unpurged, move_aside
 from consumers.search.sampler import Forget
 from tests.consumers.decoded_messages import messages
@@ -169,6 +171,38 @@ def test_damage_found_by_a_search_begins_a_new_file(tmp_path: Path) -> None:
         tell(store, ["good night"], first=1)
         assert ids(store, "good") == ["m1"]
         assert store.oldest_key > first_key
+
+
+def test_an_answer_that_is_too_large_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long messages are compared by what is searched of them; a question too many loses nothing."""
+    connect = database.connect
+
+    def small(path: Path, **given: Any) -> sqlite3.Connection:
+        """Return a connection whose values may have 500 kB, in the place of SQLite's 1 GB."""
+        db = connect(path, **given)
+        if given.get("is_reader"):
+            db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 500_000)
+        return db
+
+    monkeypatch.setattr(database, "connect", small)
+    path = tmp_path / "recent.db"
+    with running(path) as store, capture_logs() as logs:
+        tell(store, ["good " + "x" * 100_000] * 30 + ["short"] * 30)
+        first, second = compare(
+            store, [ComparedSide(parse("good ")), ComparedSide(parse("short "))]
+        )
+        assert (first.n_read, second.n_read) == (30, 30)
+        assert [word.word[0] for word in first.words] == ["x"]
+        with pytest.raises(QueryError, match="cannot answer this: string or blob too big"):
+            store.search(parse("good "))
+        settle(store)
+        settle(store)
+        assert store.state().n_messages == 60
+        assert store.trouble() is None
+    assert not logs
+    assert not aside(path).exists()
 
 
 @pytest.fixture
