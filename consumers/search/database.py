@@ -514,7 +514,7 @@ def numbers(db: sqlite3.Connection) -> set[int]:
 
 
 def found_rows(
-    db: sqlite3.Connection, number: int, match: str, bounds: tuple[int, int], n_max: int
+    db: sqlite3.Connection, number: int, bounds: tuple[int, int], n_max: int, match: str
 ) -> list[list[Any]]:
     """Return the newest rows that match with keys in [bounds[0], bounds[1]), newest first.
 

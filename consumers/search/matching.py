@@ -200,7 +200,11 @@ def newest_keys(
         if n_max <= 0:
             return
         keys = matching_keys(db, chunk.number, match, lowest, n_max)
-        keys = np.sort(keys[chunk.alive[keys - chunk.first_key]])
+        alive = chunk.alive[keys - chunk.first_key]
+        if len(keys) == n_max and not alive.all():  # the file still has rows that are to go
+            keys = matching_keys(db, chunk.number, match, lowest, chunk.capacity)
+            alive = chunk.alive[keys - chunk.first_key]
+        keys = np.sort(keys[alive][:n_max])
         n_max -= len(keys)
         yield keys
 

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,6 +61,7 @@ COUNTED_MAX = 10_000
 LIMIT_S = 1.0
 LIMIT_MAX = 1_000  # rows of one search
 LANGUAGES_MAX = 50
+_ROWS_AGAIN = 200  # that are read at once where many are to go
 _WAIT_S = 10.0
 _Read = TypeVar("_Read")
 
@@ -247,22 +249,21 @@ class RecentStore:
         below = database.KEY_LAST if before is None else min(before, database.KEY_LAST)
         if query.conditions:
             return self._found_where(file, query, lang, limit, below)
-        plain = query.is_everything and code is None
-        match = "" if plain else expression(query, code)
+        find: Callable[..., list[list[Any]]] = database.newest_rows
+        if not query.is_everything or code is not None:
+            find = partial(database.found_rows, match=expression(query, code))
         rows: list[FoundRow] = []
         with self._view(file) as (db, newest_first):
             for chunk, lowest in newest_first:
-                if chunk.first_key >= below:
-                    continue
-                bounds, missing = (lowest, below), limit + 1 - len(rows)
-                found = (
-                    database.newest_rows(db, chunk.number, bounds, missing)
-                    if plain
-                    else database.found_rows(db, chunk.number, match, bounds, missing)
-                )
-                rows += self._rows(file, chunk, query, found)
-                if len(rows) > limit:
-                    return Found(rows[:limit], more=True, before=rows[limit - 1].row.key)
+                top, n = below, limit + 1 - len(rows)
+                while top > chunk.first_key:
+                    found = find(db, chunk.number, (lowest, top), n)
+                    rows += self._rows(file, chunk, query, found)
+                    if len(rows) > limit:
+                        return Found(rows[:limit], more=True, before=rows[limit - 1].row.key)
+                    # Rows that are to go, and still stand in the file, may have been all it found.
+                    top = found[-1][0] if len(found) == n else 0
+                    n = max(n, _ROWS_AGAIN)
         return Found(rows, more=False, before=None)
 
     def _found_where(

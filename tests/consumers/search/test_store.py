@@ -403,6 +403,25 @@ def test_a_temporary_store_leaves_nothing() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("text", ["", "hello "])
+def test_rows_that_are_to_go_hide_no_others(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """While they still stand in the file, as on a full disk, pages and counts go on below them."""
+    monkeypatch.setattr("consumers.search.store._ROWS_AGAIN", 4)
+    with running(None) as store:
+        tell(store, [f"hello {i}" for i in range(40)])
+        (chunk,) = store._chunks()
+        chunk.kill([chunk.first_key + i for i in (*range(5, 15), *range(20, 40))])
+        before = None
+        for wanted, more in ((["m19", "m18", "m17"], True), (["m16", "m15", "m4"], True)):
+            found = store.search(parse(text), limit=3, before=before)
+            assert ([one.row.id for one in found.rows], found.more) == (wanted, more)
+            before = found.before
+        found = store.search(parse(text), limit=4, before=before)
+        assert ([one.row.id for one in found.rows], found.more) == (["m3", "m2", "m1", "m0"], False)
+        keys = store.keys(parse("hello "), None, 3)
+        assert (keys - chunk.first_key).tolist() == [17, 18, 19]
+
+
 def check_that_it_is_closed(store: RecentStore) -> None:
     """Ask everything of a store that does not run."""
     offer(store, tweets(["good"], first=5))
