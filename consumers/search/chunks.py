@@ -7,9 +7,8 @@ in the file finds its row here.
 A chunk's columns are read from its rows, or, of a full one, packed. To gather them from the rows
 takes two microseconds a row, and a start waits for that. So a chunk that is full has them in the
 file as one value too, which is read in a few milliseconds. The value is a copy and no more. What
-changed since is listed in `changed` and read from the rows; if
-the value is missing or its checksum is wrong, all is. It holds no text, and what stands there of a
-removed row goes when the words of that row do.
+changed since is listed in `changed` and read from the rows; if the value is missing or its checksum
+is wrong, all is. It holds no text, and what stands there of a removed row goes when its words do.
 """
 
 # ruff: noqa: S608 -- what is put into statements here are numbers and names of our own tables
@@ -184,7 +183,7 @@ class Chunk:
 
     @property
     def oldest_ms(self) -> int:
-        """When the first row arrived, in Unix milliseconds; 0 without any."""
+        """When the first row arrived, in Unix milliseconds; 0 without any, or if nobody knows."""
         return int(self.columns["arrived_ms"][0])
 
     @property
@@ -345,8 +344,10 @@ def restored(
     for name in TYPES:
         chunk.columns[name][at] = columns[name]
     chunk.alive[at] = True
-    # When rows came that are gone is not known; it must not break the order.
+    # When rows came that are gone is not known; it must not break the order, nor seem long ago.
     arrived = chunk.columns["arrived_ms"][:n]
+    if len(at):
+        arrived[: at[0]] = arrived[at[0]]
     np.maximum.accumulate(arrived, out=arrived)
     return chunk
 

@@ -346,7 +346,8 @@ def words_since(db: sqlite3.Connection, chunks: Sequence[Chunk], *, is_on: bool)
     (newest_s,) = db.execute("SELECT max(begins_s) FROM history WHERE step_s = 60").fetchone()
     since_ms = 0 if newest_s is None else 1000 * (newest_s + 60)
     if chunks:
-        since_ms = chunks[0].oldest_ms if chunks[0].number > 1 else 0
+        known = [chunk.oldest_ms for chunk in chunks if chunk.oldest_ms]
+        since_ms = next(iter(known), since_ms) if chunks[0].number > 1 else 0
     db.execute("INSERT INTO words_since VALUES (?)", (since_ms,))
 
 

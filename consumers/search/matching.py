@@ -398,8 +398,10 @@ class _Stored:
             return int(chunk.columns["arrived_ms"][scan.below - chunk.first_key])
         if not self._seen:
             return self._span_ms[1]
-        # The oldest may be of the future, if the clock was put back.
-        return None if self._seen[-1].number == 1 else min(each.oldest_ms for each in self._seen)
+        # The oldest may be of the future, if the clock was put back; of one whose rows are all gone
+        # it is not known after a restart.
+        known = [each.oldest_ms for each in self._seen if each.oldest_ms]
+        return None if self._seen[-1].number == 1 else min(known, default=self._span_ms[1])
 
     def count(
         self,

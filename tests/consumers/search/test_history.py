@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from consumers.config.sections import HistorySettings
-from consumers.search import RecentStore
+from consumers.search import RecentStore, parse
 from consumers.search.history import STEPS_S
 from consumers.search.matching import CountsOverTime
 from consumers.search.writer import MessageCounter
@@ -357,3 +357,24 @@ def test_messages_beyond_those_that_may_wait_are_told_of(monkeypatch: pytest.Mon
     (told_of,) = logs
     assert told_of["event"] == "history_incomplete"
     assert told_of["detail"].startswith("2 messages came before recent.db was open")
+
+
+@pytest.mark.parametrize("n_gone", [1, 62])
+def test_what_is_known_after_a_restart_is_what_was_known(tmp_path: Path, n_gone: int) -> None:
+    """When a row came that was deleted is not known any more; it was not in 1970."""
+    path = tmp_path / "recent.db"
+    ever = (0, 2 * BEGAN_S)
+
+    def known_from_s(store: RecentStore) -> int | None:
+        return store.matches_over_time(parse("good -x "), None, ever, "hour").stored_from_s
+
+    with running(path, messages_max=1_000, history=ON) as store:
+        for first in range(0, 1_100, 50):
+            tell(store, ["good day"] * 50, first)
+        wanted = known_from_s(store)
+        oldest = store._chunks()[0].columns["offset"][:n_gone].tolist()
+        forget(store, [f"m{offset}" for offset in oldest])
+        settle(store)
+        assert known_from_s(store) == wanted
+    with running(path, messages_max=1_000, history=ON) as store:
+        assert known_from_s(store) == wanted
