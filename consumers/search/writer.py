@@ -407,7 +407,8 @@ class Writer:
         if file is None:
             return
         if self._is_moved():
-            file.readers.close()  # or searches would open the file that has the name now
+            for readers in (file.readers, file.export_readers):
+                readers.close()  # or searches would open the file that has the name now
             # SQLite would remove its log by name, and that may be another daemon's by now.
             _LEFT_OPEN.append(file)
         else:

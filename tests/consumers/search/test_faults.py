@@ -426,6 +426,25 @@ def test_a_folder_that_is_not_there_is_tried_again(tmp_path: Path) -> None:
     store.stop()
 
 
+def test_no_reader_stays_open_to_a_folder_that_was_moved(tmp_path: Path) -> None:
+    """What has the name of the file now is another's, which no export may read."""
+    is_moved = threading.Event()
+    store = made(tmp_path / "recent.db")
+    store._writer._is_moved = is_moved.is_set
+    store.start()
+    tell(store, ["good day"])
+    file = store._writer.file
+    assert file is not None
+    is_moved.set()
+    store.stop()
+    assert store._writer.file is None
+    writer._LEFT_OPEN.remove(file)
+    file._db.close()
+    for readers in (file.readers, file.export_readers):
+        with pytest.raises(StoreBusyError), readers.borrowed(0.0):
+            pass
+
+
 def test_searches_are_right_while_others_write() -> None:
     """While messages come and go every search sees a whole state: all its rows match, in order."""
     n, batch = 4_000, 100
