@@ -1,7 +1,8 @@
 """A file of JSON lines as a sink: the value of each record is appended as a line.
 
 A process killed in the middle of a line leaves a torn one. It was never flushed, so it is written
-again after the checkpoint; the next run cuts it off before its own first line.
+again after the checkpoint; the next run cuts it off before its own first line. What cannot be the
+beginning of a record is somebody else's: it stays, and records follow behind a line break.
 
 A checkpoint knows how long the file was. What stands behind that after a kill comes again, in the
 same order if the log has one: it is recognised line by line and not written twice. Nothing is ever
@@ -14,13 +15,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import stat
 import zlib
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import structlog
 
 from consumers.errors import SinkError
@@ -33,10 +34,13 @@ from consumers.private_files import (
     tighten,
     write_at,
 )
-from consumers.sinks.records import Record, key_of
+from consumers.sinks.records import Record, is_json, is_output, key_of
 
 _WRITE_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 16
+_STRING = re.compile(rb"(?:[^\"\\]|\\.)*+", re.DOTALL)
+# What stands in front of the first string of a prediction or a reject, and what behind it.
+_BESIDE = ((b'{"id":"', b'","time_ms":'), (b'{"reason":"', b'","detail":"'))
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -209,24 +213,28 @@ class JsonLinesSink:
             )
 
     def _mend(self) -> None:
-        """Repair the end of the file: cut off a torn line, complete a whole one."""
+        """Repair the end of the file: cut off a torn line of ours, complete any other."""
         if stat.S_ISREG(os.fstat(self._fd).st_mode):
             sync_names(self.path.resolve().parent)  # else a power cut may leave it without a name
         size = os.fstat(self._fd).st_size
         length, tail = _TAIL_BYTES, b""
-        while len(tail) < size and b"\n" not in tail:
+        while len(tail) < size and tail.count(b"\n") < 2:
             begin = max(0, size - length)
             tail = os.pread(self._fd, size - begin, begin)
             length *= 4
-        torn = tail[tail.rfind(b"\n") + 1 :]
+        before, newline, torn = tail.rpartition(b"\n")
         if not torn:
             return
-        try:
-            msgspec.json.decode(torn)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        is_whole = is_json(torn)  # without a line end, as some editors leave it
+        line_before = before.rpartition(b"\n")[2] if newline else None
+        if not is_whole and _is_torn_record(torn, line_before):
             os.ftruncate(self._fd, size - len(torn))
-        else:  # whole without a line end, as some editors leave it
-            os.write(self._fd, b"\n")
+            log.info("output_mended", path=str(self.path), cut_bytes=len(torn))
+            return
+        os.write(self._fd, b"\n")
+        if not is_whole:
+            detail = "its last line is no record; it is kept, and records follow behind it"
+            log.warning("output_is_of_others", path=str(self.path), detail=detail)
 
     def _error(self, what: str, error: OSError) -> SinkError:
         """Return the error: the file, the reason, the way out."""
@@ -267,6 +275,30 @@ class _Repeats:
         while data := os.pread(self._fd, min(_WRITE_BYTES, self.end - at), at):
             at, checksum = at + len(data), zlib.crc32(data, checksum)
         return checksum
+
+
+def _is_torn_record(torn: bytes, before: bytes | None) -> bool:
+    """Return whether a line without an end is one of ours that was torn.
+
+    `before` is the line before it, None if it is the first. Zeros are a page that the disk dropped.
+    """
+    text = torn.partition(b"\0")[0]
+    if before is not None and not is_output(before):
+        return False
+    if before is None and not text and torn.strip(b"\0"):
+        return False
+    return _begins_record(text)
+
+
+def _begins_record(text: bytes) -> bool:
+    """Return whether a record may begin so."""
+    for begin, behind in _BESIDE:
+        if begin.startswith(text):
+            return True
+        if text.startswith(begin) and (string := _STRING.match(text, len(begin))):
+            rest = text[string.end() :]
+            return behind.startswith(rest[: len(behind)]) or rest == b"\\"
+    return False
 
 
 def _opened(path: Path, flags: int) -> int:

@@ -492,7 +492,7 @@ def is_output(data: bytes) -> bool:
     *_, last = lines = data.split(b"\n")
     if any(map(_is_record, lines)):
         return True
-    return _BEGINNING.match(last) is not None and not _is_json(last)
+    return _BEGINNING.match(last) is not None and not is_json(last)
 
 
 def _is_record(line: bytes) -> bool:
@@ -505,7 +505,8 @@ def _is_record(line: bytes) -> bool:
     return _IN_EVERY_PREDICTION <= found <= set(Prediction.__struct_fields__)
 
 
-def _is_json(line: bytes) -> bool:
+def is_json(line: bytes) -> bool:
+    """Return whether a line is one whole value of JSON."""
     try:
         msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

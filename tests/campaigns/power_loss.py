@@ -198,7 +198,8 @@ def sink(chance: random.Random, folder: Path, lies: tuple[str, ...]) -> int:
     with cut.watched(), closing(JsonLinesSink(folder / "before" / "out" / "told.jsonl")) as before:
         for _ in range(chance.randint(1, 4)):
             lines = [
-                b'"%s"' % (b"x" * chance.choice((5, 600))) for _ in range(chance.randint(1, 3))
+                b'{"id":"%s","time_ms":1,"label":"a"}' % (b"x" * chance.choice((5, 600)))
+                for _ in range(chance.randint(1, 3))
             ]
             before.add([Record(b"", line) for line in lines])
             written += lines

@@ -88,14 +88,32 @@ def test_much_is_written_before_the_flush(tmp_path: Path) -> None:
     sink.close()
 
 
+def lines_of(ids: Sequence[str]) -> list[Record]:
+    """Return predictions of messages."""
+    return [
+        prediction_record(msgspec.structs.replace(ENVELOPE, id=name), "ab", [-0.5, -1.0], 1)
+        for name in ids
+    ]
+
+
+OURS = lines_of("a")[0].value + b"\n"
+REJECTED = reject_record(Reject(Reason.NOT_JSON, "odd", Partition("t", 3), 7, 5, None, b"{")).value
+
+
 @pytest.mark.parametrize(
     ("found", "mended"),
     [
         (b"", b""),
         (b'{"a":1}\n', b'{"a":1}\n'),
-        (b'{"a":1}\n{"b', b'{"a":1}\n'),
-        (b'{"b', b""),
-        (b'{"a":1}\n\xff\xfe', b'{"a":1}\n'),
+        (OURS + b"{", OURS),
+        (OURS + b'{"id":"\\', OURS),
+        (OURS + OURS[:25], OURS),
+        (OURS + OURS[:-2], OURS),
+        (OURS + REJECTED[:-1], OURS),
+        (b'{"id', b""),
+        (OURS + OURS[:10] + b"\0\0", OURS),
+        (OURS + b"\0\0" + OURS[2:-1], OURS),
+        (b"\0" * 9, b""),
         (b'{"a":1}\n{"b":2}', b'{"a":1}\n{"b":2}\n'),
     ],
 )
@@ -109,15 +127,44 @@ def test_a_torn_line_is_mended(tmp_path: Path, found: bytes, mended: bytes) -> N
     assert path.read_bytes() == mended + b"{}\n"
 
 
+@pytest.mark.parametrize(
+    "found",
+    [
+        b"first line\nmy only copy of the second line",
+        b'{"id":"0","text":"a"}\n{"id":"1","text":"b',
+        b'{"id":"0","text":"a"}\n{"id":"1',
+        b'{"id":"1","text":"b',
+        b"var a=0;var b=1;",
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+        b"\0\0\x10",
+        OURS + b"\xff\xfe",
+        OURS + b"and what somebody noted",
+    ],
+)
+def test_what_somebody_else_wrote_is_kept(tmp_path: Path, found: bytes) -> None:
+    """Only a torn line of ours is cut off; behind any other, records begin on a line of their own.
+
+    A path that was mistyped must not cost anybody their last line.
+    """
+    path = tmp_path / "out"
+    path.write_bytes(found)
+    path.chmod(0o600)
+    with capture_logs() as logs, closing(JsonLinesSink(path)) as sink:
+        sink.add(records(b"{}"))
+    assert path.read_bytes() == found + b"\n{}\n"
+    assert [(each["event"], each["path"]) for each in logs] == [("output_is_of_others", str(path))]
+
+
 @given(st.integers(0, 400_000), st.integers(1, 400_000))
 def test_long_lines_are_mended_too(
     tmp_path_factory: pytest.TempPathFactory, whole: int, torn: int
 ) -> None:
     """However long the torn line and the one before it, only the torn one goes."""
     path = tmp_path_factory.mktemp("sink") / "out"
-    path.write_bytes(b"[" + b"1" * whole + b"]\n" + b"{" * torn)
+    ours = lines_of(["1" * whole])[0].value + b"\n"
+    path.write_bytes(ours + b'{"id":"' + b"1" * torn)
     JsonLinesSink(path).close()
-    assert path.stat().st_size == whole + 3
+    assert path.read_bytes() == ours
 
 
 def test_a_full_disk_is_an_error_and_loses_nothing() -> None:
@@ -320,11 +367,6 @@ def test_what_is_written_again_brings_no_text_back(
         assert b"secret" not in sink.path.read_bytes()
 
 
-def lines_of(ids: Sequence[str]) -> list[Record]:
-    """Return predictions of messages."""
-    return [Record(name.encode(), b'{"id":"%s","time_ms":1}' % name.encode()) for name in ids]
-
-
 def after_a_kill(path: Path, safe: str, lost: bytes) -> JsonLinesSink:
     """Return the sink of a run whose checkpoint knows `safe`, and not what stands behind it."""
     with closing(JsonLinesSink(path)) as before:
@@ -355,7 +397,7 @@ def test_pages_that_the_disk_dropped_are_cut_off(tmp_path: Path) -> None:
     kept=st.text("abc", max_size=3),
     lost=st.text("def", max_size=5),
     cuts=st.lists(st.integers(0, 8), max_size=3),
-    torn=st.integers(0, 22),
+    torn=st.integers(0, len(OURS) - 1),
 )
 def test_what_comes_again_is_written_once(
     tmp_path_factory: pytest.TempPathFactory, kept: str, lost: str, cuts: list[int], torn: int
@@ -364,12 +406,12 @@ def test_what_comes_again_is_written_once(
     path = tmp_path_factory.mktemp("sink") / "out"
     written = b"".join(each.value + b"\n" for each in lines_of(lost))
     again = [*lost, *"xyz"]
-    with closing(after_a_kill(path, kept, written + b'{"id":"x","time_ms":1}'[:torn])) as sink:
+    with closing(after_a_kill(path, kept, written + lines_of("x")[0].value[:torn])) as sink:
         edges = [0, *sorted(cuts), len(again)]
         for begin, end in itertools.pairwise(edges):
             sink.add(lines_of(again[begin:end]))
             sink.flush(LONG_S)
-            assert sink.pack().values["length"] == 23 * (len(kept) + min(end, len(again)))
+            assert sink.pack().values["length"] == len(OURS) * (len(kept) + min(end, len(again)))
     found = [json.loads(line)["id"] for line in path.read_bytes().splitlines()]
     assert found == [*kept, *again]
 
@@ -377,14 +419,15 @@ def test_what_comes_again_is_written_once(
 def test_lines_of_others_stay(tmp_path: Path) -> None:
     """From the first line on that does not come again, all is kept, and records are appended."""
     path = tmp_path / "out"
-    foreign = b'{"id":"d","time_ms":1}\n{"note":"mine"}\n{"id":"e","time_ms":1}\n'
+    ours, later = (each.value + b"\n" for each in lines_of("de"))
+    foreign = ours + b'{"note":"mine"}\n' + later
     with capture_logs() as logs, closing(after_a_kill(path, "ab", foreign)) as sink:
         sink.add(lines_of("d"))
         sink.add(lines_of("ef"))
     rest = b"".join(each.value + b"\n" for each in lines_of("ef"))
     assert path.read_bytes().endswith(foreign + rest)
     [told] = [each for each in logs if each["event"] == "records_may_come_twice"]
-    assert "from byte 69 on" in told["detail"]
+    assert f"from byte {3 * len(OURS)} on" in told["detail"]
 
 
 def test_a_file_that_was_put_aside_is_begun_anew(tmp_path: Path) -> None:
@@ -392,12 +435,12 @@ def test_a_file_that_was_put_aside_is_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "out"
     sink = after_a_kill(path, "abc", b"")
     sink.close()
-    entry = CheckpointEntry({"length": 69})
+    entry = CheckpointEntry({"length": 3 * len(OURS)})
     path.rename(tmp_path / "aside")
     with closing(JsonLinesSink(path)) as sink:
         sink.unpack(entry)
         sink.add(lines_of("de"))
-    assert path.read_bytes() == b'{"id":"d","time_ms":1}\n{"id":"e","time_ms":1}\n'
+    assert path.read_bytes() == b"".join(each.value + b"\n" for each in lines_of("de"))
     with closing(JsonLinesSink(Path("/dev/null"))) as sink:
         assert not sink.is_file
 
