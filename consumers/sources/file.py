@@ -32,14 +32,13 @@ from consumers.decode.rows import BOM, RecordFormat, recognise
 from consumers.errors import ConfigError, ReplacedError, SourceError
 from consumers.messages import Partition, RawColumns
 from consumers.sources.base import Fingerprint, LogFacts, Source
-from consumers.sources.records import other_separator, raw_columns, split_csv, split_lines
+from consumers.sources.records import raw_columns, split_csv, split_lines, way_to_commas
 
 CUT_OFF = "it ends in the middle, as if it had been cut off"
 STEP_BYTES = 512
 _MEMORY_BYTES_MAX = 512 << 20
 _HEAD_BYTES = 1 << 18
 _JSON_LINE = re.compile(rb"^[ \t]*[{[]", re.MULTILINE)
-_SEPARATORS = {";": "semicolons", "\t": "tabs"}
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _IDLE_WAIT_MAX_S = 0.2  # how soon a line that was appended is noticed
 # What identifies a file: so much of its beginning, and so much before a position.
@@ -407,14 +406,9 @@ class FileSource(Source):
         is_json = found.kind == "jsonl" and (
             self._settings.format == "jsonl" or _JSON_LINE.search(head.removeprefix(BOM))
         )
-        sign = None if is_json else other_separator(head.removeprefix(BOM))
-        if sign is not None:
-            raise SourceError(
-                f"{self._path}: its header looks as if {_SEPARATORS[sign]} separate its columns, "
-                'and CSV is read with commas; write it with commas, with `python3 -c "import csv, '
-                f"sys; csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter={sign!r}))"
-                '" < OLD > NEW`'
-            )
+        told = None if is_json else way_to_commas(head.removeprefix(BOM))
+        if told is not None:
+            raise SourceError(f"{self._path}: {told}")
 
     def _refuse_shorter(self, needed: int, size: int) -> None:
         """Raise `SourceError` if the file is too short to be the one that was read before."""

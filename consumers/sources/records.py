@@ -38,6 +38,7 @@ _LINE_BYTES_MIN = 32  # if most lines are shorter, they are looked for twice
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEPTH_MAX = 128
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}
 _COMMITS = {1: "create", 2: "update", 3: "delete", 7: "create"}
 _KINDS = {4: "identity", 5: "account", 6: "sync"}
 _COLUMNS = ("<u8", "<i8", "<i8", "u1", "u1", "<u2", "u1", "u1", "<u4")
@@ -142,6 +143,16 @@ def other_separator(head: bytes) -> str | None:
         if n > first.count(b",") and is_header and all(line.count(sign) >= n for line in others):
             return sign.decode()
     return None
+
+
+def way_to_commas(head: bytes) -> str | None:
+    """Return what to do about a file that begins so if another sign separates its columns."""
+    sign = other_separator(head)
+    return sign and (
+        f"its header looks as if {_SEPARATORS[sign]} separate its columns, and CSV is read with "
+        'commas; write it with commas, with `python3 -c "import csv, sys; '
+        f'csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter={sign!r}))" < OLD > NEW`'
+    )
 
 
 def _after(newlines: Longs, done: int) -> int:
