@@ -242,8 +242,7 @@ class FileSource(Source):
         for _ in range(_READS_MAX):
             if self._finished:
                 break
-            data = self._read(self._settings.batch_bytes)
-            self._refuse_rewritten()
+            data = self._unchanged(self._read(self._settings.batch_bytes))
             if self._is_guessed:
                 data = self._settled(data)
             batch = self._batch(self._behind_skipped(data)) if data else self._end()
@@ -306,7 +305,8 @@ class FileSource(Source):
 
     def _begin(self) -> None:
         """Take the first bytes, and be at the position to begin at; a packed file is read to it."""
-        self._head = self._bytes.peek(0, _HEAD_PRINT_BYTES)
+        n_head = _HEAD_PRINT_BYTES if self._bytes.packed else min(_HEAD_PRINT_BYTES, self._skip_to)
+        self._head = self._bytes.peek(0, n_head)
         if self._bytes.packed:
             return
         self._bytes.seek(self._skip_to)
@@ -373,8 +373,7 @@ class FileSource(Source):
         self._position += records.consumed
         self._pending = buffer[records.consumed :]
         if not self._bytes.packed and len(self._head) < _HEAD_PRINT_BYTES:  # it may have grown
-            self._head += buffer[len(self._head) - begin : records.consumed]
-            self._head = self._head[:_HEAD_PRINT_BYTES]
+            self._head = (self._head + buffer[: records.consumed])[:_HEAD_PRINT_BYTES]
         behind = buffer[max(0, records.consumed - _TAIL_PRINT_BYTES) : records.consumed]
         self._tail = (self._tail + behind)[-_TAIL_PRINT_BYTES:]
         if not len(records.starts):
@@ -431,15 +430,21 @@ class FileSource(Source):
                 f"read before; {_OTHER}"
             )
 
-    def _refuse_rewritten(self) -> None:
-        """Raise `ReplacedError` if a followed file was written over behind what was read."""
-        begin = self._position - len(self._tail)
-        if self._follow and self._bytes.peek(begin, self._position) != self._tail:
+    def _unchanged(self, data: bytes) -> bytes:
+        """Return what was read, anew behind the last whole line if that is not what it was."""
+        begin, known = self._position - len(self._tail), self._tail + self._pending
+        found = self._bytes.peek(begin, begin + len(known)) if self._follow else known
+        if not found.startswith(self._tail):
             self._is_replaced = True
             raise ReplacedError(
                 f"{self._path}: was written over while it was followed; all whole lines up to byte "
                 f"{self._position} of what it was are learned, and none of what it is; {_OTHER}"
             )
+        if found == known:
+            return data
+        self._pending = b""
+        self._bytes.seek(self._position)
+        return self._read(self._settings.batch_bytes)
 
     def _check_name(self, at: int) -> None:
         """Go on in a copy that took the followed file's name; any other is a `ReplacedError`."""
