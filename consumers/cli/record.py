@@ -34,7 +34,6 @@ from consumers.cli.conventions import progress_bar
 from consumers.cli.replay import RecordReader, reading, recorded
 from consumers.config.addresses import StreamRange
 from consumers.config.settings import Settings
-from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SinkError
 from consumers.factories import build_source, check_end
 from consumers.features import learned_kinds
@@ -157,7 +156,10 @@ def record(
     """
     source = source_to_record(settings, limits)
     try:
-        writer = RecordingWriter(path, _head(settings, source.record_format), clock)
+        head = RecordingHead(stream=stream_identity(settings), format=source.record_format)
+        # By its name alone another file would be taken for the one that was recorded.
+        of_file = {"logs_at": source.logs} if settings.source_address.kind == "file" else {}
+        writer = RecordingWriter(path, head, clock, **of_file)
         try:
             done = copy(
                 source, writer, limits, stop, path.name, limits.until_s(clock()),
@@ -169,10 +171,6 @@ def record(
         source.close()
     done.file_bytes = writer.n_bytes
     return done
-
-
-def _head(settings: Settings, form: RecordFormat) -> RecordingHead:
-    return RecordingHead(stream=stream_identity(settings), format=form)
 
 
 def copy(

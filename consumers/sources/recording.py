@@ -315,7 +315,7 @@ class RecordingSource(Source):
     def _note_positions(
         self, positions: Mapping[Partition, int], logs: Mapping[Partition, LogFacts]
     ) -> None:
-        if logs != self.beginnings:
+        if logs != self.beginnings and not self._is_of_file:  # a file's facts differ by frame
             self.beginnings = MappingProxyType(dict(logs))
         for partition, facts in logs.items():
             known = self._known.get(partition, facts).topic_id
@@ -418,7 +418,7 @@ class RecordingWriter:
 
     `path` ends with one of `SUFFIXES`, which says how it is compressed. `positions` has the next
     offset of each partition, `logs` where its recording began, `n_bytes` the size of the file.
-    `clock` returns monotonic seconds.
+    `clock` returns monotonic seconds, `logs_at` what else is to be known of the logs at positions.
 
     A file that is no recording, is damaged before its last frame, belongs to another stream or is
     being written by another process is a `SinkError`, and is left as it is; so is one that cannot
@@ -426,10 +426,15 @@ class RecordingWriter:
     """
 
     def __init__(
-        self, path: Path, head: RecordingHead, clock: Callable[[], float] = time.monotonic
+        self,
+        path: Path,
+        head: RecordingHead,
+        clock: Callable[[], float] = time.monotonic,
+        logs_at: Callable[[Mapping[Partition, int]], Mapping[Partition, LogFacts]] = lambda _: {},
     ) -> None:
         self._path = path
         self._clock = clock
+        self._logs_at = logs_at
         self.positions: dict[Partition, int] = {}
         self.logs: dict[Partition, LogFacts] = {}
         self.n_bytes = 0
@@ -483,6 +488,7 @@ class RecordingWriter:
         """Write everything that was added as one frame, and sync it; or raise `SinkError`."""
         if self._began_s is None:
             return
+        self.logs |= self._logs_at(self.positions)
         frame = self._compressed(bytes(self._lines) + self._positions_line())
         try:
             write_at(self._fd, frame, self.n_bytes)

@@ -18,7 +18,7 @@ from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import FileSettings, Settings
 from consumers.daemon import run
 from consumers.decode.rows import RecordFormat
-from consumers.errors import ConfigError, SinkError
+from consumers.errors import ConfigError, ReplacedError, SinkError
 from consumers.messages import Partition
 from consumers.sources.recording import RecordingHead, RecordingSource, RecordingWriter
 from consumers.sources.records import from_parts
@@ -153,6 +153,26 @@ def test_a_file_is_recorded_as_it_is_read(tmp_path: Path) -> None:
     }
     source = RecordingSource(path, FileSettings())
     assert source.record_format.columns == ("text", "label")
+
+
+@pytest.mark.parametrize("n_lines", [4, 9])
+def test_another_file_of_that_name_is_not_recorded_behind_the_first(
+    tmp_path: Path, n_lines: int
+) -> None:
+    """Its bytes tell, as for a daemon; a file that has grown is recorded on."""
+    path, limits, source = tmp_path / "r.gz", RecordLimits(until_end=True), tmp_path / "in.jsonl"
+    lines = [b'{"id":"a%d","text":"aaaa"}\n' % i for i in range(5)]
+    source.write_bytes(b"".join(lines[:3]))
+    assert recording(path, f"file:{source}", limits).messages == 3
+    source.write_bytes(b"".join(lines))
+    assert recording(path, f"file:{source}", limits).messages == 2
+    before = path.read_bytes()
+    source.write_bytes(b'{"id":"b","text":"another file altogether"}\n' * n_lines)
+    with pytest.raises(ReplacedError, match="`record`: with another FILE"):
+        recording(path, f"file:{source}", limits)
+    assert path.read_bytes() == before
+    [rows] = recorded(path).values()
+    assert [value for _, _, _, value, _ in rows] == [line.rstrip() for line in lines]
 
 
 @pytest.mark.parametrize(
