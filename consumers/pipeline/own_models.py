@@ -102,15 +102,17 @@ def _coded(column: Any) -> tuple[list[str], Longs]:
     rows = np.flatnonzero((sizes > 0) & (sizes <= VALUE_BYTES_MAX))
     if not len(rows):
         return [], codes
-    width = np.arange(sizes[rows].max())
+    width = np.arange(sizes[rows].max() + 1)
     at = np.minimum(starts[rows, np.newaxis] + width, len(data) - 1)
-    grid = np.where(width < sizes[rows, np.newaxis], data[at], np.uint8(0))
+    own = sizes[rows, np.newaxis]
+    # NumPy takes zeros at the end for padding: behind each text stands a byte that is none.
+    grid = np.where(width < own, data[at], (width == own).astype(np.uint8))
     keys, firsts, places = np.unique(
         grid.view(f"S{len(width)}").ravel(), return_index=True, return_inverse=True
     )
     order = np.argsort(firsts)
     codes[rows] = np.argsort(order)[places]
-    return [each.decode("utf-8", "replace") for each in keys[order].tolist()], codes
+    return [each[:-1].decode("utf-8", "replace") for each in keys[order].tolist()], codes
 
 
 def _some(columns: Mapping[str, Any], rows: Longs) -> dict[str, Any]:

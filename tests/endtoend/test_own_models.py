@@ -445,6 +445,7 @@ def test_values_are_read_as_one_by_one() -> None:
     """A column in one buffer has the values of its texts, of languages the first part."""
     given: Sequence[str | None] = (
         "en", None, "de", "", "en-US", "EN_gb", "日本", "und", "x" * 64, "x" * 65, "de", "é" * 32,
+        "de\0", "de\0\0", "\0", "de\1",
     )  # fmt: skip
     encoded = [b"" if each is None else each.encode() for each in given]
     ends = np.cumsum([len(each) for each in encoded])
