@@ -1,14 +1,13 @@
 """Chunks: what is known of stored rows without asking SQLite, and how much is kept.
 
-The store is a row of chunks, oldest first; what is too old goes a chunk at a time. Beside its table
-a chunk is arrays, one entry a row. The writer fills them before it commits, so whoever finds a key
-in the file finds its row here.
+The store is a row of chunks, oldest first; the oldest goes as a whole. Beside its table a chunk is
+arrays, one entry a row, filled before each commit: who finds a key in the file finds its row here.
 
 A chunk's columns are read from its rows, or, of a full one, packed. To gather them from the rows
-takes two microseconds a row, and a start waits for that. So a chunk that is full has them in the
-file as one value too, which is read in a few milliseconds. The value is a copy and no more. What
-changed since is listed in `changed` and read from the rows; if the value is missing or its checksum
-is wrong, all is. It holds no text, and what stands there of a removed row goes when its words do.
+takes two microseconds a row, and a start waits for that. So a full chunk has them in the file as
+one value too, a copy, read in a few milliseconds. What changed since is listed in `changed` and
+read from the rows; if the value is missing or its checksum is wrong, all is. It holds no text, and
+what stands there of a removed row goes when its words do.
 """
 
 # ruff: noqa: S608 -- what is put into statements here are numbers and names of our own tables

@@ -11,16 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.messages import KnownClasses, Partition
+from consumers.messages import KnownClasses
 from consumers.search import QueryError, RecentStore, StoreBusyError, database, parse, writer
 from consumers.search.comparison import ComparedSide, compare
 from consumers.search.database import mark_unpurged, move_aside
 from consumers.search.sampler import Forget
-from tests.consumers.decoded_messages import messages
 from tests.consumers.search.stores import (
     CLASSES,
     LOG,
@@ -31,7 +29,6 @@ from tests.consumers.search.stores import (
     settle,
     tell,
     tweets,
-    wall_of,
 )
 
 
@@ -600,52 +597,3 @@ def test_who_waits_for_a_file_that_another_holds_is_told(tmp_path: Path) -> None
         db.execute("ROLLBACK")
         assert store.wait_written(3_600.0)
         assert ids(store, "morning") == ["m1"]
-
-
-def test_names_are_saved_although_the_first_rows_that_had_them_were_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What then leaves the store is written before any row is: it saves them as well."""
-    path = tmp_path / "recent.db"
-    store, other = made(path), Partition("other", 7)
-    store._sampler.open()
-    store._writer._open()
-
-    def turn(partition: Partition, offset: int, lang: str) -> None:
-        row = {"id": f"m{offset}", "text": "good day", "lang": lang, "label": 0}
-        offer(store, messages(partition, [msgspec.json.encode(row)], offset))
-        store._writer._turn()
-
-    turn(LOG, 0, "en")
-    with monkeypatch.context() as broken:
-        broken.setattr("consumers.search.database.insert", refuse)
-        turn(other, 1, "fr")
-    wall_of(store).now_s += 3 * 86_400
-    store._writer._turn()
-    assert store.state().n_messages == 0
-    turn(other, 2, "fr")
-    store._writer._close()
-    with running(path) as store:
-        (found,) = store.search(parse("good"), lang="fr").rows
-        assert found.row.partition == other
-
-
-def test_what_was_taken_is_not_lost_if_no_rows_can_be_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Messages are counted as lost; a deletion that was taken with them is done, and says so."""
-    store = made(tmp_path / "recent.db")
-    monkeypatch.setattr("consumers.search.writer._IDLE_S", 0.0)
-    store._sampler.open()
-    store._writer._open()
-    offer(store, tweets(["good day", "good night"]))
-    store._writer._turn()
-    with monkeypatch.context() as broken:
-        broken.setattr("consumers.search.rows.RowBuilder.columns", unforeseen)
-        offer(store, tweets(["good morning"], 2))
-        done = store.forget_ids(["m0"], (LOG, [3]))
-        store._writer._survive(store._writer._turn)
-    assert (store.state().n_failed, done.is_set()) == (1, False)
-    store._writer._turn()
-    assert (ids(store, "good"), done.is_set()) == (["m1"], True)
-    store._writer._close()
