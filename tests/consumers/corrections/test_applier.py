@@ -184,15 +184,21 @@ def test_partitions_that_are_added_let_corrections_wait() -> None:
     assert applier.trouble is None
 
 
-def test_a_deletion_means_an_update_that_was_learned_before_it() -> None:
-    """So it is erased up to the update, whose text would stay else."""
-    source, run = Lines(), Run(None)
+def sharing(source: Lines, run: Run) -> tuple[LogReader, CorrectionApplier]:
+    """Return what reads a shared log of corrections, and what applies them by a run's memory."""
     reading = LogReader(source, ("negative", "positive"), lambda _entry: None, is_shared=True)
     source.open(reading._positions.get)
     metrics = Metrics(CollectorRegistry(), ("negative", "positive")).corrections
     shared = SharedStream("t", "labels")
     applier = CorrectionApplier(reading, FIELDS, metrics, lambda: 0.0, stream=shared)
     applier._memory = run.reviser
+    return reading, applier
+
+
+def test_a_deletion_means_an_update_that_was_learned_before_it() -> None:
+    """So it is erased up to the update, whose text would stay else."""
+    source, run = Lines(), Run(None)
+    reading, applier = sharing(source, run)
     log = [Said("create", "a", "sun", "positive"), Said("update", "a", "snow", "negative")]
     run.read(log, 2)
     said = Correction("delete", "a", 5, {"text": "sun"}, None, "positive", "t/0", LOG, 0)
@@ -211,12 +217,7 @@ def test_a_deletion_means_an_update_that_was_learned_before_it() -> None:
 def test_a_lost_file_is_given_up_by_what_was_applied_alone() -> None:
     """A correction that is refused changes nothing: a file that is put back still says all."""
     source, run = Lines(), Run(None)
-    reading = LogReader(source, ("negative", "positive"), lambda _entry: None, is_shared=True)
-    source.open(reading._positions.get)
-    metrics = Metrics(CollectorRegistry(), ("negative", "positive")).corrections
-    stream = SharedStream("t", "labels")
-    applier = CorrectionApplier(reading, FIELDS, metrics, lambda: 0.0, stream=stream)
-    applier._memory = run.reviser
+    reading, applier = sharing(source, run)
     run.read([Said("create", "a", "sun", "positive")], 1)
     memory = run.memory.log(LOG)
     memory.lose(0, DamagedError("torn"))
