@@ -202,8 +202,8 @@ def test_a_member_too_many_is_at_its_end(broker: Broker, new_topic: NewTopic) ->
     topic = new_topic()
     fill(broker.address, topic, numbered(0, 10))
     with (
-        Reader(broker.address, topic, "crowd", client="librdkafka") as first,
-        Reader(broker.address, topic, "crowd", client="librdkafka") as second,
+        Reader(broker.address, topic, "crowd", client="librdkafka", session_timeout_s=6) as first,
+        Reader(broker.address, topic, "crowd", client="librdkafka", session_timeout_s=6) as second,
     ):
         readers = (first, second)
         until_all(  # while the group shares anew neither has it

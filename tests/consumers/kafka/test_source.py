@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -266,6 +268,37 @@ def test_members_share_and_take_over_exactly(
     for number in (0, 1):
         offsets = first.offsets[number] + second.offsets[number]
         assert sorted(offsets) == list(range(1_200))
+
+
+MEMBER = """
+import sys
+from confluent_kafka import Consumer
+address, topic, group = sys.argv[1:]
+of_the_group = {"group.id": group, "session.timeout.ms": 6000, "max.poll.interval.ms": 6000}
+member = Consumer({"bootstrap.servers": address} | of_the_group)
+member.subscribe([topic], on_assign=lambda _, assigned: print(len(assigned), flush=True))
+while True:
+    member.poll(0.1)
+"""
+
+
+@pytest.mark.deep
+def test_what_a_killed_member_held_is_read_before_the_end(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """A group shares with a dead member until its session times out: that is not the end."""
+    topic, group = new_topic(2), "one-is-killed"
+    for number in (0, 1):
+        fill(broker.address, topic, numbered(0, 10), number)
+    command = [sys.executable, "-c", MEMBER, broker.address, topic, group]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as member:
+        assert member.stdout is not None
+        assert member.stdout.readline() == "2\n"  # alone at first
+        with read(broker.address, topic, group, session_timeout_s=6) as reader:
+            reader.until(lambda: len(reader.source.lag()) == 1)
+            member.kill()
+            reader.until(reader.source.at_end)
+            assert reader.values == {0: numbered(0, 10), 1: numbered(0, 10)}
 
 
 def test_until_end_stops_where_the_log_ended(
