@@ -134,9 +134,10 @@ class KafkaTransactions:
     def add(self, topic: str, records: Sequence[Record]) -> None:
         """Take records of the batch under way, or those of another log; see `Sink.add`."""
         with self._changed:
+            is_between = self._n_whole == len(self._records)  # two batches, not amid one
             self._records += [(topic, record) for record in records]
             self._n_bytes[topic] += sum(len(record.value) for record in records)
-            if records and self._is_foreign(records[0]):  # they come between two batches
+            if records and is_between and self._is_foreign(records[0]):
                 self._n_whole = len(self._records)
             is_full = self._is_full()
         if is_full:

@@ -193,7 +193,6 @@ class Pipeline(msgspec.Struct):
         self.reader.learned(len(messages), time.thread_time() - began_s)
         if messages.rejects:
             self._after_predictions(partial(self._write_rejects, messages.rejects))
-        self._pass_on_label_rejects()
         if self.erasure is not None and len(messages.deleted):
             self._after_predictions(partial(self._erase, self.erasure, messages))
         if self.recent is not None and len(messages.updated):
@@ -201,6 +200,7 @@ class Pipeline(msgspec.Struct):
         if self.handled is not None:
             handled = partial(self.handled, messages.partition, messages.next_offset)
             self._after_predictions(handled)
+        self._pass_on_label_rejects()  # of another log: a transaction may end before they come
         self.positions[messages.partition] = messages.next_offset
         self._is_mid_batch = False
         self.statistics.count(len(messages.raw), messages)

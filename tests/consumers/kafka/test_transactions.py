@@ -181,6 +181,20 @@ def test_records_of_other_logs_wait_for_no_batch(
     assert committed(broker.address, source) == 100
 
 
+def test_records_of_other_logs_do_not_part_a_batch_from_its_offset() -> None:
+    """Else the batch's records would be sent once more after a commit of unknown outcome."""
+    transactions = KafkaTransactions(["127.0.0.1:1"], "tweets", KafkaSettings())
+    sink, place = transactions.sink("out"), Partition("tweets", 0)
+    label = Record(b"label", b"{}", None, (Partition("labels", 0), 3))
+    sink.add([record(10, place)])
+    sink.add([label])
+    transactions._asked = True
+    assert transactions._due() == ([], {})
+    transactions.done(place, 11)
+    transactions._asked = True
+    assert transactions._due() == ([("out", record(10, place)), ("out", label)], {place: 11})
+
+
 def test_an_error_of_its_own_ends_the_run(
     broker: Broker, new_topic: NewTopic, start: Callable[..., Daemon]
 ) -> None:

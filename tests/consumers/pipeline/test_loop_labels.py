@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,7 +20,7 @@ from consumers.sinks.records import Record
 from consumers.sources.base import LogFacts
 from streamnb.storage import read
 from tests.consumers.decoded_messages import raw
-from tests.consumers.pipeline.late_logs import LABEL_LOG, LateRun
+from tests.consumers.pipeline.late_logs import LABEL_LOG, Label, LateRun, Said, line
 from tests.consumers.pipeline.test_loop import LABELLED, LOG, LONG_S, Run
 from tests.consumers.scripted_source import ScriptedSource
 
@@ -64,6 +65,30 @@ def test_what_ends_the_reading_of_late_labels_leaves_the_last_checkpoint(
         assert read(run.file).positions == {"t/0": 3, "labels/0": 2}
         assert [json.loads(each.value)["reason"] for each in rejects] == ["unknown_label"]
     run.predictor.stop()
+    late.memory.close()
+
+
+def test_rejects_of_labels_come_behind_the_offset_of_the_batch_that_makes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Amid the batch they would part its records from its offset, in two transactions."""
+    run, told = Run(tmp_path), list[str]()
+    late = LateRun(None, LateLabelsSettings(source="kafka:labels", id="id", window_s=50.0))
+    pipeline = run.pipeline
+    pipeline.reviser = late.reviser
+    labels = Reader(ScriptedSource(), late.label_decoder, Health(run.clock, 30.0), run.stop)
+    pipeline.labels = LabelReader(labels, late.late, pipeline.reader, ("text",))
+    pipeline.handled = lambda _, next_offset: told.append(f"handled up to {next_offset}")
+
+    def add(records: Sequence[Record]) -> None:
+        told.extend(json.loads(each.value)["reason"] for each in records)
+
+    monkeypatch.setattr(pipeline.rejects, "add", add, raising=False)
+    late.read_labels([Label("other", 0, "positive")], 1)
+    said = [line(Said("create", f"{i}", 200 * i, "good day")) for i in range(4)]
+    pipeline._process(late.decoder.decode(raw(LOG, [*said, b"{"])))
+    run.end()
+    assert told == ["not_json", "handled up to 5", "unmatched_label"]
     late.memory.close()
 
 
