@@ -431,8 +431,8 @@ def record(  # noqa: PLR0913, PLR0917 -- each is an option
         print_json(asdict(done))
     else:
         typer.echo(
-            f"{done.messages:,} messages recorded ({done.reason}); {file} has "
-            f"{done.file_bytes:,} bytes"
+            f"{done.messages - done.refused:,} messages recorded ({done.reason}); {file} has "
+            f"{done.file_bytes:,} bytes{refused_note(done.refused)}"
         )
 
 

@@ -242,7 +242,7 @@ def note_shared_model(settings: Settings, command: str) -> None:
 
 
 def refused_note(n: int) -> str:
-    """Return the end of a sentence: how many records a topic refused; empty if it refused none."""
+    """Return the end of a sentence: how many records were refused; empty if none were."""
     return f"; {n:,} were left out as too large" if n else ""
 
 

@@ -96,6 +96,7 @@ class Recorded(msgspec.Struct):
     file_bytes: int = 0
     positions: dict[str, int] | None = None
     reason: Literal["told to stop", "end of source", "max messages", "time is up"] = "told to stop"
+    refused: int = 0  # of the messages: longer than a line of a recording may be, so not in it
 
 
 class RecordLimits(msgspec.Struct, frozen=True):
@@ -169,7 +170,7 @@ def record(
             writer.close()
     finally:
         source.close()
-    done.file_bytes = writer.n_bytes
+    done.file_bytes, done.refused = writer.n_bytes, writer.n_refused
     return done
 
 

@@ -2,7 +2,8 @@
 
 The first line is the head: the format's version, which stream it was, how its values are written.
 Then a line for each message, with topic, partition, offset, time, key, value and headers, byte for
-byte: a value that is no UTF-8 stands in base64. `docs/recording.md` describes every key.
+byte: a value that is no UTF-8 stands in base64. A line has a bound, so that a hostile file takes no
+more memory than that: no longer one is written or read. `docs/recording.md` describes every key.
 
 The file consists of frames (members of gzip, frames of Zstandard) of about a megabyte, each whole
 in itself and ending with a line of positions: the next offset of each partition. A writer that was
@@ -42,6 +43,7 @@ from consumers.sources.records import (
     RECORDING_LINES,
     RecordedRow,
     RecordingLine,
+    as_short,
     from_parts,
     lines_of,
     positions_in,
@@ -417,8 +419,9 @@ class RecordingWriter:
     """Writes a recording, or goes on with one of the same stream; its owner alone may read it.
 
     `path` ends with one of `SUFFIXES`, which says how it is compressed. `positions` has the next
-    offset of each partition, `logs` where its recording began, `n_bytes` the size of the file.
-    `clock` returns monotonic seconds, `logs_at` what else is to be known of the logs at positions.
+    offset of each partition, `logs` where its recording began, `n_bytes` the size of the file. A
+    message whose line would be longer than is read is left out and counted (`n_refused`). `clock`
+    returns monotonic seconds, `logs_at` what else is to be known of the logs at positions.
 
     A file that is no recording, is damaged before its last frame, belongs to another stream or is
     being written by another process is a `SinkError`, and is left as it is; so is one that cannot
@@ -437,7 +440,7 @@ class RecordingWriter:
         self._logs_at = logs_at
         self.positions: dict[Partition, int] = {}
         self.logs: dict[Partition, LogFacts] = {}
-        self.n_bytes = 0
+        self.n_bytes = self.n_refused = 0
         self._lines = bytearray()
         self._began_s: float | None = None  # when the oldest news came that is not written
         try:
@@ -470,10 +473,9 @@ class RecordingWriter:
 
     def add(self, raw: RawColumns) -> None:
         """Take a batch; write the frames that are full."""
-        behind = [*raw.offsets.tolist()[1:], raw.next_offset]
+        behind = [*raw.offsets.tolist(), raw.next_offset][1:]
         for line, position in zip(lines_of(raw), behind, strict=True):
-            self._lines += msgspec.json.encode(line)
-            self._lines += b"\n"
+            self._add_line(line)
             if len(self._lines) >= FRAME_BYTES:
                 self._move(raw.partition, position)
                 self.flush()
@@ -504,6 +506,27 @@ class RecordingWriter:
     def close(self) -> None:
         """Close the file; what was not flushed is recorded again by the next run."""
         os.close(self._fd)
+
+    def _add_line(self, line: RecordingLine) -> None:
+        """Take a message that a reader takes; its text is kept as text if the line may be so long.
+
+        What is read of it later is the same, but text is easier to look at.
+        """
+        encoded = msgspec.json.encode(line)
+        if len(encoded) > LINE_BYTES_MAX:
+            encoded = msgspec.json.encode(as_short(line))
+        if len(encoded) <= LINE_BYTES_MAX:
+            self._lines += encoded
+            self._lines += b"\n"
+            return
+        self.n_refused += 1
+        log.warning(
+            "record_refused",
+            path=str(self._path),
+            partition=str(Partition(line.topic, line.partition)),
+            offset=line.offset,
+            detail=f"its line would have {len(encoded)} bytes, and {LINE_BYTES_MAX} are read",
+        )
 
     def _move(self, partition: Partition, position: int) -> None:
         if self.positions.get(partition) != position:

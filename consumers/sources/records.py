@@ -485,6 +485,15 @@ def lines_of(raw: RawColumns) -> Iterator[RecordingLine]:
         yield line
 
 
+def as_short(line: RecordingLine) -> RecordingLine:
+    """Return a message's line with base64 in place of each text that JSON's escapes make longer."""
+    line.key, line.key_base64 = _as_short(line.key, line.key_base64)
+    line.value, line.value_base64 = _as_short(line.value, line.value_base64)
+    for each in line.headers:
+        each.value, each.value_base64 = _as_short(each.value, each.value_base64)
+    return line
+
+
 def positions_in(line: bytes) -> tuple[dict[Partition, int], dict[Partition, LogFacts]]:
     """Return the positions that end a frame, and the logs' facts; else raise `ValueError`."""
     found = RECORDING_LINES.decode(line)
@@ -504,6 +513,17 @@ def _written(
         return data.decode(), msgspec.UNSET
     except UnicodeDecodeError:
         return msgspec.UNSET, data
+
+
+def _as_short(
+    text: str | msgspec.UnsetType | None, data: bytes | msgspec.UnsetType
+) -> tuple[str | msgspec.UnsetType | None, bytes | msgspec.UnsetType]:
+    """Return what `_written` returned, as base64 if that takes fewer bytes."""
+    if isinstance(text, str):
+        own, more = text.encode(), len("_base64")
+        if len(msgspec.json.encode(text)) > len(msgspec.json.encode(own)) + more:
+            return msgspec.UNSET, own
+    return text, data
 
 
 # Key, value, offset, time and headers of a message.
