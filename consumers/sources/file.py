@@ -13,7 +13,6 @@ import bz2
 import contextlib
 import lzma
 import os
-import re
 import selectors
 import stat
 import sys
@@ -32,14 +31,18 @@ from consumers.decode.rows import BOM, RecordFormat, recognise
 from consumers.errors import ConfigError, ReplacedError, SourceError
 from consumers.messages import Partition, RawColumns
 from consumers.sources.base import Fingerprint, LogFacts, Source
-from consumers.sources.records import raw_columns, split_csv, split_lines, way_to_commas
+from consumers.sources.records import (
+    HEAD_BYTES,
+    has_line,
+    raw_columns,
+    split_csv,
+    split_lines,
+    why_not_read,
+)
 
 CUT_OFF = "it ends in the middle, as if it had been cut off"
 STEP_BYTES = 512
 _MEMORY_BYTES_MAX = 512 << 20
-_HEAD_BYTES = 1 << 18
-_JSON_LINE = re.compile(rb"^[ \t]*[{[]", re.MULTILINE)
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _IDLE_WAIT_MAX_S = 0.2  # how soon a line that was appended is noticed
 # What identifies a file: so much of its beginning, and so much before a position.
 _HEAD_PRINT_BYTES = 1 << 16
@@ -198,13 +201,13 @@ class FileSource(Source):
         self._pending = b""
         self._bytes = self._opened()
         self._follow = follow and not self._bytes.packed
-        head = self._read(_HEAD_BYTES)
+        head = self._read(HEAD_BYTES)
         self._bytes.close()
         self._head = self._tail = b""  # the first bytes on the disk; the last before `_position`
         self._facts = LogFacts()
         self._is_gone = self._is_replaced = False
         self.record_format, self._first = self._recognised(head)
-        self._is_guessed = self._follow and settings.format != "jsonl" and not _has_line(head)
+        self._is_guessed = self._follow and settings.format != "jsonl" and not has_line(head)
         self._split = split_csv if self.record_format.kind == "csv" else split_lines
         self._position = self._skip_to = self._size = 0
 
@@ -315,13 +318,9 @@ class FileSource(Source):
 
     def _recognised(self, head: bytes) -> tuple[RecordFormat, int]:
         """Return the format, and where the first record begins; one not read: `SourceError`."""
-        if self._settings.encoding == "auto" and head.startswith(_UTF16_MARKS):
-            raise SourceError(
-                f"{self._path}: begins as UTF-16 does, which is not read; write it as UTF-8, with "
-                "`iconv -f UTF-16 -t UTF-8`"
-            )
         found, first = recognise(head, self._settings)
-        self._refuse_separated(head, found)
+        if (why := why_not_read(head, found, self._settings)) is not None:
+            raise SourceError(f"{self._path}: {why}")
         return found, first
 
     def _settled(self, data: bytes) -> bytes:
@@ -330,9 +329,9 @@ class FileSource(Source):
         Until then no record has been handed over. Another format than was taken for it is a
         `SourceError`.
         """
-        head = self._bytes.peek(0, _HEAD_BYTES)
+        head = self._bytes.peek(0, HEAD_BYTES)
         packed = bool(_magic_of(head))
-        if not packed and not _has_line(head):
+        if not packed and not has_line(head):
             return data
         found, first = (None, 0) if packed else self._recognised(head)
         if found != self.record_format:
@@ -398,16 +397,6 @@ class FileSource(Source):
         batch = self._batch(b"", last=True)
         self._finished = not self._pending
         return batch
-
-    def _refuse_separated(self, head: bytes, found: RecordFormat) -> None:
-        """Raise `SourceError` if the file looks like CSV without commas between its cells."""
-        # What has no comma in its first line, and no object, is taken for broken JSON by itself.
-        is_json = found.kind == "jsonl" and (
-            self._settings.format == "jsonl" or _JSON_LINE.search(head.removeprefix(BOM))
-        )
-        told = None if is_json else way_to_commas(head.removeprefix(BOM))
-        if told is not None:
-            raise SourceError(f"{self._path}: {told}")
 
     def _refuse_shorter(self, needed: int, size: int) -> None:
         """Raise `SourceError` if the file is too short to be the one that was read before."""
@@ -477,11 +466,6 @@ def _magic_of(start: bytes) -> bytes:
     if start[1:4] == b"\x2a\x4d\x18" and start[0] >> 4 == 5:  # a skippable frame
         return _ZSTANDARD
     return next(filter(start.startswith, _MEMBER_BY_MAGIC), b"")
-
-
-def _has_line(head: bytes) -> bool:
-    """Return whether a first line that is not blank is whole, or longer than any header."""
-    return b"\n" in head.removeprefix(BOM).lstrip(b" \t\r\n") or len(head) >= _HEAD_BYTES
 
 
 # ---- standard input ------------------------------------------------------------------------------

@@ -26,12 +26,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.decode.rows import RECORD_BYTES_MAX, parse_csv_record
+from consumers.config.settings import FileSettings
+from consumers.decode.rows import BOM, RECORD_BYTES_MAX, RecordFormat, parse_csv_record
 from consumers.kernels.json_scan import find_byte
 from consumers.messages import Headers, Partition, RawColumns, partition_of
 from consumers.sources.base import LogFacts
 
 QUOTE_BYTES_MAX = 1 << 20
+HEAD_BYTES = 1 << 18  # by so much of its beginning a file's format is recognised
 
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 _LINE_BYTES_MIN = 32  # if most lines are shorter, they are looked for twice
@@ -43,6 +45,8 @@ _COMMITS = {1: "create", 2: "update", 3: "delete", 7: "create"}
 _KINDS = {4: "identity", 5: "account", 6: "sync"}
 _COLUMNS = ("<u8", "<i8", "<i8", "u1", "u1", "<u2", "u1", "u1", "<u4")
 
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_JSON_LINE = re.compile(rb"^[ \t]*[{[]", re.MULTILINE)
 _COLUMN_NAME = re.compile(rb'"?[\w\x80-\xff][\w\x80-\xff .,:/()#-]{0,63}"?')
 # The bytes that `bytes.isspace` takes for blanks, as a table.
 _IS_BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
@@ -145,8 +149,25 @@ def other_separator(head: bytes) -> str | None:
     return None
 
 
-def way_to_commas(head: bytes) -> str | None:
-    """Return what to do about a file that begins so if another sign separates its columns."""
+def has_line(head: bytes) -> bool:
+    """Return whether a first line that is not blank is whole, or longer than any header."""
+    return b"\n" in head.removeprefix(BOM).lstrip(b" \t\r\n") or len(head) >= HEAD_BYTES
+
+
+def why_not_read(head: bytes, found: RecordFormat, settings: FileSettings) -> str | None:
+    """Return why a file that begins so is not read, and what to do about it; None if it is.
+
+    It is written as UTF-16, or looks like CSV without commas between its cells.
+    """
+    if settings.encoding == "auto" and head.startswith(_UTF16_MARKS):
+        return (
+            "begins as UTF-16 does, which is not read; write it as UTF-8, with "
+            "`iconv -f UTF-16 -t UTF-8`"
+        )
+    head = head.removeprefix(BOM)
+    if found.kind == "jsonl" and (settings.format == "jsonl" or _JSON_LINE.search(head)):
+        return None
+    # What has no comma in its first line, and no object, is taken for broken JSON by itself.
     sign = other_separator(head)
     return sign and (
         f"its header looks as if {_SEPARATORS[sign]} separate its columns, and CSV is read with "
