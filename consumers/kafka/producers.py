@@ -231,8 +231,9 @@ class _Pending(msgspec.Struct, eq=False):
 
     @property
     def n_bytes(self) -> int:
-        """The size of the value."""
-        return len(self.value or b"")
+        """The size of key, value and headers."""
+        parts = (self.key, self.value, *(part for pair in self.headers for part in pair))
+        return sum(len(part or b"") for part in parts)
 
 
 class KafkaSink:
@@ -504,8 +505,9 @@ class KafkaSink:
             n_bytes=pending.n_bytes,
             way_out="raise max.message.bytes of the topic and kafka.message_max_bytes",
         )
-        self._pending_bytes += len(short.value) - pending.n_bytes
+        self._pending_bytes -= pending.n_bytes
         pending.key, pending.value, pending.short = short.key or None, short.value, short.short
+        self._pending_bytes += pending.n_bytes
         return True
 
 

@@ -136,7 +136,7 @@ class KafkaTransactions:
         with self._changed:
             is_between = self._n_whole == len(self._records)  # two batches, not amid one
             self._records += [(topic, record) for record in records]
-            self._n_bytes[topic] += sum(len(record.value) for record in records)
+            self._n_bytes[topic] += sum(record.n_bytes for record in records)
             if records and is_between and self._is_foreign(records[0]):
                 self._n_whole = len(self._records)
             is_full = self._is_full()
@@ -211,7 +211,7 @@ class KafkaTransactions:
                 with self._changed:
                     self._n_sending, self._is_sending = 0, False
                     for topic, record in records:
-                        self._n_bytes[topic] -= len(record.value)
+                        self._n_bytes[topic] -= record.n_bytes
                     self._changed.notify_all()
                 self._until_done(self._prepare, tries=1)
 
@@ -436,7 +436,7 @@ class KafkaTransactions:
             way_out="raise max.message.bytes of the topic and kafka.message_max_bytes",
         )
         with self._changed:
-            self._n_bytes[topic] -= len(record.value) - len(short.value)
+            self._n_bytes[topic] -= record.n_bytes - short.n_bytes
         records[i] = topic, short
 
     def _mark(self) -> str:

@@ -39,6 +39,11 @@ class Record(msgspec.Struct, frozen=True):
     short: Record | None = None
     place: tuple[Partition, int] | None = None  # the message's partition and offset
 
+    @property
+    def n_bytes(self) -> int:
+        """The size of key and value."""
+        return len(self.key) + len(self.value)
+
 
 class Flushable(Protocol):
     """Anything that must be flushed before a checkpoint is written."""

@@ -152,6 +152,21 @@ class Refusing:
         """Have nothing to wait for."""
 
 
+def test_keys_and_headers_count_among_what_waits(
+    own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a bridge of tombstones or of large headers would hold more than its bound."""
+    sink = KafkaSink([own_broker.reserve()], "nowhere", KafkaSettings(bootstrap_timeout_s=0.3))
+    monkeypatch.setattr(producers, "ADD_TIMEOUT_S", 0.0)
+    sink.write(b"k" * 1000, None, 0, [("name", b"h" * 100), ("none", None)])
+    assert sink.n_pending_bytes == 1000 + 4 + 100 + 4
+    monkeypatch.setattr(producers, "PENDING_BYTES_MAX", 1500)
+    with pytest.raises(SinkError, match="2 records are not safe"):
+        sink.write(b"k" * 1000, None, 0)
+    monkeypatch.setattr(producers, "CLOSE_TIMEOUT_S", 0.0)
+    sink.close()
+
+
 def test_records_behind_one_that_cannot_be_sent_are_taken(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +176,7 @@ def test_records_behind_one_that_cannot_be_sent_are_taken(
     monkeypatch.setattr(sink._producer, "get", lambda _: refusing)
     with pytest.raises(SinkError, match="b'id-1' cannot be sent"):
         sink.add(records(0, 5))
-    assert sink.n_pending_bytes == sum(len(each.value) for each in records(0, 5))
+    assert sink.n_pending_bytes == sum(each.n_bytes for each in records(0, 5))
     sink.flush(PATIENCE_S)
     assert refusing.sent == [each.value for each in records(0, 5)]
     monkeypatch.undo()
