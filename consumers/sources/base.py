@@ -61,6 +61,8 @@ class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
         a later one, up to the position was read.
     agrees : bool
         Whether a topic of labels was found with as many partitions as that of their messages.
+    is_open : bool
+        Whether a file ended at the position amid a line, which was taken for a whole one.
     """
 
     begin: int = 0
@@ -70,6 +72,7 @@ class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     cursor: str | None = None
     since_ms: int | None = None
     agrees: bool = False
+    is_open: bool = False
 
 
 class Source(ABC):

@@ -48,10 +48,11 @@ _IDLE_WAIT_MAX_S = 0.2  # how soon a line that was appended is noticed
 _HEAD_PRINT_BYTES = 1 << 16
 _TAIL_PRINT_BYTES = 1 << 10
 _READS_MAX = 64  # reads a poll: how much is skipped or gathered before the caller has its turn
-_OTHER = (
-    "if it is another file now, begin with an empty checkpoint.folder (`record`: with another "
-    "FILE, `bridge`: with another --cursor), or give it another name to keep what was learned"
+_ANEW = (
+    "begin with an empty checkpoint.folder (`record`: with another FILE, `bridge`: with another "
+    "--cursor)"
 )
+_OTHER = f"if it is another file now, {_ANEW}, or give it another name to keep what was learned"
 log = structlog.get_logger(__name__)
 
 
@@ -210,6 +211,7 @@ class FileSource(Source):
         self._is_guessed = self._follow and settings.format != "jsonl" and not has_line(head)
         self._split = split_csv if self.record_format.kind == "csv" else split_lines
         self._position = self._skip_to = self._size = 0
+        self._open_end = -1  # where the file ended amid a line that was handed over
 
     def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
         """Take what identifies the file that was read before."""
@@ -223,6 +225,7 @@ class FileSource(Source):
         self._bytes = self._opened()
         self._size = self._bytes.size()
         self._skip_to = max(position_of(self.partition) or 0, self._first)
+        self._open_end = self._skip_to if self._facts.is_open else -1
         self._position = 0
         self._pending = b""
         self._finished = False
@@ -274,6 +277,7 @@ class FileSource(Source):
                     self._first,
                     head=Fingerprint.of(0, self._head[:at]),
                     tail=Fingerprint.of(begin, self._bytes.peek(begin, at)),
+                    is_open=positions.get(self.partition) == self._open_end,
                 )
         return {} if self._facts.head is None else {self.partition: self._facts}
 
@@ -369,6 +373,8 @@ class FileSource(Source):
         buffer = self._pending + data
         records = self._split(buffer, last=last)
         begin = self._position
+        if begin == self._open_end and records.consumed and buffer.partition(b"\n")[0].strip():
+            raise self._gone_on(begin)
         self._position += records.consumed
         self._pending = buffer[records.consumed :]
         if not self._bytes.packed and len(self._head) < _HEAD_PRINT_BYTES:  # it may have grown
@@ -396,6 +402,8 @@ class FileSource(Source):
             return None
         batch = self._batch(b"", last=True)
         self._finished = not self._pending
+        if self._finished and batch is not None:
+            self._open_end = self._position
         return batch
 
     def _refuse_shorter(self, needed: int, size: int) -> None:
@@ -418,6 +426,15 @@ class FileSource(Source):
                 f"{self._path}: its bytes {known.begin} to {known.end} are not those that were "
                 f"read before; {_OTHER}"
             )
+
+    def _gone_on(self, at: int) -> ReplacedError:
+        """Return the error that the line whose beginning was taken for a whole one goes on."""
+        self._is_replaced = True
+        return ReplacedError(
+            f"{self._path}: ended at byte {at} amid a line when it was read before, and now that "
+            "line goes on: its beginning counts as a line. Put a line break there, and its rest is "
+            f"another; or {_ANEW}. Without --until-end the end of a line is waited for"
+        )
 
     def _unchanged(self, data: bytes) -> bytes:
         """Return what was read, anew behind the last whole line if that is not what it was."""
