@@ -48,11 +48,11 @@ _IDLE_WAIT_MAX_S = 0.2  # how soon a line that was appended is noticed
 _HEAD_PRINT_BYTES = 1 << 16
 _TAIL_PRINT_BYTES = 1 << 10
 _READS_MAX = 64  # reads a poll: how much is skipped or gathered before the caller has its turn
-_ANEW = (
-    "begin with an empty checkpoint.folder (`record`: with another FILE, `bridge`: with another "
-    "--cursor)"
+_OTHER = (
+    "if it is another file now, begin with an empty checkpoint.folder (`record`: with another "
+    "FILE, `bridge`: with another --cursor), or give it another name to keep what was learned"
 )
-_OTHER = f"if it is another file now, {_ANEW}, or give it another name to keep what was learned"
+_OPEN = "--until-end took the beginning of this line for a line, as the file ended within it"
 log = structlog.get_logger(__name__)
 
 
@@ -225,10 +225,8 @@ class FileSource(Source):
         self._bytes = self._opened()
         self._size = self._bytes.size()
         self._skip_to = max(position_of(self.partition) or 0, self._first)
-        self._open_end = self._skip_to if self._facts.is_open else -1
-        self._position = 0
-        self._pending = b""
-        self._finished = False
+        self._is_amid = self._facts.is_open  # whether the rest of that line is to be passed over
+        self._open_end = self._skip_to if self._is_amid else -1
         try:
             if not self._bytes.packed:
                 self._refuse_shorter(self._skip_to, self._size)
@@ -371,20 +369,33 @@ class FileSource(Source):
     def _batch(self, data: bytes, *, last: bool = False) -> RawColumns | None:
         """Return the whole records read and not returned yet, None if there is none."""
         buffer = self._pending + data
+        if self._is_amid:
+            buffer = self._behind_line(buffer)
         records = self._split(buffer, last=last)
         begin = self._position
-        if begin == self._open_end and records.consumed and buffer.partition(b"\n")[0].strip():
-            raise self._gone_on(begin)
-        self._position += records.consumed
+        self._pass(buffer[: records.consumed])
         self._pending = buffer[records.consumed :]
-        if not self._bytes.packed and len(self._head) < _HEAD_PRINT_BYTES:  # it may have grown
-            self._head = (self._head + buffer[: records.consumed])[:_HEAD_PRINT_BYTES]
-        behind = buffer[max(0, records.consumed - _TAIL_PRINT_BYTES) : records.consumed]
-        self._tail = (self._tail + behind)[-_TAIL_PRINT_BYTES:]
         if not len(records.starts):
             return None
         offsets = records.starts + begin
         return raw_columns(self.partition, buffer, records, offsets, self._position)
+
+    def _pass(self, data: bytes) -> None:
+        """Move the position behind some bytes."""
+        self._position += len(data)
+        if not self._bytes.packed and len(self._head) < _HEAD_PRINT_BYTES:  # it may have grown
+            self._head = (self._head + data)[:_HEAD_PRINT_BYTES]
+        self._tail = (self._tail + data[-_TAIL_PRINT_BYTES:])[-_TAIL_PRINT_BYTES:]
+
+    def _behind_line(self, data: bytes) -> bytes:
+        """Return what stands behind the rest of a line whose beginning was handed over as one."""
+        rest, line_break, behind = data.partition(b"\n")
+        if rest.strip() and not self.lost_messages:
+            self.lost_messages = 1
+            log.error("rest_of_line_passed_over", file=self.name, byte=self._open_end, why=_OPEN)
+        self._is_amid = not line_break
+        self._pass(rest + line_break)
+        return behind
 
     def _end(self) -> RawColumns | None:
         """Handle the end: take the last line, or raise for damage or a replaced file."""
@@ -408,8 +419,7 @@ class FileSource(Source):
 
     def _refuse_shorter(self, needed: int, size: int) -> None:
         """Raise `SourceError` if the file is too short to be the one that was read before."""
-        needed = max(needed, self._skip_to)
-        if size < needed:
+        if size < (needed := max(needed, self._skip_to)):
             self._is_replaced = True
             raise ReplacedError(
                 f"{self._path}: has {size} bytes, but was read up to byte {needed} before; {_OTHER}"
@@ -426,15 +436,6 @@ class FileSource(Source):
                 f"{self._path}: its bytes {known.begin} to {known.end} are not those that were "
                 f"read before; {_OTHER}"
             )
-
-    def _gone_on(self, at: int) -> ReplacedError:
-        """Return the error that the line whose beginning was taken for a whole one goes on."""
-        self._is_replaced = True
-        return ReplacedError(
-            f"{self._path}: ended at byte {at} amid a line when it was read before, and now that "
-            "line goes on: its beginning counts as a line. Put a line break there, and its rest is "
-            f"another; or {_ANEW}. Without --until-end the end of a line is waited for"
-        )
 
     def _unchanged(self, data: bytes) -> bytes:
         """Return what was read, anew behind the last whole line if that is not what it was."""
@@ -465,8 +466,7 @@ class FileSource(Source):
         other = self._opened()
         begin = self._position - len(self._tail)
         ours = self._head, self._tail + self._pending
-        same = not other.packed and ours == (other.peek(0, len(self._head)), other.peek(begin, at))
-        if not same:
+        if other.packed or ours != (other.peek(0, len(self._head)), other.peek(begin, at)):
             other.close()
             raise ReplacedError(
                 f"{self._path}: another file has taken its name; all whole lines of the old one up "

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from consumers.cli.record import RecordLimits, record
 from consumers.config.settings import FileSettings, Settings
-from consumers.errors import ReplacedError
 from consumers.messages import Partition
 from consumers.sources.base import LogFacts
 from consumers.sources.file import FileSource
@@ -34,6 +34,7 @@ class Reading:
         self.position = 0
         self.logs: LOGS = {}
         self.values: list[bytes | None] = []
+        self.n_lost = 0
 
     def run(self, *, follow: bool = False, line_bytes_max: int | None = None) -> None:
         """Read to the end, and keep what a checkpoint does, after an error too."""
@@ -49,6 +50,7 @@ class Reading:
                     self.position = raw.next_offset
         finally:
             self.logs = source.logs({self.partition: self.position})
+            self.n_lost += source.lost_messages
             source.close()
 
 
@@ -58,7 +60,7 @@ class Reading:
 def test_the_rest_of_a_line_that_was_read_is_no_message(
     tmp_path: Path, packing: str, parts: tuple[bytes, ...], *, follow: bool
 ) -> None:
-    """Each later start says so, whether it follows the file or not, until a line break is there."""
+    """It is passed over, told and counted as lost; what stands behind it is read, once."""
     whole, begun, rest, behind = parts
     pack, path = PACKERS[packing], tmp_path / "x"
     path.write_bytes(pack(whole + begun))
@@ -67,13 +69,32 @@ def test_the_rest_of_a_line_that_was_read_is_no_message(
     before = list(reading.values)
     assert before[-1] == begun
     path.write_bytes(pack(whole + begun) + pack(rest + behind))
-    for _ in range(2):
-        with pytest.raises(ReplacedError, match=f"ended at byte {len(whole + begun)} amid a line"):
-            reading.run(follow=follow)
-        assert reading.values == before
-    path.write_bytes(pack(whole + begun) + pack(b"\n" + rest + behind))
+    with capture_logs() as logs:
+        reading.run(follow=follow)
+    (told,) = [each for each in logs if each["event"] == "rest_of_line_passed_over"]
+    assert told["byte"] == len(whole + begun)
+    assert reading.n_lost == 1
     reading.run(follow=follow)
-    assert reading.values == [*before, rest.strip(b"\n"), behind.strip(b"\n")]
+    assert reading.values == [*before, behind.strip(b"\n")]
+    assert reading.n_lost == 1
+
+
+@pytest.mark.parametrize("parts", [JSON, CSV], ids=["json", "csv"])
+def test_a_line_that_goes_on_piece_by_piece_is_passed_over_whole(
+    tmp_path: Path, parts: tuple[bytes, ...]
+) -> None:
+    """However many runs end within it, no piece is a message but the first."""
+    whole, begun, rest, behind = parts
+    path = tmp_path / "x"
+    path.write_bytes(whole + begun)
+    reading = Reading(path)
+    reading.run()
+    before = list(reading.values)
+    for piece in (rest[:2], rest[2:-1], rest[-1:], behind):
+        with path.open("ab") as file:
+            file.write(piece)
+        reading.run()
+    assert reading.values == [*before, behind.strip(b"\n")]
 
 
 @pytest.mark.parametrize("packing", PACKERS)
@@ -117,7 +138,7 @@ def test_a_line_that_is_cut_for_its_length_ends_no_file(tmp_path: Path) -> None:
     assert reading.values == [b"x" * 10, b"x" * 10, b"x" * 5]
 
 
-def test_a_recorder_does_not_go_on_amid_a_line(tmp_path: Path) -> None:
+def test_a_recorder_passes_the_rest_of_a_line_over(tmp_path: Path) -> None:
     """A recording knows it of its file as a checkpoint does."""
     path, target = tmp_path / "x.jsonl", tmp_path / "r.gz"
     settings, limits = (
@@ -127,5 +148,4 @@ def test_a_recorder_does_not_go_on_amid_a_line(tmp_path: Path) -> None:
     path.write_bytes(b"".join(JSON[:2]))
     assert record(settings, target, limits, threading.Event(), show=False).messages == 2
     path.write_bytes(b"".join(JSON))
-    with pytest.raises(ReplacedError, match="amid a line"):
-        record(settings, target, limits, threading.Event(), show=False)
+    assert record(settings, target, limits, threading.Event(), show=False).messages == 1
