@@ -19,6 +19,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -150,7 +151,7 @@ class Chunk:
     is_packed: bool = False  # whether the file holds the columns as one value too
     n_changed: int = 0  # rows that changed after that, at most
     n_offered: int = 0  # messages that came while it was filled, those not taken included
-    n_bytes: int = 0  # of its texts
+    n_bytes: int = 0  # of its texts, as they are shown and as the model reads them
     dirty_since_s: float | None = None  # since when words of removed rows stand in its index
     columns: dict[str, NDArray[Any]] = field(init=False)  # -1: no truth, or not corrected
     alive: NDArray[np.bool_] = field(init=False)  # False if there is no row, or no longer
@@ -192,7 +193,8 @@ class Chunk:
 
     def add(self, values: Mapping[str, Sequence[Any]]) -> None:
         """Fill in rows, given by columns as `RowBuilder` makes them; `n` is raised last."""
-        count = len(values["offset"])
+        texts = chain(values["text"], filter(None, values["example"]))
+        n_bytes, count = sum(map(len, map(str.encode, texts))), len(values["offset"])
         part = slice(self.n, self.n + count)
         for name in TYPES:
             given = values[name]
@@ -207,13 +209,12 @@ class Chunk:
         arrived = self.columns["arrived_ms"][max(0, self.n - 1) : part.stop]
         np.maximum.accumulate(arrived, out=arrived)
         self.alive[part] = True
-        self.n_bytes += sum(map(len, values["text"]))
+        self.n_bytes += n_bytes
         self.n += count
 
     def figures(self) -> Figures:
         """Return what `go_back` needs to come back to now."""
-        told = self.n_offered, self.n_bytes, self.dirty_since_s
-        return Figures(*told, self.n_deleted, self.is_packed, self.n_changed)
+        return Figures(*[getattr(self, name) for name in Figures._fields])
 
     def go_back(self, figures: Figures) -> None:
         """Take back what could not be written: rows, and what was told of them."""
@@ -323,8 +324,7 @@ class Chunk:
         near = (own >= offsets.min()) & (own <= offsets.max())
         at = np.flatnonzero(near & (self.columns["place"][: self.n] == place))
         at = at[np.isin(own[at], offsets)]
-        keys = (at + self.first_key).tolist()
-        return dict(zip(own[at].tolist(), keys, strict=True))
+        return dict(zip(own[at].tolist(), (at + self.first_key).tolist(), strict=True))
 
 
 def restored(

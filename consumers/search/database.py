@@ -518,7 +518,8 @@ def found_rows(
 ) -> list[list[Any]]:
     """Return the newest rows that match with keys in [bounds[0], bounds[1]), newest first.
 
-    A row is the columns of `SHOWN`, then the text with marks around what was found.
+    A row is the columns of `SHOWN`, then the text with marks around what was found. The example,
+    which may be far longer than what is shown of it, is an empty one.
     """
     return _collected(
         db,
@@ -542,13 +543,16 @@ def newest_rows(
     )
 
 
-def rows_with_keys(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[list[Any]]:
-    """Return some rows, newest first, as `found_rows` does."""
+def rows_with_keys(
+    db: sqlite3.Connection, number: int, keys: Sequence[int], *, whole: bool = False
+) -> list[list[Any]]:
+    """Return some rows, newest first, as `found_rows` does; `whole`: with their examples."""
     return _collected(
         db,
         number,
         f"SELECT key AS at, text AS marked FROM rows{number} WHERE {CHOSEN}",
         (msgspec.json.encode(keys).decode(),),
+        whole=whole,
     )
 
 
@@ -583,10 +587,10 @@ def marked_rows(
 
 
 def _collected(
-    db: sqlite3.Connection, number: int, chosen: str, values: Sequence[Any]
+    db: sqlite3.Connection, number: int, chosen: str, values: Sequence[Any], *, whole: bool = False
 ) -> list[list[Any]]:
     """Return the rows whose keys, and marked texts, a statement chooses."""
-    columns = ", ".join([f"r.{name}" for name in SHOWN])
+    columns = ", ".join([f"r.{n}" if whole or n != "example" else "'{}'" for n in SHOWN])
     (found,) = db.execute(
         f"SELECT json_group_array(json_array({columns}, c.marked)) FROM ({chosen}) AS c"
         f" JOIN rows{number} AS r ON r.key = c.at",

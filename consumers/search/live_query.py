@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import msgspec
 import numpy as np
 from msgspec import field
+from msgspec.structs import replace
 
 from consumers.errors import ConsumerError
 from consumers.search import database
@@ -177,15 +178,21 @@ class ArrivedRows:
     def newest(
         self, query: Query, lang: str | None, matches: Sequence[int], n_max: int
     ) -> list[FoundRow]:
-        """Return the last of the rows that match, ascending, with the query's words marked."""
+        """Return the last of the rows that match, ascending, with the query's words marked.
+
+        As what the store finds they are without their examples: whole texts are not to be kept.
+        """
         if not query.terms:
-            rows = [self.rows[i] for i in matches[-n_max:]]
+            rows = [self._shown(i) for i in matches[-n_max:]]
             return [FoundRow(row, (row.text,)) for row in rows]
         # Of those that have the words some may not meet the conditions.
         shown = set(matches[-n_max:])
         n_looked_at = len(self.rows) if query.conditions else n_max
         found = self._matcher().newest(query, lang, n_looked_at)
-        return [FoundRow(self.rows[i], marked) for i, marked in found if i in shown]
+        return [FoundRow(self._shown(i), marked) for i, marked in found if i in shown]
+
+    def _shown(self, i: int) -> MessageRow:
+        return replace(self.rows[i], example={})
 
     def close(self) -> None:
         """Let go of the index."""

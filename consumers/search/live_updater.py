@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import itemgetter
 
 import structlog
 
 from consumers.monitoring.metrics import Metrics
+from consumers.search.database import COLUMNS
 from consumers.search.live_query import (
     ArrivedRows,
     Event,
@@ -28,15 +30,17 @@ from consumers.search.live_query import (
     WatchRequest,
 )
 from consumers.search.query_syntax import QueryError
-from consumers.search.rows import Change, MessageRow
+from consumers.search.rows import Change, NewRows
 from consumers.search.store import RecentStore
 
 ROWS_MAX = 50_000
+ROW_BYTES_MAX = 64 << 20  # of their texts, as they are shown and as the model reads them
 BUFFERED_CHANGES_MAX = 10_000
 TICK_S = 1.0
 # Of a core's time: where a tick takes more, the next one comes later, for learning needs the core.
 BUSY_SHARE_MAX = 0.25
 ASKING_MAX_S = 0.25  # of a tick; queries that have to ask the store take turns over several ticks
+_TEXTS = itemgetter(COLUMNS.index("text"), COLUMNS.index("example"))
 log = structlog.get_logger(__name__)
 
 
@@ -50,13 +54,13 @@ class EventBuffer:
     def __init__(self, wanted: Callable[[], bool]) -> None:
         self._wanted = wanted
         self._lock = threading.Lock()
-        self._rows: list[Sequence[MessageRow]] = []
-        self._n_rows = 0
+        self._rows: list[NewRows] = []
+        self._n_rows = self._n_bytes = 0
         self._changes: dict[str, Change] = {}
         self._last_key = -1
         self._has_gap = False
 
-    def stored(self, rows: Sequence[MessageRow]) -> None:
+    def stored(self, rows: NewRows) -> None:
         """Note rows, ascending by key."""
         with self._lock:
             # Keys only grow, unless the store had to begin with a new file.
@@ -65,8 +69,11 @@ class EventBuffer:
             if not self._wanted():
                 return
             self._n_rows += len(rows)
-            if self._has_gap or self._n_rows > ROWS_MAX:
-                self._rows, self._n_rows, self._has_gap = [], 0, True
+            texts = itertools.chain.from_iterable(map(_TEXTS, rows.values))
+            self._n_bytes += sum(map(len, filter(None, texts)))
+            is_full = self._n_rows > ROWS_MAX or self._n_bytes > ROW_BYTES_MAX
+            if self._has_gap or is_full:
+                self._rows, self._n_rows, self._n_bytes, self._has_gap = [], 0, 0, True
             else:
                 self._rows.append(rows)
 
@@ -83,7 +90,8 @@ class EventBuffer:
         """Return all of it, and whether something is missing."""
         with self._lock:
             rows, changes, has_gap = self._rows, self._changes, self._has_gap
-            self._rows, self._n_rows, self._changes, self._has_gap = [], 0, {}, False
+            self._rows, self._changes, self._has_gap = [], {}, False
+            self._n_rows = self._n_bytes = 0
         return ArrivedRows(list(itertools.chain.from_iterable(rows)), changes), has_gap
 
 

@@ -46,7 +46,7 @@ Columns: TypeAlias = dict[str, list[Any]]
 
 
 class MessageRow(msgspec.Struct, frozen=True):
-    """One message of the store."""
+    """One message; where many are read `example`, which has the whole text, is left empty."""
 
     key: int  # later ones have larger keys, and none is given twice
     id: str  # the message's own, or one made of its place in the stream

@@ -52,7 +52,7 @@ _PATIENCE_S = 2.0  # how long a stream may be too fast before what waits is thin
 _BEHIND_S = 1.0  # to what, as a time at the long run's rate
 BURST_S = 5.0
 BYTES_MAX = 64 << 20
-_ROW_BYTES = 1_000  # of a row without its text
+_ROW_BYTES = 1_000  # of a row without its texts
 _TOKEN_BYTES = 4096  # a message of more costs more tokens
 _RATE_OVER_S = 60
 _WHOLE_SHARE = 0.5  # of a batch that waits as it is, at least this is of use
@@ -88,7 +88,8 @@ class Offer(msgspec.Struct, frozen=True):
     @property
     def n_bytes(self) -> int:
         """What it holds in memory, about."""
-        return _ROW_BYTES * len(self) + sum(map(len, self.columns["text"]))
+        texts = itertools.chain(self.columns["text"], filter(None, self.columns["example"]))
+        return _ROW_BYTES * len(self) + sum(map(len, texts))
 
     def some(self, chosen: NDArray[np.int64], n_left_out: int = 0) -> Offer:
         """Return some of them, given by their positions, ascending."""

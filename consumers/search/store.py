@@ -380,7 +380,7 @@ class RecentStore:
             return database.lines_of(db, chunk.number, form.values, form.line, some)
 
     def get(self, id: str) -> MessageRow | None:  # noqa: A002 -- it is one
-        """Return the newest message of an id, or None if it is not held."""
+        """Return the newest message of an id, with its example, or None if it is not held."""
         file = self._file()
         crcs = np.array([crc_of(id)], np.uint32)
         with self._view(file) as (db, newest_first):
@@ -389,7 +389,7 @@ class RecentStore:
                 keys = [key for key in keys if chunk.is_alive(key)]
                 if not keys:
                     continue
-                for values in database.rows_with_keys(db, chunk.number, keys):
+                for values in database.rows_with_keys(db, chunk.number, keys, whole=True):
                     if values[1] == id:
                         return file.mapper.row(values[:-1])
         return None

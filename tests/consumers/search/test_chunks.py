@@ -10,30 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.search.chunks import Chunk
+from consumers.search.chunks import TYPES, Chunk, Retention
 
 FIRST_KEY = 100
 SOME = st.lists(st.integers(0, 9), min_size=1, max_size=5)
 STEPS = st.lists(st.tuples(SOME, st.booleans(), st.sets(st.integers(0, 9))), max_size=12)
 
 
-def add(chunk: Chunk, crcs: list[int]) -> None:
-    """Add rows with these checksums."""
-    zeros = dict.fromkeys(
-        [
-            "place",
-            "offset",
-            "time_ms",
-            "arrived_ms",
-            "lang_code",
-            "label",
-            "truth",
-            "corrected",
-            "probability",
-        ],
-        [0] * len(crcs),
-    )
-    chunk.add(zeros | {"id_crc": crcs, "text": [""] * len(crcs)})
+def add(chunk: Chunk, crcs: list[int], **texts: list[str | None]) -> None:
+    """Add rows with these checksums, and with texts or without."""
+    rows: dict[str, list[Any]] = dict.fromkeys(TYPES, [0] * len(crcs))
+    rows |= {"id_crc": crcs, "text": [""] * len(crcs), "example": [None] * len(crcs)}
+    chunk.add(rows | texts)
+
+
+def test_bytes_are_those_of_all_texts() -> None:
+    """A chunk closes by what it holds: what is shown, and all that the model reads besides."""
+    chunk = Chunk(1, FIRST_KEY, 100)
+    add(chunk, [1, 2, 3], text=["ab", "é", ""], example=[None, '{"text":"é"}', "x" * 1_000])
+    assert chunk.n_bytes == 2 + 2 + 13 + 1_000
+    bounds = Retention(1_600, 1e9)
+    assert not bounds.is_full(chunk, 0)
+    add(chunk, [4], text=["a"], example=["x" * (129 << 20)])
+    assert bounds.is_full(chunk, 0)
 
 
 @given(steps=STEPS)

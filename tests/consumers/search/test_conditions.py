@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from consumers.search import rows as rows_module
 from consumers.search.chunks import RowFilter
 from consumers.search.live_query import ArrivedRows
 from consumers.search.query_syntax import FieldCondition, Query, with_classes
-from consumers.search.rows import jsonl_form
+from consumers.search.rows import MessageRow, NewRows, jsonl_form
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.search.stores import CLASSES, LOG, SETTINGS, UNSURE_BELOW, Clock, settle
 
@@ -103,6 +104,12 @@ def found(store: RecentStore, text: str, limit: int = 1_000) -> list[str]:
             return names
         assert before is None or (page.before is not None and page.before < before)
         before = page.before
+
+
+def whole_rows(store: RecentStore) -> list[MessageRow]:
+    """Return all rows with the fields that the model read, newest first."""
+    rows = [store.get(name) for name in found(store, "")]
+    return [row for row in rows if row is not None]
 
 
 def conditions(text: str) -> list[tuple[str, str, str, bool]]:
@@ -199,9 +206,9 @@ def test_all_that_meets_the_conditions_is_found_and_nothing_else(
     with running(16 * 7) as store:
         tell(store, rows)
         query = store.parse(text)
-        words = Query(query.text, query.terms)
-        everything = [each.row for each in store.search(words, limit=1_000).rows]
-        expected = [row.id for row in everything if query.admits(row.values)]
+        words = {each.row.key for each in store.search(Query(text, query.terms), limit=1_000).rows}
+        has_words = [row for row in whole_rows(store) if row.key in words]
+        expected = [row.id for row in has_words if query.admits(row.values)]
         assert found(store, text, limit) == expected
         counted = store.counted(query)
         assert counted.n == len(expected)
@@ -209,9 +216,7 @@ def test_all_that_meets_the_conditions_is_found_and_nothing_else(
         form = jsonl_form(CLASSES, FIELDS)
         file = b"".join(store.exported(query, None, RowFilter(), form, 1_000)).split(b"\n")[:-1]
         assert [msgspec.json.decode(line)["id"] for line in file] == expected
-        arrived = ArrivedRows(
-            [each.row for each in reversed(store.search(parse(""), limit=1_000).rows)], {}
-        )
+        arrived = ArrivedRows(whole_rows(store)[::-1], {})
         matches = arrived.matches(query, None)
         assert [arrived.rows[i].id for i in reversed(matches)] == expected
         newest = [each.row.id for each in arrived.newest(query, None, matches, 2)]
@@ -262,6 +267,8 @@ def test_store_and_live_query_agree_on_any_characters(
 ) -> None:
     """Words, signs and values are found in the file as in what has just come, and marked alike."""
     with running() as store:
+        new: list[NewRows] = []
+        store.listeners.append(new.append)
         # As JSON escapes, as which halves of characters and NUL may come.
         lines = [
             json.dumps({"id": f"m{i}", "text": text, "grade": grade}).encode()
@@ -271,10 +278,10 @@ def test_store_and_live_query_agree_on_any_characters(
         shares = np.full((len(told.to_predict), 2), 0.5)
         store.offer(told, told.to_predict, np.log(shares))
         settle(store)
-        everything = [each.row for each in store.search(parse(""), limit=1_000).rows]
+        everything = list(chain.from_iterable(new))
         # The file would cut a value at a NUL, and memory not; so no message with one gets there.
         assert not any("\0" in row.text + row.example.get("grade", "") for row in everything)
-        arrived = ArrivedRows(everything[::-1], {})
+        arrived = ArrivedRows(everything, {})
         row = st.sampled_from(rows)
         words = st.builds(lambda form, told: form.format(told[0][:90]), FORMS, row)
         values = row.map(lambda told: told[1][:90])
@@ -288,7 +295,8 @@ def test_store_and_live_query_agree_on_any_characters(
                 continue
             stored = list(store.search(query, limit=1_000).rows)
             matches = arrived.matches(query, None)
-            assert [arrived.rows[i] for i in matches[::-1]] == [each.row for each in stored], text
+            keys = [arrived.rows[i].key for i in matches[::-1]]
+            assert keys == [each.row.key for each in stored], text
             assert arrived.newest(query, None, matches, len(rows))[::-1] == stored, text
         arrived.close()
 
@@ -345,7 +353,7 @@ def test_what_memory_keeps_of_fields_is_what_the_rows_say(
             tell(store, told, first)
             if removed is not None:
                 store.remove(removed)
-            there = [each.row for each in store.search(parse(""), limit=1_000).rows]
+            there = whole_rows(store)
             for text in QUESTIONS:
                 query = store.parse(text)
                 words = [atom.value for term in query.terms for atom in term.atoms]

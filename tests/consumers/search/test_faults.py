@@ -177,10 +177,10 @@ def test_an_answer_that_is_too_large_is_no_damage(
     connect = database.connect
 
     def small(path: Path, **given: Any) -> sqlite3.Connection:
-        """Return a connection whose values may have 500 kB, in the place of SQLite's 1 GB."""
+        """Return a connection whose values may have 200 kB, in the place of SQLite's 1 GB."""
         db = connect(path, **given)
         if given.get("is_reader"):
-            db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 500_000)
+            db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 200_000)
         return db
 
     monkeypatch.setattr(database, "connect", small)

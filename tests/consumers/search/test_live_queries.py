@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumers.search import QueryError, live_query, parse
+from consumers.search import QueryError, live_query
 from consumers.search import live_query as pages
 from consumers.search import live_updater as pending
 from consumers.search.live_query import (
@@ -16,6 +16,7 @@ from consumers.search.live_query import (
     Subscription,
     WatchRequest,
 )
+from consumers.search.rows import NewRows
 from consumers.search.store import RecentStore
 from tests.consumers.search.live_stream import Page, Plain, Said, Stream, events, make_hub
 from tests.consumers.search.stores import forget
@@ -190,7 +191,7 @@ def test_pages_are_bounded(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> N
         page.close()
 
 
-@pytest.mark.parametrize("bound", ["ROWS_MAX", "BUFFERED_CHANGES_MAX"])
+@pytest.mark.parametrize("bound", ["ROWS_MAX", "ROW_BYTES_MAX", "BUFFERED_CHANGES_MAX"])
 def test_too_much_for_a_tick_is_asked_of_the_store(
     stream: Stream, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
@@ -208,14 +209,29 @@ def test_too_much_for_a_tick_is_asked_of_the_store(
     assert page.told["summary", 0]["n"] == 1
 
 
+def test_no_whole_text_is_kept_for_a_page(stream: Stream) -> None:
+    """Of a long message it is shown what is searched; what the model read stays in the store."""
+    live_updater = make_hub(stream)
+    page = Page(live_updater, [LOVE, WatchRequest("", None)])
+    say(stream, "love " * 2_000)
+    live_updater.tick()
+    say(stream, "love you " * 2_000)  # the first was found in the store, this one as it came
+    live_updater.tick()
+    page.look()
+    for index in (0, 1):
+        rows = [found["row"] for found in page.told["messages", index]["rows"]]
+        assert [(len(row["text"]), row["example"]) for row in rows] == 2 * [(4_000, {})]
+
+
 def test_a_store_that_begins_anew_is_asked_anew(stream: Stream) -> None:
     """Keys that start again tell that what was known means nothing any more."""
     live_updater = make_hub(stream)
+    stored: list[NewRows] = []
+    stream.recent.listeners.append(stored.append)
     page = Page(live_updater, [LOVE])
     say(stream, "love one")
     live_updater.tick()
-    [row] = [found.row for found in stream.recent.search(parse(LOVE.text)).rows]
-    live_updater._pending.stored([row])  # its key came before
+    live_updater._pending.stored(stored[0])  # its key came before
     _, has_gap = live_updater._pending.take()
     assert has_gap
     page.close()

@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from consumers.messages import Messages
 from consumers.search import parse
 from consumers.search.rows import RowBuilder
-from consumers.search.sampler import BURST_S, Forget, Offer, ProcessorBudget, QueuedItem, Sampler
+from consumers.search.sampler import (
+    BURST_S,
+    Forget,
+    Offer,
+    ProcessorBudget,
+    QueuedItem,
+    RawBatch,
+    Sampler,
+)
 from tests.consumers.search.stores import (
     CLASSES,
     LOG,
@@ -207,6 +215,15 @@ def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     assert n_taken(sampler) == 3 * BATCH
     give(sampler)
     assert n_taken(sampler) == BATCH
+
+
+def test_long_messages_fill_the_queue() -> None:
+    """Rows that are made count with all that the model reads of them, not just what is shown."""
+    long = tweets(["x" * 50_000] * 4)
+    made_ones = RawBatch(long, np.arange(4), POSTERIORS[:4], 0, 1.0).made(
+        RowBuilder(CLASSES, ("text",))
+    )
+    assert 4 * 50_000 < made_ones.n_bytes < 4 * 60_000
 
 
 def test_shares_are_told() -> None:

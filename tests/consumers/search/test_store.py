@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from consumers.config.sections import HistorySettings
 from consumers.messages import Partition
@@ -300,7 +300,7 @@ def test_a_correction_is_absolute() -> None:
             assert (row.taught, row.taught_part, row.corrected) == (label, part, label)
             assert (row.truth, row.label) == ("negative", "negative")
             (found,) = store.search(parse("good")).rows
-            assert found.row == row
+            assert found.row == replace(row, example={})
         with pytest.raises(ValueError, match="no class 'neutral'; there are negative, positive"):
             store.correct("m0", "neutral", "c/0")
 
@@ -487,6 +487,21 @@ def test_texts_and_examples_are_kept_apart_where_they_differ() -> None:
         assert (other.text, other.example) == ("a good day", {"text": marked})
         (found,) = store.search(parse("day")).rows
         assert found.marked == ("a good ", "day", "")
+        assert found.row.example == {}  # it may be long: who needs it asks for one message
+
+
+def test_long_messages_are_bounded_by_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies beyond the part that is shown counts too: old messages go before the file grows."""
+    bound = 4 << 20
+    monkeypatch.setattr("consumers.search.chunks._BYTES_MAX", bound)
+    with running(tmp_path / "recent.db") as store:
+        for k in range(40):
+            tell(store, [f"word{k} " + "x" * 200_000], first=k)
+        assert 10 <= store.state().n_messages <= bound // 200_000
+        assert ids(store, "word39 word", limit=2) == ["m39"]
+    assert (tmp_path / "recent.db").stat().st_size < 1.25 * bound  # with pages that are free
 
 
 def test_places_are_told_apart() -> None:
