@@ -162,8 +162,8 @@ def _selected(store: RecentStore, side: ComparedSide) -> tuple[Keys, int, bool]:
     n_max = store.state().messages_max if is_everything else COUNTED_MAX
     begin_ms, end_ms = side.span_ms or (None, None)
     rows = RowFilter(from_ms=begin_ms, to_ms=end_ms)
-    keys, is_cut = store.scanned_keys(side.query, side.lang, n_max + 1, rows)
-    return keys[-n_max:], n_max, is_cut or len(keys) > n_max
+    keys, scan = store.scanned_keys(side.query, side.lang, n_max + 1, rows)
+    return keys[-n_max:], n_max, scan.is_cut or len(keys) > n_max
 
 
 def _union(counts: Sequence[Counted]) -> Span | None:

@@ -40,6 +40,7 @@ from consumers.search.store import COUNTED_MAX, RecentStore
 SPARE = 2_000  # matches kept beyond those that are counted
 NEWEST_MAX = 50  # messages that a page is shown
 _NEWEST_KEPT = 2 * NEWEST_MAX  # so that some may be removed before the store is asked again
+_TURNS_MAX = 64  # at most, until a store that ran out of time is asked again
 _ROWS_A_STATEMENT = 1_000
 
 
@@ -209,7 +210,9 @@ class ArrivedRows:
 class LiveQuery:
     """One query that pages watch.
 
-    It is stale if the store has to be asked: nothing is known yet, or something is missed.
+    It is stale if the store has to be asked: nothing is known yet, or something is missed. Where
+    the store ran out of time, it is asked again in later turns, ever fewer of them: what it has
+    read for a condition it knows then.
     """
 
     def __init__(self, query: Query, lang: str | None, recent: RecentStore) -> None:
@@ -220,7 +223,8 @@ class LiveQuery:
         self._newest: list[FoundRow] = []  # ascending
         self._has_older = False  # than these, in the store
         self._window: MatchWindow | None = None  # everything needs none
-        self._is_cut = False  # the store has not looked at all for it
+        self._cut_below = 0  # the store has not looked at older messages than the one of this key
+        self._wait = self._n_turns_left = 0  # turns until it is asked again; 0: it need not be
 
     def take(self, arrived: ArrivedRows) -> None:
         """Take in what has come."""
@@ -246,6 +250,9 @@ class LiveQuery:
         if self.is_stale:  # it misses some: too many were removed
             self._begin()
             counted = self._count()
+        if self._wait:
+            self._n_turns_left -= 1
+            self.is_stale |= self._n_turns_left <= 0
         return counted
 
     def newest(self) -> list[FoundRow]:
@@ -258,10 +265,14 @@ class LiveQuery:
         self._newest = list(reversed(found.rows))
         self._has_older = found.more
         if not self.query.is_everything:
-            keys, self._is_cut = self._recent.scanned_keys(
-                self.query, self.lang, COUNTED_MAX + SPARE
-            )
+            keys, scan = self._recent.scanned_keys(self.query, self.lang, COUNTED_MAX + SPARE)
             self._window = MatchWindow(keys, COUNTED_MAX)
+            self._cut_below = scan.below if scan.is_cut else 0
+            shown_below = found.before if found.more and len(found.rows) < _NEWEST_KEPT else None
+            is_behind = shown_below is not None and shown_below > self._cut_below
+            goes_on = scan.is_slow or is_behind  # else as many rows were read as may be
+            self._wait = min(2 * self._wait or 1, _TURNS_MAX) if goes_on else 0
+            self._n_turns_left = self._wait
         self.is_stale = False
 
     def _count(self) -> Counted:
@@ -270,8 +281,9 @@ class LiveQuery:
         if window is None:
             return self._recent.counted(self.query, self.lang)
         window.keys = self._recent.held(window.keys)
-        self.is_stale |= window.lacks_some(self._recent.oldest_key)
-        newest_only = window.newest_only or self._is_cut
+        oldest_key = self._recent.oldest_key
+        self.is_stale |= window.lacks_some(oldest_key)
+        newest_only = window.newest_only or self._cut_below > oldest_key
         return self._recent.counted_keys(window.counted, newest_only=newest_only)
 
     def _show(self, arrived: ArrivedRows, matches: Sequence[int]) -> None:

@@ -67,6 +67,7 @@ class Scan(msgspec.Struct):
     n_missing: int  # messages that are still to be found
     below: int = database.KEY_LAST  # the keys that are still to be looked at
     n_left: int = SCANNED_MAX  # rows that may still be read
+    is_slow: bool = False  # whether no time was left: the same question gets farther next time
 
     @property
     def is_cut(self) -> bool:
@@ -141,7 +142,7 @@ class Matcher(msgspec.Struct, frozen=True):
         except SlowQueryError:
             if not self.of_fields or scan.below == database.KEY_LAST:
                 raise
-            scan.n_left = 0  # what was read stays in memory: the next question gets farther
+            scan.n_left, scan.is_slow = 0, True  # what was read stays in memory
 
     def _before_fields(self, db: sqlite3.Connection, chunk: Chunk, lowest: int) -> Keys:
         if self.query.terms:

@@ -310,25 +310,24 @@ class RecentStore:
 
     def scanned_keys(
         self, query: Query, lang: str | None, n_max: int, rows: RowFilter | None = None
-    ) -> tuple[Keys, bool]:
-        """Return what `keys` does, and whether older ones may match that were not looked at.
+    ) -> tuple[Keys, Scan]:
+        """Return what `keys` does, and how far it was looked; `rows` are further conditions.
 
-        That is so if as many rows as may be read for a condition on a field were read. `rows` are
-        further conditions.
+        If the scan is cut, older ones may match that were not looked at.
         """
         found = [np.zeros(0, np.int64)]
         file = self._file()
         scan = Scan(n_max)
         if (code := file.contents.known_lang(lang)) == -1:
-            return found[0], False
+            return found[0], scan
         with self._view(file) as (db, newest_first):
             if query.conditions or rows is not None:
                 matcher = self._matcher(file, query, lang, rows)
                 found += [keys for _, keys in matcher.newest(db, newest_first, scan)]
-                return np.concatenate(found[::-1]), scan.is_cut
+                return np.concatenate(found[::-1]), scan
             match = expression(query, code)
             found += matching.newest_keys(db, newest_first, match, n_max)
-        return np.concatenate(found[::-1]), False
+        return np.concatenate(found[::-1]), scan
 
     def exported(
         self, query: Query, lang: str | None, rows: RowFilter, form: ExportForm, n_max: int
@@ -428,8 +427,8 @@ class RecentStore:
         if query.is_everything:
             n_max = self._bounds.messages_max
             return self._counted(self._everything(lang), n_max, span_ms=span_ms)
-        keys, is_cut = self.scanned_keys(query, lang, COUNTED_MAX + 1)
-        newest_only = is_cut or len(keys) > COUNTED_MAX
+        keys, scan = self.scanned_keys(query, lang, COUNTED_MAX + 1)
+        newest_only = scan.is_cut or len(keys) > COUNTED_MAX
         return self.counted_keys(keys[-COUNTED_MAX:], newest_only=newest_only, span_ms=span_ms)
 
     def counted_keys(

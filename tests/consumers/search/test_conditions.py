@@ -20,11 +20,19 @@ from consumers.features import kinds_of
 from consumers.search import QueryError, RecentStore, chunks, matching, parse
 from consumers.search import rows as rows_module
 from consumers.search.chunks import RowFilter
-from consumers.search.live_query import ArrivedRows
+from consumers.search.live_query import ArrivedRows, LiveQuery
 from consumers.search.query_syntax import FieldCondition, Query, with_classes
 from consumers.search.rows import MessageRow, NewRows, jsonl_form
 from tests.consumers.decoded_messages import decoder, raw
-from tests.consumers.search.stores import CLASSES, LOG, SETTINGS, UNSURE_BELOW, Clock, settle
+from tests.consumers.search.stores import (
+    CLASSES,
+    LOG,
+    SETTINGS,
+    UNSURE_BELOW,
+    Clock,
+    settle,
+    wall_of,
+)
 
 MODEL = Settings.model_validate(
     {
@@ -424,6 +432,42 @@ def test_a_slow_question_about_a_field_answers_what_it_read(
             counted = store.counted(query)
             assert (counted.n, counted.newest_only) == (n, True)
         assert (store.counted(query).n, asked) == (186, [62, 62, 62])
+
+
+def test_a_live_query_that_was_cut_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that opens while the values of a field are read is told the whole once they are."""
+    monkeypatch.setattr(rows_module, "NOTED_MAX", 0)
+    clock, n_read = Clock(100.0), list[int]()
+    with running(messages_max=1_000, clock=clock) as store:
+        tell(store, [{"income": i} for i in range(310)])
+
+        def read_fields(db: Any, chunk: Any, columns: Any, keys: Any) -> None:
+            n_read.append(len(keys))
+            chunks.read_fields(db, chunk, columns, keys)
+            clock.now_s += 2.0
+
+        monkeypatch.setattr(matching, "read_fields", read_fields)
+        live = LiveQuery(store.parse("income:>=0"), None, store)
+        told = [live.settled() for _ in range(9)]
+        # Each time the store got farther and was slow again, there were more turns in between.
+        assert [each.n for each in told] == [124, *[186] * 2, *[248] * 4, *[310] * 2]
+        assert [each.newest_only for each in told] == [True] * 7 + [False] * 2
+        assert (n_read, live.is_stale) == ([62] * 5, False)
+
+
+def test_a_live_query_is_whole_once_what_was_not_looked_at_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where as many rows were read as may be, the store is not asked again."""
+    monkeypatch.setattr("consumers.search.store.Scan", partial(matching.Scan, n_left=20))
+    with running() as store:
+        tell(store, [{"grade": "B"}] * 10)
+        wall_of(store).now_s += 1_000.0
+        tell(store, [{"grade": "B"}] * 20, first=10)
+        live = LiveQuery(store.parse("grade:B"), None, store)
+        assert (live.settled().n, live.settled().newest_only, live.is_stale) == (20, True, False)
+        wall_of(store).now_s += SETTINGS.age_max_s - 500.0
+        assert (live.settled().n, live.settled().newest_only, live.is_stale) == (20, False, False)
 
 
 def test_the_values_of_few_fields_stay_in_memory() -> None:
