@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -163,6 +163,8 @@ class ArrivedRows:
         self.changes = changes
         self.corrected = {change.id for change in changes.values() if not change.removed}
         self._index: BatchIndex | None = None
+        self._by_row: Sequence[Mapping[str, Any]] = ()
+        self._by_name: dict[str, Sequence[Any]] = {}
 
     def matches(self, query: Query, lang: str | None) -> Sequence[int]:
         """Return which of the rows match, as positions, ascending."""
@@ -172,8 +174,9 @@ class ArrivedRows:
             found = self._matcher().matches(query, lang)
         else:
             found = [i for i, row in enumerate(self.rows) if not lang or row.lang == lang]
-        if query.conditions:
-            found = [i for i in found if query.admits(self.rows[i].values)]
+        for each in query.conditions:
+            values, is_met = self._values(each.name), each.is_met_by
+            found = [i for i in found if is_met(values[i])]
         return found
 
     def newest(
@@ -191,6 +194,13 @@ class ArrivedRows:
         n_looked_at = len(self.rows) if query.conditions else n_max
         found = self._matcher().newest(query, lang, n_looked_at)
         return [FoundRow(self._shown(i), marked) for i, marked in found if i in shown]
+
+    def _values(self, name: str) -> Sequence[Any]:
+        """Return what each row has by a name; it is picked out once, for all queries."""
+        if name not in self._by_name:
+            self._by_row = self._by_row or [row.values for row in self.rows]
+            self._by_name[name] = [values.get(name) for values in self._by_row]
+        return self._by_name[name]
 
     def _shown(self, i: int) -> MessageRow:
         return replace(self.rows[i], example={})

@@ -39,7 +39,10 @@ BUFFERED_CHANGES_MAX = 10_000
 TICK_S = 1.0
 # Of a core's time: where a tick takes more, the next one comes later, for learning needs the core.
 BUSY_SHARE_MAX = 0.25
-ASKING_MAX_S = 0.25  # of a tick; queries that have to ask the store take turns over several ticks
+# Of a tick. Queries for which there is no time to take in what came ask the store; those that have
+# to ask it take turns over several ticks.
+TAKING_MAX_S = 0.5
+ASKING_MAX_S = 0.25
 _TEXTS = itemgetter(COLUMNS.index("text"), COLUMNS.index("example"))
 log = structlog.get_logger(__name__)
 
@@ -121,6 +124,7 @@ class LiveUpdater:
         self._poked = threading.Event()
         self._stopping = False
         self._trouble: str | None = None
+        self._first: Watched | None = None  # the query whose turn it is, if there was no time
         self._thread = threading.Thread(target=self._run, name="live", daemon=True)
 
     @property
@@ -167,12 +171,13 @@ class LiveUpdater:
     def tick(self) -> None:
         """Take in what has come, and tell the pages what is new."""
         arrived, has_gap = self._pending.take()
-        watched = self._pages.all()
+        watched = self._in_turn(self._pages.all())
         if not watched and not self._pages.n_pages:
             return
+        take_until_s = self._clock() + TAKING_MAX_S
         try:
             for each in watched:
-                each.live_query.is_stale |= has_gap
+                each.live_query.is_stale |= has_gap or self._clock() > take_until_s
                 if not each.live_query.is_stale:
                     each.live_query.take(arrived)
         finally:
@@ -183,7 +188,7 @@ class LiveUpdater:
         ]
         # Before the lists of messages, which show the changes already.
         self._pages.tell_all(events, self._status())
-        self._tell(watched)
+        self._first = self._tell(watched)
 
     def welcome(self) -> None:
         """Tell new pages how things stand, without waiting for the next tick.
@@ -194,16 +199,23 @@ class LiveUpdater:
             self._pages.tell_all([], self._status())
         self._tell([each for each in self._pages.all() if not each.told])
 
+    def _in_turn(self, watched: Sequence[Watched]) -> Sequence[Watched]:
+        """Return queries with the one first that the last tick had no time for."""
+        begin = next((i for i, each in enumerate(watched) if each is self._first), 0)
+        return [*watched[begin:], *watched[:begin]]
+
     def _status(self) -> Event:
         return Event("status", None, self._serializer.status())
 
-    def _tell(self, watched: Sequence[Watched]) -> None:
-        """Count for some queries, and tell their pages."""
+    def _tell(self, watched: Sequence[Watched]) -> Watched | None:
+        """Count for some queries, and tell their pages; return the first that has to wait."""
         state = self._recent.state()
         ask_until_s = self._clock() + ASKING_MAX_S
+        first_left = None
         for each in watched:
             live_query = each.live_query
             if live_query.is_stale and self._clock() > ask_until_s:
+                first_left = first_left or each
                 self._poked.set()  # it goes on with the others at once, but for a tick that is due
                 continue
             try:
@@ -217,6 +229,7 @@ class LiveUpdater:
                     "messages": self._serializer.messages(live_query.newest()),
                 }
             self._pages.tell(each, told)
+        return first_left
 
     def trouble(self) -> str | None:
         """Return what kept the last tick from telling the pages, as a sentence."""

@@ -276,26 +276,27 @@ class FieldCondition(msgspec.Struct, frozen=True):
             return _FLAGS.get(self.value.lower())
         return number if math.isfinite(number) else None
 
-    def is_met_by(self, found: Any) -> bool:
-        """Return whether a value meets it; None: the message has none."""
-        number = self.number
-        if isinstance(found, str):
-            is_same = found == self.value
-            if not self.is_built_in:
-                is_same = ascii_lower(found) == ascii_lower(self.value)
-            met = self.op == "=" and is_same
-        else:
-            met = found is not None and number is not None and self.compare(found, number)
-        return bool(met) != self.negated
+    @property
+    def is_met_by(self) -> Callable[[Any], bool]:
+        """The function that says whether a value meets it; None: the message has none."""
+        compare, number, negated = self.compare, self.number, self.negated
+        as_compared: Callable[[str], str] = str if self.is_built_in else ascii_lower
+        wanted = as_compared(self.value) if self.op == "=" else None
+
+        def is_met(found: Any) -> bool:
+            if isinstance(found, str):
+                return (wanted is not None and as_compared(found) == wanted) != negated
+            met = found is not None and number is not None and compare(found, number)
+            return bool(met) != negated
+
+        return is_met
 
     def sql(self) -> str:
         """Return SQL that says the same of a field, over a row of a chunk's table."""
-        value = field_value(self.name)
-        met = []
+        value, met = field_value(self.name), list[str]()
         if self.op == "=":
-            met.append(
-                f"(typeof({value}) = 'text' AND {value} = {literal(self.value)} COLLATE NOCASE)"
-            )
+            is_same = f"{value} = {literal(self.value)} COLLATE NOCASE"
+            met.append(f"(typeof({value}) = 'text' AND {is_same})")
         if self.number is not None:
             met.append(f"(typeof({value}) <> 'text' AND {value} {self.op} {self.number!r})")
         return f"{'NOT ' if self.negated else ''}ifnull({' OR '.join(met)}, 0)"
@@ -343,9 +344,8 @@ def _conditions(text: str, names: Sequence[str]) -> tuple[list[FieldCondition], 
             known = ", ".join([*_BUILT_IN, *names])
             raise QueryError(f"There is no field {_short(name)} to compare; there are {known}.")
     if len(found) > CONDITIONS_MAX:
-        raise QueryError(
-            f"The query has {len(found)} conditions; {CONDITIONS_MAX} are read at most."
-        )
+        bound = f"{CONDITIONS_MAX} are read at most"
+        raise QueryError(f"The query has {len(found)} conditions; {bound}.")
     return found, rest
 
 

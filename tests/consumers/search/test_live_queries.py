@@ -10,13 +10,15 @@ from consumers.search import QueryError, live_query
 from consumers.search import live_query as pages
 from consumers.search import live_updater as pending
 from consumers.search.live_query import (
+    ArrivedRows,
     BatchIndex,
     Event,
     NotWatchedError,
     Subscription,
     WatchRequest,
 )
-from consumers.search.rows import NewRows
+from consumers.search.query_syntax import FieldCondition
+from consumers.search.rows import MessageRow, NewRows
 from consumers.search.store import RecentStore
 from tests.consumers.search.live_stream import Page, Plain, Said, Stream, events, make_hub
 from tests.consumers.search.stores import forget
@@ -207,6 +209,71 @@ def test_too_much_for_a_tick_is_asked_of_the_store(
     live_updater.tick()
     page.look()
     assert page.told["summary", 0]["n"] == 1
+
+
+def test_a_tick_is_bounded(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries for which it has no time wait, and ask the store; each has its turn soon."""
+    done: list[str] = []
+
+    def slow(name: str) -> None:
+        own = getattr(live_query.LiveQuery, name)
+
+        def step(self: live_query.LiveQuery, *arrived: ArrivedRows) -> None:
+            done.append(name)
+            stream.now_s += 0.2
+            own(self, *arrived)
+
+        monkeypatch.setattr(live_query.LiveQuery, name, step)
+
+    live_updater = make_hub(stream)
+    page = Page(live_updater, [WatchRequest(text, None) for text in ("", *"abcdefg")])
+    slow("take")
+    slow("_begin")
+    newest: list[list[int]] = []
+    for n in range(1, 13):
+        say(stream, "a b c d e f g")
+        done.clear()
+        live_updater.tick()
+        assert done.count("take") <= 3  # of 0.2 s each, of half a second
+        assert done.count("_begin") <= 2
+        page.look()
+        told = [page.told.get(("summary", i), {"n": 0})["n"] for i in range(8)]
+        newest.append([n - each for each in told])
+    assert max(max(behind) for behind in newest[4:]) <= 3
+    monkeypatch.undo()
+    for _ in range(2):
+        live_updater.tick()
+    page.look()
+    assert [page.told["summary", i]["n"] for i in range(8)] == [12] * 8
+
+
+def test_what_arrives_is_looked_at_once_for_all_queries(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values of new messages are picked out once a tick, and conditions read once a query."""
+    looked: list[str] = []
+
+    def counted(owner: type, name: str) -> None:
+        own = getattr(owner, name).fget
+
+        def read(self: object) -> object:
+            looked.append(name)
+            return own(self)
+
+        monkeypatch.setattr(owner, name, property(read))
+
+    live_updater = make_hub(stream)
+    queries = [f"label:positive confidence:>0.{k}" for k in range(1, 6)]
+    page = Page(live_updater, [WatchRequest(text, None) for text in queries])
+    live_updater.tick()
+    counted(MessageRow, "values")
+    counted(FieldCondition, "number")
+    say(stream, *["love"] * 100)
+    live_updater.tick()
+    assert looked.count("values") == 100
+    assert looked.count("number") <= 2 * len(queries)
+    page.look()
+    assert [page.told["summary", i]["n"] for i in range(5)] == [100] * 5
 
 
 def test_no_whole_text_is_kept_for_a_page(stream: Stream) -> None:
