@@ -1,10 +1,10 @@
 """Comparison of queries, or of two times of one: shares, counts, and the words that set them apart.
 
 Each side is counted as `RecentStore.counted` does it. Its words are those of its newest messages,
-`WORD_MESSAGES_MAX` at most, each word once a message. They are ranked by the weighted log-odds
-ratio of Monroe, Colaresi and Quinn (2008, *Fightin' words*) of a side against all others together,
-in standard errors. The prior is a Dirichlet whose mean are the frequencies of all sides together:
-a rare word is pulled towards no difference, so it needs more than luck to be listed.
+up to `WORD_MESSAGES_MAX` and `WORD_CHARS_MAX`, each word once a message. They are ranked by the
+weighted log-odds ratio of Monroe, Colaresi and Quinn (2008, *Fightin' words*) of a side against all
+others together, in standard errors. The prior is a Dirichlet whose mean are the frequencies of all
+sides together: a rare word is pulled towards no difference, so needs more than luck to be listed.
 
 Of two times of one query the words are named that moved a share. `ShareAlerts` compares the newest
 time of each query in the settings with the time before it, and tells of a share that rose.
@@ -31,12 +31,13 @@ from consumers.errors import ConfigError
 from consumers.messages import KnownClasses
 from consumers.process import watch_cache
 from consumers.search.chunks import Keys, RowFilter
-from consumers.search.matching import StoredText
+from consumers.search.matching import StoredText, newest_texts
 from consumers.search.query_syntax import (
     CJK_RUN,
     SIGN,
     Query,
     QueryError,
+    TimeLimit,
     TokenKind,
     UnknownClassError,
     folded,
@@ -48,11 +49,13 @@ from consumers.web_request import RequestError, WebService
 
 SIDES_MAX = 4
 WORD_MESSAGES_MAX = 2_000  # of a side, whose words are counted
+WORD_CHARS_MAX = 300_000  # of their texts: 0.05 s of processor time, of Chinese 0.35 s
 WORDS_MAX = 12  # listed of a side
 MOVING_WORDS_MAX = 5
 PRIOR_SHARE = 0.1  # what the prior counts for, as a share of all words counted
 # By chance alone one word in 740 is as far above zero. With this prior a word needs 18 messages.
 STANDARD_ERRORS_MIN = 3.0
+_LISTED_MIN = 4  # messages of all sides together: a word of fewer is never as far above zero
 _LINK = re.compile(r"\b(?:https?://|www\.)\S+")
 # Python's \w has no vowel signs, without which words of India and South-East Asia fall apart.
 _WORD = re.compile("[#@]?[^\\W_][\\w'’\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0e00-\u0e4e]*")
@@ -127,12 +130,8 @@ def compare(
     QueryError
         If a search takes too long.
     """
-    keys: list[Keys] = []
-    counts: list[Counted] = []
-    for side in sides:
-        found, counted = _counted(store, side)
-        keys.append(found)
-        counts.append(counted)
+    matching = [_counted(store, side) for side in sides]
+    keys, counts = [found for found, _ in matching], [counted for _, counted in matching]
     span_ms = _union(counts)
     if span_ms is not None and all(side.span_ms is None for side in sides):
         for i, found in enumerate(keys):
@@ -140,9 +139,13 @@ def compare(
             counts[i] = replace(
                 counts[i], step_s=again.step_s, times_ms=again.times_ms, series=again.series
             )
-    rows = [store.texts(found[-WORD_MESSAGES_MAX:]) for found in keys]
+    limit = store.time_limit()
+    rows = [
+        newest_texts(store.texts, found[-WORD_MESSAGES_MAX:], WORD_CHARS_MAX, limit)
+        for found in keys
+    ]
     classes = tuple(store.classes)  # as they are now: one may join meanwhile
-    words = distinctive_words(rows, classes, [side.query for side in sides], left_out)
+    words = distinctive_words(rows, classes, [side.query for side in sides], left_out, limit)
     return [
         ComparedMessages(side, counted, len(read), own)
         for side, counted, read, own in zip(sides, counts, rows, words, strict=True)
@@ -209,21 +212,25 @@ def distinctive_words(
     classes: Sequence[str],
     queries: Sequence[Query],
     left_out: frozenset[str],
+    limit: TimeLimit,
 ) -> list[list[DistinctiveWord]]:
     """Return the words of each side, best first; none that a query names or is left out."""
     tables: list[list[Counter[str]]] = []
+    totals: list[Counter[str]] = [Counter() for _ in rows]
     n_messages = np.zeros((len(rows), len(classes)))
     for i, side in enumerate(rows):
         by_class: list[Counter[str]] = [Counter() for _ in classes]
         for row in side:
+            limit.check()
             if row.label < len(classes):  # one may be still to join again
                 n_messages[i, row.label] += 1
-                by_class[row.label].update(words_of(row.text))
+                found = words_of(row.text)
+                by_class[row.label].update(found)
+                totals[i].update(found)
         tables.append(by_class)
-    ranks = ranked([sum(by_class, Counter()) for by_class in tables])
     named = [term for query in queries for term in _named(query)]
-    found = []
-    for i, (by_class, rank) in enumerate(zip(tables, ranks, strict=True)):
+    best = []
+    for i, (by_class, rank) in enumerate(zip(tables, ranked(totals), strict=True)):
         words: list[DistinctiveWord] = []
         for word, log_odds, standard_errors in rank:
             if len(words) == WORDS_MAX:
@@ -233,8 +240,8 @@ def distinctive_words(
                 effects = effects_on_shares(counts, n_messages, i)
                 own = tuple(table[word] for table in by_class)
                 words.append(DistinctiveWord(word, log_odds, standard_errors, own, effects))
-        found.append(words)
-    return found
+        best.append(words)
+    return best
 
 
 def effects_on_shares(
@@ -316,24 +323,23 @@ def ranked(sides: Sequence[Mapping[str, int]]) -> list[list[tuple[str, float, fl
     >>> [[word for word, *_ in side] for side in ranked([both | one, both])]
     [['rain'], []]
     """
-    vocabulary = sorted(set().union(*sides))
+    n_with: Counter[str] = Counter()
+    for side in sides:
+        n_with.update(side)
+    vocabulary = [word for word, n in n_with.items() if n >= _LISTED_MIN]
     counts = np.array([[side.get(word, 0) for word in vocabulary] for side in sides], float)
-    pooled = counts.sum(axis=0)
-    alpha = PRIOR_SHARE * pooled
+    totals = np.array([sum(side.values()) for side in sides], float)
+    pooled, total = counts.sum(axis=0), totals.sum()
+    alpha, prior = PRIOR_SHARE * pooled, PRIOR_SHARE * total
     found = []
-    for own in counts:
+    for own, n, rest in zip(counts, totals, total - totals, strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):  # of a single word: it says nothing
             here, there = own + alpha, pooled - own + alpha
-            log_odds = np.log(here / (here.sum() - here)) - np.log(there / (there.sum() - there))
+            log_odds = np.log(here / (n + prior - here)) - np.log(there / (rest + prior - there))
             standard_errors = log_odds / np.sqrt(1 / here + 1 / there)
-        order = np.argsort(-standard_errors, kind="stable")
-        found.append(
-            [
-                (vocabulary[i], float(log_odds[i]), float(standard_errors[i]))
-                for i in order.tolist()
-                if standard_errors[i] >= STANDARD_ERRORS_MIN
-            ]
-        )
+        far = np.flatnonzero(standard_errors >= STANDARD_ERRORS_MIN).tolist()
+        rank = [(vocabulary[i], float(log_odds[i]), float(standard_errors[i])) for i in far]
+        found.append(sorted(rank, key=lambda each: (-each[2], each[0])))
     return found
 
 

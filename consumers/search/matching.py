@@ -49,6 +49,7 @@ from consumers.search.query_syntax import (
 
 NewestFirst: TypeAlias = Iterator[tuple[Chunk, int]]  # chunks, each with its lowest key to show
 _AT_ONCE = 5_000
+_TEXTS_AT_ONCE = 100
 _FINE_POINTS_MAX = 1_500  # as many as a step that nobody chose may have
 _COLUMN_OF = {"lang": "lang_code", "label": "label", "confidence": "probability"}
 
@@ -234,6 +235,25 @@ def texts_of(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[S
         (msgspec.json.encode(keys).decode(),),
     ).fetchone()
     return msgspec.json.decode(found, type=list[StoredText])
+
+
+def newest_texts(
+    read: Callable[[Keys], list[StoredText]], keys: Keys, chars_max: int, limit: TimeLimit
+) -> list[StoredText]:
+    """Return the texts of the newest of some messages, `chars_max` characters at most.
+
+    They are read in pieces, as each may have thousands of characters.
+    """
+    found: list[StoredText] = []
+    while len(keys):
+        limit.check()
+        keys, some = keys[:-_TEXTS_AT_ONCE], keys[-_TEXTS_AT_ONCE:]
+        for one in sorted(read(some), reverse=True):
+            chars_max -= len(one.text)
+            if chars_max < 0:
+                return found
+            found.append(one)
+    return found
 
 
 # ---- over time -----------------------------------------------------------------------------------

@@ -515,9 +515,13 @@ class RecentStore:
         file = self._file()
         matcher = self._matcher(file, query, lang)
         with self._view(file, whole=True) as (db, newest_first):
-            limit = TimeLimit(self._clock, LIMIT_S)
+            limit = self.time_limit()
             asked = (span_s, step, self.classes, self._history_steps, limit)
             return matching.over_time(db, newest_first, matcher, *asked)
+
+    def time_limit(self) -> TimeLimit:
+        """Return how long a search that begins now may take."""
+        return TimeLimit(self._clock, LIMIT_S)
 
     def trouble(self) -> str | None:
         """Return what keeps the store from writing now, as a sentence."""
@@ -563,7 +567,7 @@ class RecentStore:
 
         `whole` means with the rows that are too old to be shown.
         """
-        limit = TimeLimit(self._clock, LIMIT_S)
+        limit = self.time_limit()
         cutoff_ms = 0 if whole else self._cutoff_ms()
         # Taken before the snapshot: a chunk dropped in between is found in the word counts.
         published = file.published
