@@ -122,12 +122,13 @@ def _count_words(result: Result, path: Path) -> tuple[int, int]:
     with contextlib.closing(file.db) as db:
         db.execute("BEGIN IMMEDIATE")
         steps_max, words_max = dict.fromkeys(STEPS_S.values(), 10_000), HistorySettings().words_max
+        now_s = chunk.newest_ms // 1000
         began_s = time.thread_time()
-        count_words(db, chunk, steps_max, words_max)
+        count_words(db, chunk, steps_max, words_max, now_s)
         took_s = time.thread_time() - began_s
         db.execute("DELETE FROM word_history")
         # The newest step, which may go on, keeps four times as many words as one that is over.
-        count_words(db, chunk, steps_max, words_max // 4)
+        count_words(db, chunk, steps_max, words_max // 4, now_s)
         db.execute(
             "WITH RECURSIVE ago(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM ago WHERE n < 720)"
             " INSERT INTO word_history SELECT step_s, begins_s - 3600 * n, of, unlisted_max, words,"

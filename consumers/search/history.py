@@ -3,7 +3,8 @@
 - What: every message that was judged, by its likeliest class, whether the store samples it or not.
 - When: the minute in which it came, by this computer's clock; hours and days are those of UTC.
 - Where: beside the newest messages in their file, one row a step, of one number a class.
-- How much: the newest steps that have messages, so many of each length; no text, no id.
+- How much: the newest steps that have messages, so many of each length; no text, no id. If the
+  clock ran ahead, steps that are still to come leave before the oldest do.
 - Exactly once: the highest offset counted of each partition is written in the same transaction,
   and what comes again after a restart lies below it. Labelled messages and others are judged on
   different threads, and have an offset each. A checkpoint waits for the counts; only if that takes
@@ -68,6 +69,7 @@ class Uncounted(msgspec.Struct):
 
     by_minute: dict[int, Longs] = field(default_factory=dict)  # its beginning in Unix seconds
     highest: dict[Stretch, int] = field(default_factory=dict)
+    now_s: int = 0  # the minute of what was counted last
 
     def __bool__(self) -> bool:
         return bool(self.by_minute or self.highest)
@@ -142,7 +144,7 @@ def write(
     for minute_s, counts in new.by_minute.items():
         for step_s, n_max in steps_max.items():
             if _change(db, step_s, minute_s // step_s * step_s, counts):
-                _forget_oldest(db, "history", step_s, n_max)
+                _forget_oldest(db, "history", step_s, n_max, new.now_s)
     db.executemany(
         "INSERT OR REPLACE INTO counted VALUES (?, ?, ?)",
         [(place_code(part), labelled, at) for (part, labelled), at in new.highest.items()],
@@ -270,13 +272,24 @@ def _change(
 
 
 def _forget_oldest(
-    db: sqlite3.Connection, table: str, step_s: int, n_max: int, *, has_lost: bool = False
+    db: sqlite3.Connection,
+    table: str,
+    step_s: int,
+    n_max: int,
+    now_s: int,
+    *,
+    has_lost: bool = False,
 ) -> None:
-    """Keep the newest steps of a length, and note if this, or what was written, lost any."""
+    """Keep the newest steps of a length, and note if this, or what was written, lost any.
+
+    Steps beyond now go first, the latest of them before the others: the clock ran ahead, and until
+    their time comes no new step would stay beside as many of them as are kept.
+    """
     found = db.execute(
-        f"DELETE FROM {table} WHERE step_s = ? AND begins_s <= (SELECT begins_s FROM {table}"  # noqa: S608 -- of ours
-        " WHERE step_s = ? ORDER BY begins_s DESC LIMIT 1 OFFSET ?)",
-        (step_s, step_s, n_max),
+        f"DELETE FROM {table} WHERE step_s = ?1 AND begins_s IN (SELECT begins_s FROM {table}"  # noqa: S608 -- of ours
+        " WHERE step_s = ?1 ORDER BY begins_s > ?3 DESC, abs(begins_s - ?3) DESC"
+        f" LIMIT max(0, (SELECT count(*) FROM {table} WHERE step_s = ?1) - ?2))",
+        (step_s, n_max, now_s),
     )
     if found.rowcount or has_lost:
         db.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (table, step_s))
@@ -409,12 +422,12 @@ class _Grid:
 
 
 def count_left(
-    db: sqlite3.Connection, chunk: Chunk, steps_max: Mapping[int, int], words_max: int
+    db: sqlite3.Connection, chunk: Chunk, steps_max: Mapping[int, int], words_max: int, now_ms: int
 ) -> None:
     """Note that a chunk leaves the store, and count its words, `words_max` a step; 0: none."""
     if words_max:
         n_bytes = _bytes_in_use(db)
-        count_words(db, chunk, steps_max, words_max)
+        count_words(db, chunk, steps_max, words_max, now_ms // 1000)
         more = (_bytes_in_use(db) - n_bytes,)
         db.execute("UPDATE left_chunks SET word_bytes = max(0, word_bytes + ?)", more)
     db.execute(
@@ -443,7 +456,7 @@ def _bytes_in_use(db: sqlite3.Connection) -> int:
 
 
 def count_words(
-    db: sqlite3.Connection, chunk: Chunk, steps_max: Mapping[int, int], words_max: int
+    db: sqlite3.Connection, chunk: Chunk, steps_max: Mapping[int, int], words_max: int, now_s: int
 ) -> None:
     """Count the words of a chunk that the store lets go of, beside those of others before it."""
     is_left = chunk.alive[: chunk.n] & ~came_again(db, chunk, chunk.n)
@@ -464,7 +477,8 @@ def count_words(
         first += len(lengths)
     for step_s, grid in grids.items():
         _write_words(db, step_s, dict(grid.steps(words, unlisted_max)), words_max)
-        _forget_oldest(db, "word_history", step_s, n_max[step_s], has_lost=grid.has_lost)
+        has_lost = grid.has_lost
+        _forget_oldest(db, "word_history", step_s, n_max[step_s], now_s, has_lost=has_lost)
 
 
 def _frequent_words(db: sqlite3.Connection, number: int, n_max: int) -> tuple[list[str], int]:

@@ -267,7 +267,7 @@ class Transactions:
         if old:
             with self._transaction():
                 for chunk in old[:1] if self._words_max else old:
-                    self._drop(chunk)
+                    self._drop(chunk, now_ms)
 
     def purge(self, *, at_once: bool = False) -> None:
         """Take the words of removed rows out of the file: a chunk at a time, at most one a second.
@@ -490,7 +490,7 @@ class Transactions:
             newest.dirty_since_s = None
         n_bytes = partial(history.message_bytes, self._db)
         while self._chunks and self._bounds.is_beyond(self._chunks, n_bytes()):
-            self._drop(self._chunks[0])
+            self._drop(self._chunks[0], now_ms)
         first_key = self.next_key if newest is None else newest.next_key
         number = self._next_number if newest is None else newest.number + 1
         chunk = Chunk(number, first_key, self._bounds.chunk_rows)
@@ -500,8 +500,8 @@ class Transactions:
         forget_old_fields(self._chunks)
         return chunk
 
-    def _drop(self, chunk: Chunk) -> None:
-        history.count_left(self._db, chunk, self._history_steps or {}, self._words_max)
+    def _drop(self, chunk: Chunk, now_ms: int) -> None:
+        history.count_left(self._db, chunk, self._history_steps or {}, self._words_max, now_ms)
         self.next_key = max(self.next_key, chunk.next_key)
         self._next_number = max(self._next_number, chunk.number + 1)
         self._log_holds_words |= chunk.dirty_since_s is not None

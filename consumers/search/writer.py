@@ -144,6 +144,7 @@ class MessageCounter:
             for minute_s, counts in taken.by_minute.items():
                 self._add(minute_s, counts)
             self._new.highest = taken.highest | self._new.highest
+            self._new.now_s = self._new.now_s or taken.now_s
 
     def _add(self, minute_s: int, counts: Longs) -> None:
         """Count messages of a minute; a class may have joined meanwhile."""
@@ -169,6 +170,7 @@ class MessageCounter:
                 continue
             self._add(batch.minute_s, np.bincount(judged).astype(np.int64, copy=False))
             self._highest[stretch] = self._new.highest[stretch] = int(offsets[-1])
+            self._new.now_s = batch.minute_s
 
 
 class Writer:

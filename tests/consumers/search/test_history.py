@@ -275,6 +275,23 @@ def test_so_many_steps_are_kept_as_are_set(tmp_path: Path) -> None:
         assert store.history(MINUTE_S, MINUTE_S + 9_000 * 3_600, None).step_s == 86_400
 
 
+@pytest.mark.parametrize("step", ["minute", "hour", "day"])
+def test_steps_of_a_clock_that_ran_ahead_make_room(tmp_path: Path, step: str) -> None:
+    """Once the clock is right they leave for the steps that come, and these for none of them."""
+    path, length_s = tmp_path / "recent.db", STEPS_S[step]
+    now_s, ahead_s = MINUTE_S // length_s * length_s, 400 * 86_400
+    settings = ON.model_copy(update={f"{step}s_max": 60})
+    with running(path, history=settings) as store:
+        for first, is_ahead in ((0, False), (100, True), (200, False)):
+            for k in range(first, first + 70):
+                wall_of(store).now_s = float(now_s + length_s * k + ahead_s * is_ahead)
+                tell(store, ["good day"], first=k)
+            found = whole(store, step)
+            newest = [now_s + length_s * k + ahead_s * is_ahead for k in range(first + 10, k + 1)]
+            assert list(found.begins_s) == newest
+            assert found.kept_from_s == newest[0]
+
+
 def sixty_steps(path: Path, step: str) -> CountsOverTime:
     """Write a file that keeps 60 steps of 130 of a length; return what it says of them."""
     with running(path, history=ON.model_copy(update={f"{step}s_max": 60})) as store:

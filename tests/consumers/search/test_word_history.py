@@ -446,6 +446,23 @@ def test_steps_that_are_gone_stay_unknown_under_a_larger_bound(
         assert over_time(store, "good", "hour").kept_from_s is None
 
 
+@pytest.mark.usefixtures("few")
+def test_words_of_a_clock_that_ran_ahead_make_room(tmp_path: Path) -> None:
+    """Once the clock is right they leave for the words of the steps that come."""
+    path, ahead_s = tmp_path / "recent.db", 40 * 86_400
+    with running(path, history=ON.model_copy(update={"minutes_max": 60}), **SMALL) as store:
+        for first, is_ahead in ((0, True), (120, False)):
+            for k in range(first, first + 120):
+                wall_of(store).now_s = MINUTE_S + 60.0 * k + ahead_s * is_ahead
+                tell(store, ["good day"] * 4, first=4 * k)
+    with sqlite3.connect(path) as db:
+        steps = db.execute("SELECT begins_s FROM word_history WHERE step_s = 60").fetchall()
+    db.close()
+    n_held = SMALL["messages_max"] // 4
+    newest = [MINUTE_S + 60 * k for k in range(240 - n_held - 60, 240 - n_held)]
+    assert sorted(begins_s for (begins_s,) in steps) == newest
+
+
 def test_turned_off_and_on_again_it_says_since_when(tmp_path: Path) -> None:
     """Off, nothing of words stays; on again, what left meanwhile is not known, and that is said."""
     path = tmp_path / "recent.db"
