@@ -487,13 +487,14 @@ def teach(
     )
 
 
-def ids_of(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[tuple[int, str]]:
-    """Return key and id of those of some rows that there are, keys ascending."""
+def ids_of(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[tuple[int, str, int]]:
+    """Return key, id and when it came of those of some rows that there are, keys ascending."""
     (found,) = db.execute(
-        f"SELECT json_group_array(json_array(key, id)) FROM rows{number} WHERE {CHOSEN}",
+        f"SELECT json_group_array(json_array(key, id, arrived_ms)) FROM rows{number}"
+        f" WHERE {CHOSEN}",
         (msgspec.json.encode(keys).decode(),),
     ).fetchone()
-    return sorted(msgspec.json.decode(found, type=list[tuple[int, str]]))
+    return sorted(msgspec.json.decode(found, type=list[tuple[int, str, int]]))
 
 
 def ids_since(db: sqlite3.Connection, number: int, key: int) -> list[tuple[int, str]]:

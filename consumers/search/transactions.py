@@ -48,6 +48,7 @@ class Held(NamedTuple):
     chunk: Chunk
     key: int
     id: str
+    arrived_ms: int = 0  # as the clock had it then; memory has one that never goes back
 
     @property
     def at(self) -> At:
@@ -57,9 +58,9 @@ class Held(NamedTuple):
 
     @property
     def judged(self) -> tuple[bool, int, int]:
-        """If it is labelled, when it came, in Unix milliseconds, and the number of its class."""
+        """If it is labelled, when it came, and the number of its class."""
         own, i = self.chunk.columns, self.key - self.chunk.first_key
-        return bool(own["truth"][i] >= 0), int(own["arrived_ms"][i]), int(own["label"][i])
+        return bool(own["truth"][i] >= 0), self.arrived_ms, int(own["label"][i])
 
 
 def is_behind(one: Held, last: Mapping[int, int]) -> bool:
@@ -524,7 +525,7 @@ class Transactions:
             if keys:
                 self._write()
                 found = database.ids_of(self._db, chunk.number, keys)
-                held += [Held(chunk, key, name) for key, name in found if name in wanted]
+                held += [Held(chunk, *one) for one in found if one[1] in wanted]
         return held
 
     def _held_of(self, accounts: Collection[str]) -> list[Held]:
@@ -535,8 +536,7 @@ class Transactions:
             keys = chunk.with_accounts(crcs, partial(self._account_crcs, chunk.number))
             if keys:
                 found = database.ids_of(self._db, chunk.number, keys)
-                own = [(key, name) for key, name in found if account_of(name) in accounts]
-                held += [Held(chunk, key, name) for key, name in own]
+                held += [Held(chunk, *one) for one in found if account_of(one[1]) in accounts]
         return held
 
     def _account_crcs(self, number: int, since: int) -> Iterator[tuple[int, int]]:

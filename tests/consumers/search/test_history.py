@@ -226,6 +226,23 @@ def test_a_deletion_takes_out_what_is_left_of_the_old_topic(tmp_path: Path) -> N
         assert sum(totals(store)) == 5
 
 
+def test_a_deletion_takes_out_of_the_minute_that_was_counted(tmp_path: Path) -> None:
+    """Also if the clock was put back, and after a restart."""
+    path = tmp_path / "recent.db"
+    with running(path, history=ON) as store:
+        for first, ago_s in ((0, 0), (10, 1_800), (20, 0)):
+            wall_of(store).now_s = MINUTE_S + 1_800.0 - ago_s
+            tell(store, ["good day"] * 10, first)
+        assert whole(store).counts == [[5, 5], [10, 10]]
+        forget(store, [f"m{k}" for k in range(10, 16)])
+        settle(store)
+        assert whole(store).counts == [[2, 2], [10, 10]]
+    with running(path, history=ON) as store:
+        forget(store, [f"m{k}" for k in range(16, 24)])
+        settle(store)
+        assert whole(store).counts == [[0, 0], [8, 8]]
+
+
 def test_labelled_and_judged_messages_are_counted_apart() -> None:
     """Those that are judged on another thread come late, and are counted all the same."""
     with running(None, history=ON) as store:
