@@ -11,7 +11,9 @@
   too long may a kill lose some. A recreated topic counts once its offsets pass the old ones, and
   what came of it before, though stored, is not taken out of the counts either.
 - A deletion takes a message out of its counts if it is held, and once, however often it comes:
-  the places of the newest of these are remembered. Messages not held stay counted, as a number.
+  the places of the newest of these are remembered. Messages not held stay counted, as a number. So
+  do those that had been counted before the file was opened, and were stored after it: what is
+  stored says when they came again, and nothing says when, and as what, they were counted.
 
 Words are counted when the store lets go of a chunk of messages, in the same transaction, and the
 highest offset that left is noted for each partition. A message at or below that offset may come
@@ -50,6 +52,7 @@ STEPS_S = {"minute": 60, "hour": 3_600, "day": 86_400}
 _STEP_TABLES = ("history", "word_history")
 POINTS_MAX = 3_000  # of one answer
 _TAKEN_OUT_MAX = 50_000  # removed messages that are remembered, as they may come again
+_COUNTED_BEFORE_MAX = 50_000  # starts, times partitions, that are remembered while rows are held
 WORD_MINUTES_MAX = 1_440  # steps of a minute that have words
 WORD_MESSAGES_MIN = 5  # of a chunk and step; a word of fewer is not kept
 WORD_CHARS_MAX = 40  # of what is longer nothing is kept
@@ -97,6 +100,8 @@ def create_tables(db: sqlite3.Connection) -> None:
           next_number INTEGER, word_bytes INTEGER);
         CREATE TABLE IF NOT EXISTS begun_again (place INTEGER, labelled INTEGER, key INTEGER,
           offset INTEGER, PRIMARY KEY (place, labelled, key)) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS counted_before (place INTEGER, labelled INTEGER, key INTEGER,
+          offset INTEGER, PRIMARY KEY (place, labelled, key));
         CREATE TABLE IF NOT EXISTS forgotten (name TEXT, step_s INTEGER, UNIQUE (name, step_s));
         """
     )
@@ -118,7 +123,24 @@ def create_tables(db: sqlite3.Connection) -> None:
 
 
 def counted_since(db: sqlite3.Connection, next_key: int, *, is_on: bool) -> int:
-    """Return the key from which on rows of the file have been counted, without a gap."""
+    """Return the key from which on rows of the file have been counted, without a gap.
+
+    Note as well how far each stretch was counted before the rows from `next_key` on: what comes
+    again of it does not count again.
+    """
+    db.execute(
+        "INSERT OR REPLACE INTO counted_before SELECT place, labelled, ?, offset FROM counted own"
+        " WHERE NOT EXISTS (SELECT 1 FROM counted_before AS noted WHERE noted.place = own.place"
+        " AND noted.labelled = own.labelled AND noted.offset >= own.offset)",
+        (next_key,),
+    )
+    db.execute(
+        "DELETE FROM counted_before WHERE EXISTS (SELECT 1 FROM left_offsets AS gone"
+        " WHERE gone.place = counted_before.place AND gone.labelled = counted_before.labelled"
+        " AND gone.offset >= counted_before.offset)"
+        " OR rowid <= (SELECT max(rowid) FROM counted_before) - ?",
+        (_COUNTED_BEFORE_MAX,),
+    )
     if not is_on:
         db.execute("DELETE FROM counted_since")
         return next_key
@@ -227,7 +249,8 @@ def take_out(
     """Take messages out of the counts: key, place, if labelled, when it came, class.
 
     A place is the number of the partition and the offset, the time in ms. Left alone is what was
-    not counted: messages that came again after they had left, and those of a recreated topic.
+    not counted as it is stored: messages that came again after they had left, or after a start,
+    and those of a recreated topic.
     """
     less: dict[tuple[int, int], Counter[int]] = {}
     for key, at, is_labelled, arrived_ms, label in removed:
@@ -235,6 +258,8 @@ def take_out(
             "INSERT OR IGNORE INTO taken_out SELECT ?1, ?2 WHERE NOT EXISTS"
             " (SELECT 1 FROM left_offsets WHERE place = ?1 AND labelled = ?3 AND offset >= ?2)"
             " AND NOT EXISTS (SELECT 1 FROM begun_again"
+            " WHERE place = ?1 AND labelled = ?3 AND offset >= ?2 AND key <= ?4)"
+            " AND NOT EXISTS (SELECT 1 FROM counted_before"
             " WHERE place = ?1 AND labelled = ?3 AND offset >= ?2 AND key <= ?4)",
             (*at, is_labelled, key),
         )
@@ -263,7 +288,7 @@ def _change(
     ).fetchone()
     if found is None and only_known:
         return False
-    # A clock that was put back may have a row in another minute than the one it was counted in.
+    # A row that came again in a run of an older version may be of another minute than its count.
     new = by if found is None else np.maximum(_sum(np.frombuffer(found[0], "<i8"), by), 0)
     db.execute(
         "INSERT OR REPLACE INTO history VALUES (?, ?, ?)", (*at, new.astype("<i8").tobytes())

@@ -243,6 +243,31 @@ def test_a_deletion_takes_out_of_the_minute_that_was_counted(tmp_path: Path) -> 
         assert whole(store).counts == [[0, 0], [8, 8]]
 
 
+def test_what_is_stored_as_it_comes_again_stays_counted(tmp_path: Path) -> None:
+    """Of messages that were counted, and not sampled, others' counts are not taken."""
+    path = tmp_path / "recent.db"
+    with running(path, history=ON, rate_max_per_s=10.0) as store:
+        wall_of(store).now_s = float(MINUTE_S)
+        tell(store, ["good day"] * 1_000)
+        n_held = store.state().n_messages
+        assert n_held < 900
+    for _ in range(2):  # and still so after a further start
+        with running(path, history=ON) as store:
+            wall_of(store).now_s = MINUTE_S + 300.0
+            tell(store, ["good day"] * 1_030)
+            assert store.state().n_messages == 1_030
+            assert whole(store).counts == [[500, 500], [15, 15]]
+    with running(path, history=ON) as store:
+        forget(store, [f"m{k}" for k in range(1_000)])
+        settle(store)
+        assert store.state().n_messages == 30
+        first, second = whole(store).counts
+        assert (sum(first), second) == (1_000 - n_held, [15, 15])
+        forget(store, [f"m{k}" for k in range(1_000, 1_030)])
+        settle(store)
+        assert whole(store).counts == [first, [0, 0]]
+
+
 def test_labelled_and_judged_messages_are_counted_apart() -> None:
     """Those that are judged on another thread come late, and are counted all the same."""
     with running(None, history=ON) as store:
