@@ -482,6 +482,25 @@ def test_turned_off_and_on_again_it_says_since_when(tmp_path: Path) -> None:
     assert found.kept_from_s == found.begins_s[0] == MINUTE_S + 60 * 320
 
 
+@pytest.mark.parametrize("n_gone", [1, 4])
+def test_turned_on_it_says_since_when_though_the_oldest_was_deleted(
+    tmp_path: Path, n_gone: int
+) -> None:
+    """When a row came that was deleted is not known any more; all that left came before others."""
+    path = tmp_path / "recent.db"
+    with running(path, history=ON.model_copy(update={"words_max": 0}), **SMALL) as store:
+        for k in range(100):
+            wall_of(store).now_s = MINUTE_S + 60.0 * k
+            tell(store, ["good day"], first=k)
+        oldest = store._chunks()[0]
+        assert oldest.number > 1
+        offsets = oldest.columns["offset"][:n_gone].tolist()
+        forget(store, [f"m{offset}" for offset in offsets])
+        settle(store)
+    with running(path, history=ON, **SMALL) as store:
+        assert over_time(store, "good").kept_from_s == MINUTE_S + 60 * (offsets[-1] + 1)
+
+
 @pytest.mark.usefixtures("few")
 def test_a_file_from_before_goes_on(tmp_path: Path) -> None:
     """Its tables are made; words are known since its oldest message came."""
