@@ -325,6 +325,10 @@ def test_a_label_that_comes_later_is_shown(tmp_path: Path) -> None:
         row = store.get("m0")
         assert row is not None
         assert (row.taught, row.corrected) == ("negative", "negative")
+        store.correct("m0", None, None)  # what came late is lost for good
+        row = store.get("m0")
+        assert row is not None
+        assert (row.truth, row.taught, row.corrected) == (None, None, None)
 
 
 def test_a_message_that_comes_again_is_kept_once(tmp_path: Path) -> None:
