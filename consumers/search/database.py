@@ -548,13 +548,8 @@ def rows_with_keys(
     db: sqlite3.Connection, number: int, keys: Sequence[int], *, whole: bool = False
 ) -> list[list[Any]]:
     """Return some rows, newest first, as `found_rows` does; `whole`: with their examples."""
-    return _collected(
-        db,
-        number,
-        f"SELECT key AS at, text AS marked FROM rows{number} WHERE {CHOSEN}",
-        (msgspec.json.encode(keys).decode(),),
-        whole=whole,
-    )
+    chosen = f"SELECT key AS at, text AS marked FROM rows{number} WHERE {CHOSEN}"
+    return _collected(db, number, chosen, (msgspec.json.encode(keys).decode(),), whole=whole)
 
 
 def lines_of(
