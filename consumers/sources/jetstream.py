@@ -519,9 +519,11 @@ class _Site:
     ) -> bytes:
         """Return a whole answer; another status than 200 is a `RefusedError`."""
         with self._answer(name, query, body) as answer:
-            found = answer.read(bytes_max + 1)
+            found, left = answer.read(bytes_max + 1), answer.length
         if len(found) > bytes_max:
             raise ConnectionError(f"{name}: the answer is longer than {bytes_max} bytes")
+        if left:  # `read` of so many bytes returns fewer if the host closes before
+            raise ConnectionError(f"{name}: the answer was cut off")
         self.n_bytes += len(found)
         return found
 

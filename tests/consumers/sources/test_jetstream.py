@@ -114,6 +114,29 @@ def test_a_dictionary_that_is_none_is_told(body: bytes, why: str) -> None:
     assert why in (run.source.trouble() or "")
 
 
+def test_a_dictionary_that_was_cut_off_is_asked_for_again() -> None:
+    """Half of it has the number of the whole, and unpacks nothing: it is told, and never kept."""
+    whole, cuts = DICTIONARY.as_bytes(), iter([True, False])
+
+    def script(peer: Peer) -> None:
+        if peer.path.endswith("getZstdDictionary"):
+            body = whole[: len(whole) // 2] if next(cuts) else whole
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(whole), body))
+            return
+        peer.accept()
+        peer.send(packed(commit2(1)))
+        peer.until_closed()
+
+    with LiveServer(script) as server:
+        run = begun([server], 2, compress=True)
+        run.until(lambda: run.source.trouble() is not None)
+        why = run.source.trouble() or ""
+        run.until_n(1)
+        run.source.close()
+    assert "getZstdDictionary: the answer was cut off" in why
+    assert run.values == [commit2(1)]
+
+
 def test_a_bomb_is_rejected_as_it_came() -> None:
     """A frame that unpacks to more than 4 MiB, whether it says so or not, broken ones and one that
     goes on behind its end come as they are, for the decoder to reject; what follows is read.
