@@ -48,6 +48,7 @@ from consumers.messages import (
     part_name,
     partition_of,
     rows_of,
+    take_texts,
     weighed,
 )
 from consumers.pipeline import learned_memory
@@ -351,16 +352,30 @@ class LateLabels:
         self.counts["unusable"] += len(messages.rejects)
         self._rejects += messages.rejects
         partition = Partition(self._stream, messages.partition.partition)
-        memory, hashes = self._memory.log(partition), self._memory.hashed(messages.ids.texts)
+        memory, own = self._memory.log(partition), self._logs[partition]
         data, starts, ends = messages.ids.texts
-        plain, times_ms = data.tobytes(), times_of(messages)
-        bounds = zip(starts.tolist(), ends.tolist(), strict=True)
-        names = [plain[start:end] for start, end in bounds]
-        known = self._by_id(memory, np.unique(hashes))
+        plain = data.tobytes()
+        names = [plain[at:end] for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        times_ms, n_together = times_of(messages), max(1, learned_memory.SEGMENT_RECORDS // 4)
+        for begin in range(0, len(names), n_together):
+            rows = np.arange(begin, min(len(names), begin + n_together))
+            while memory.floor(memory.n + len(rows)) > own.floor:  # they push messages out
+                self.settle(partition, learner)
+            self._take_rows(partition, messages, rows, names, times_ms, learner)
+        self._give_up_late(partition)  # behind the last message nothing else would
+        return not (times_ms > own.newest_ms).any()
+
+    def _take_rows(
+        self, partition: Partition, messages: Messages, rows: NDArray[np.int64],
+        names: Sequence[bytes], times_ms: Floats, learner: Learner,
+    ) -> None:  # fmt: skip
+        """Take some labels of a batch."""
+        hashes = self._memory.hashed(take_texts(messages.ids.texts, rows).texts)
+        known = self._by_id(self._memory.log(partition), np.unique(hashes))
         waiting = dict(zip(known, waiting_messages(known.values()), strict=True))
         matches, early, joining = list[tuple[WaitingMessage, str]](), list[int](), set[str]()
-        for row, name in enumerate(names):
-            message = self._first_near(waiting.get(name, ()), float(times_ms[row]))
+        for row in rows.tolist():
+            message = self._first_near(waiting.get(names[row], ()), float(times_ms[row]))
             if message is None:
                 early.append(row)
                 continue
@@ -371,27 +386,19 @@ class LateLabels:
             else:
                 at, raw = int(messages.at[row]), messages.raw
                 offset, time_ms, value = int(raw.offsets[at]), int(raw.times_ms[at]), raw.value(at)
-                self._reject(outcome, label, raw.partition, offset, time_ms, name, value or b"")
+                self._reject(
+                    outcome, label, raw.partition, offset, time_ms, names[row], value or b""
+                )
         self._teach(partition, matches, LATE_LABELLED, learner)
-        own, n_together = self._logs[partition], max(1, learned_memory.SEGMENT_RECORDS // 4)
-        for begin in range(0, len(early), n_together):
-            rows = np.array(early[begin : begin + n_together])
-            while memory.floor(memory.n + len(rows)) > own.floor:  # they push messages out
-                self.settle(partition, learner)
-            self._let_wait(partition, messages, rows, times_ms, hashes)
         if early:
-            self._give_up_late(partition)  # behind the last message nothing else would
-        return not (times_ms > own.newest_ms).any()
+            waits = np.array(early)
+            self._let_wait(partition, messages, waits, times_ms, hashes[waits - rows[0]])
 
     def _let_wait(
-        self,
-        partition: Partition,
-        messages: Messages,
-        rows: NDArray[np.int64],
-        times_ms: Floats,
-        hashes: Hashes,
-    ) -> None:
-        """Remember labels whose message has not come."""
+        self, partition: Partition, messages: Messages, rows: NDArray[np.int64],
+        times_ms: Floats, hashes: Hashes,
+    ) -> None:  # fmt: skip
+        """Remember labels whose message has not come, with the hashes of their ids."""
         memory, n, raw = self._memory.log(partition), len(rows), messages.raw
         first = memory.n
         contents = [
@@ -409,11 +416,11 @@ class LateLabels:
             np.full(n, EARLY_LABEL, np.uint8),
             rows_of(messages.ids, rows),  # type: ignore[arg-type]  # texts
             {**self._no_fields(n), _MORE: texts_of(contents)},
-            hashes[rows],
+            hashes,
         )
         known = self._logs[partition]
-        known.labels.add(times_ms[rows], np.arange(first, first + n), hashes[rows])
-        known.early.update(hashes[rows].tolist())
+        known.labels.add(times_ms[rows], np.arange(first, first + n), hashes)
+        known.early.update(hashes.tolist())
         self._memory.wrote(memory, sealed)
 
     def _no_fields(self, n: int) -> dict[str, Column]:

@@ -345,31 +345,6 @@ def test_a_forgotten_label_is_rejected_once(tmp_path: Path) -> None:
     run.memory.close()
 
 
-@pytest.mark.parametrize(
-    ("settings", "apart_s", "wanted"),
-    [
-        (SETTINGS, 0, "late_labels.window_s"),
-        (DEFAULTS, 0, "late_labels.window_s or late_labels.horizon_s"),
-        (DEFAULTS, 10_000, None),
-    ],
-)
-def test_a_memory_too_short_for_the_window_is_said_once(
-    tmp_path: Path, settings: LateLabelsSettings, apart_s: int, wanted: str | None
-) -> None:
-    """What is forgotten while its label may come is no silent loss; what is over is none."""
-    run = LateRun(tmp_path, settings, 12)
-    log = [Said("create", f"m{i}", 100 + i * apart_s, "sun") for i in range(24)]
-    with capture_logs() as said:
-        run.read(log, 24)
-        run.read(log, 4)
-    run.memory.close()
-    found = [each for each in said if each["event"] == "memory_too_short_for_late_labels"]
-    assert len(found) == (wanted is not None)
-    for each in found:
-        assert "Raise learned.messages_max from 12, " in each["detail"]
-        assert each["detail"].endswith(f"or lower {wanted}")
-
-
 @pytest.mark.parametrize(("n_wrong", "n_late"), [(1, 0), (2, 8)])
 def test_a_clock_that_ends_all_waiting_is_told_once(n_wrong: int, n_late: int) -> None:
     """Two messages in a row from far ahead move the time; the log says so, and where it stands."""
@@ -385,48 +360,6 @@ def test_a_clock_that_ends_all_waiting_is_told_once(n_wrong: int, n_late: int) -
     assert len(found) == (n_wrong > 1)
     for each in found:
         assert each["newest_ms"] == 2_000_000_000_000
-
-
-def test_what_leaves_the_memory_is_learned_as_the_default(tmp_path: Path) -> None:
-    """It is, before its horizon is over; a label that comes later teaches nothing."""
-    run = LateRun(tmp_path, DEFAULTS, 12)
-    log = [Said("create", f"m{i}", 100, f"sun{i}") for i in range(12)]
-    run.read(log, 8)
-    assert "defaulted" not in run.late.counts_now()
-    run.read(log, 4)
-    assert run.late.counts_now()["defaulted"] == 4
-    as_defaults = run.counts
-    assert as_defaults[0] == [4.0, 0.0]
-    run.read_labels([Label("m0", 100, "positive")], 1)
-    assert run.counts == as_defaults
-    run.memory.close()
-
-
-@pytest.mark.parametrize("n_at_once", [1, 3, 40])
-def test_labels_that_fill_the_memory_push_no_message_out_untaught(
-    tmp_path: Path, n_at_once: int
-) -> None:
-    """Nothing else comes: what has to leave for labels of other messages is the default first."""
-    run = LateRun(tmp_path, DEFAULTS, 12)
-    for _ in range(2):
-        run.read([Said("create", f"m{i}", 100, f"sun{i}") for i in range(8)], 4)
-    labels = [Label(f"other{i}", 100, "positive") for i in range(40)]
-    for _ in range(0, len(labels), n_at_once):
-        run.read_labels(labels, n_at_once)
-    assert run.late.counts_now()["defaulted"] == 8
-    assert run.counts[0] == [8.0, 0.0]
-    run.memory.close()
-
-
-def test_a_batch_beyond_the_memory_is_not_all_learned_as_the_default(tmp_path: Path) -> None:
-    """What comes and leaves within one batch teaches nothing; what is left of it does."""
-    run = LateRun(tmp_path, DEFAULTS, 12)
-    log = [Said("create", f"m{i}", 100, f"sun{i}") for i in range(24)]
-    run.read(log, 24)
-    assert run.late.counts_now()["defaulted"] == 4
-    assert {"sun12", "sun15"} <= run.counts[1].keys()
-    assert "sun0" not in run.counts[1]
-    run.memory.close()
 
 
 def test_a_shorter_horizon_holds_for_what_waits_already(tmp_path: Path) -> None:
