@@ -103,6 +103,7 @@ class LiveSource(Source):
         self._host = 0
         self._numbered = ("", 0)  # the last host, and the first offset that came from it
         self._is_left = False  # the cursor, until a message comes
+        self._tried: set[str] = set()  # hosts that sent nothing since one refused the cursor
         self._left_position = -1  # where it last went on with what comes
         self._asks_by_id = False  # at the last connection
         self._has_begun = False  # something was read, in this run or before it
@@ -174,7 +175,7 @@ class LiveSource(Source):
                 self._troubles.quiet(_CONNECTION)
         except OSError as error:  # what was read before is known now, and comes no more
             if isinstance(error.__cause__, RefusedError) and error.__cause__.is_too_old:
-                self._leave_cursor(str(error))
+                self._refuse_cursor(str(error))
             self._lose(str(error))
         if not messages:
             return []
@@ -290,6 +291,9 @@ class LiveSource(Source):
         pause_s = max(pause_s, self._settings.retry_pause_s)
         pause_s = min(pause_s, max(RETRY_AFTER_MAX_S, self._settings.retry_pause_s))
         self._troubles.say(_CONNECTION, f"{self.name}: {self._feed.redacted(why)}", pause_s)
+        if self._tried:
+            self._tried.add(self._feed.hosts[self._host])
+            self._leave_cursor_if_tried(why)
         self._host = (self._host + 1) % len(self._feed.hosts)
 
     def _read(self, received: Iterable[Received]) -> list[LiveMessage]:
@@ -303,11 +307,12 @@ class LiveSource(Source):
                 is_new = message is not None and self._is_new(message, position)
             except FeedError as error:
                 if error.too_old:
-                    self._leave_cursor(str(error))
+                    self._refuse_cursor(str(error))
                 self._lose(str(error))
                 break
             if message is None:
                 continue
+            self._tried.clear()
             for name in self._watched(message.collection):
                 self._seen_at[name] = now
                 self._patience_s.pop(name, None)
@@ -446,11 +451,23 @@ class LiveSource(Source):
         self.gaps += 1
         log.warning("stream_gap", source=self.name, position=self._position, detail=why)
 
-    def _leave_cursor(self, why: str) -> None:
-        """Go on with what comes next time, over a gap; by time if only a number was refused."""
+    def _refuse_cursor(self, why: str) -> None:
+        """Ask by time next time if only a number was refused, else each other host once."""
         if self._past.since_number:
             self._forget_numbers(why)
             return
+        host = self._feed.hosts[self._host]
+        self._tried.add(host)
+        log.warning("cursor_refused", source=self.name, host=host, detail=self._feed.redacted(why))
+
+    def _leave_cursor_if_tried(self, why: str) -> None:
+        """Go on with what comes next time, over a gap, if no host has what the cursor asks for.
+
+        One that cannot be reached counts too: the others would not be read until it is back.
+        """
+        if not self._tried.issuperset(self._feed.hosts):
+            return
+        self._tried.clear()
         self._is_left = True
         self._numbered = ("", self._position)  # the host may number again
         log.warning("cursor_left_behind", source=self.name, detail=self._feed.redacted(why))
@@ -461,11 +478,11 @@ class LiveSource(Source):
         log.warning("numbers_left_behind", source=self.name, detail=self._feed.redacted(why))
 
     def _leave_if_refused(self, error: RefusedError) -> None:
-        """Leave a cursor that would be refused for ever."""
+        """Take note of a cursor that this host would refuse for ever."""
         if error.is_too_old:
-            self._leave_cursor("the cursor is too old")
+            self._refuse_cursor("the cursor is too old")
         elif self._asks_by_id and error.status in _NO_ID:
-            self._leave_cursor(f"the last event's id was {error}")
+            self._refuse_cursor(f"the last event's id was {error}")
 
     def _watch(self) -> bool:
         """Lose a connection that is silent, or silent on one of its collections.

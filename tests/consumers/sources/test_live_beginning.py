@@ -16,8 +16,16 @@ from consumers.messages import Partition
 from consumers.sources import live
 from consumers.sources.base import LogFacts
 from consumers.sources.live import LiveSource, StreamFeed
-from tests.consumers.sources.live_server import LiveServer, Peer, commit1, commit2, frame
-from tests.consumers.sources.test_live import Clock, Run, playing, streamed
+from tests.consumers.sources.live_server import (
+    LiveServer,
+    Peer,
+    Script,
+    commit1,
+    commit2,
+    frame,
+    time_us,
+)
+from tests.consumers.sources.test_live import Clock, Run, begun, commits, playing, streamed
 
 LONG_AGO_MS = 1_600_000_000_000  # of a clock that every machine has passed
 
@@ -65,6 +73,62 @@ def test_a_time_before_all_is_no_number() -> None:
         run.until_n(1)
         run.source.close()
         assert server.peers[0].asked["cursor"] == str(10**15)
+
+
+TOO_OLD = json.dumps({"error": "CursorTooOld", "message": "gone"})
+
+
+def refusing(then: Script) -> Script:
+    """Return a script that refuses every cursor, and plays another one to who asks by none."""
+
+    def script(peer: Peer) -> None:
+        if "cursor" in peer.asked:
+            peer.answer("400 Bad Request", TOO_OLD)
+        else:
+            then(peer)
+
+    return script
+
+
+def unreachable(_: Peer) -> None:
+    """Close without a word."""
+
+
+@pytest.mark.parametrize("other", [refusing(playing(commits(commit2, 9))), unreachable])
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_time_that_one_host_refuses_is_asked_of_the_others(
+    other: Script, *, has_begun: bool
+) -> None:
+    """What a host with a short memory no longer has is no gap if the next but one has it; a cut
+    connection does not begin it all once more.
+    """
+    short: list[Script] = [refusing(playing(commits(commit2, 9)))]
+    if has_begun:
+        short.insert(0, playing(commits(commit2, 1), wait=False))
+    whole = commits(commit2, 1, 2, 3)
+    with LiveServer(*short) as a, LiveServer(other) as b, LiveServer(playing(whole)) as c:
+        run = begun([a, b, c], start_at=time_us(1))
+        run.until_n(3)
+        run.source.close()
+        cursors = [peer.asked.get("cursor") for peer in c.peers]
+    assert run.values == [commit2(n) for n in (1, 2, 3)]
+    assert run.source.gaps == 0
+    assert len(cursors) == 1
+    assert int(cursors[0] or 0) >= time_us(1)
+
+
+@pytest.mark.parametrize("other", [refusing(playing(commits(commit2, 9))), unreachable])
+def test_a_time_that_no_host_has_is_left_behind(other: Script) -> None:
+    """Each is asked once, one that cannot be reached too; then it goes on with what comes."""
+    first: Script = playing(commits(commit2, 1), wait=False)
+    with LiveServer(first, refusing(playing(commits(commit2, 9)))) as a, LiveServer(other) as b:
+        run = begun([a, b], start_at=time_us(1))
+        run.until_n(2)
+        run.source.close()
+        asked = [peer.asked.get("cursor") for peer in a.peers + b.peers]
+    assert run.values == [commit2(1), commit2(9)]
+    assert run.source.gaps == 1
+    assert 0 < asked.count(None) <= 2
 
 
 def edit(at_ms: int) -> bytes:
