@@ -199,6 +199,18 @@ class RawColumns(msgspec.Struct, frozen=True):
         """Return the messages from `begin` on."""
         return self if begin == 0 else replace(self, **self._cut(slice(begin, None)))
 
+    def pieces(self, n_wanted: int) -> Iterator[RawColumns]:
+        """Yield the batch in pieces of about the same size, each of about `n_wanted` messages.
+
+        That is at most half as many again: a batch of a few more is not halved, as each piece
+        costs.
+        """
+        n = len(self)
+        n_pieces = max(1, round(n / n_wanted))
+        cuts = [i * n // n_pieces for i in range(n_pieces + 1)]
+        for begin, end in itertools.pairwise(cuts):
+            yield self.tail(begin).head(end - begin)
+
     def _cut(self, part: slice) -> dict[str, Any]:
         """Return the arrays with only the messages of `part`."""
         arrays = ("value_starts", "value_ends", "key_starts", "key_ends", "offsets", "times_ms")

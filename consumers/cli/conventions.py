@@ -519,9 +519,7 @@ def decoded(raw: RawColumns, decoder: Decoder) -> Iterator[Messages]:
 
     A schema registry is asked for up to half a minute more; then it is a `RegistryError`.
     """
-    from consumers.pipeline.reader import pieces  # noqa: PLC0415 -- heavy, as in `commands`
-
-    for piece in pieces(raw, PIECE_MESSAGES):
+    for piece in raw.pieces(PIECE_MESSAGES):
         until_s, messages = time.monotonic() + _REGISTRY_PATIENCE_S, None
         while messages is None:
             try:

@@ -22,10 +22,9 @@ there, and leaves out what its reading thread had read before that.
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import Protocol
 
@@ -429,7 +428,7 @@ class Reader:
                 return  # beyond the limit: not counted, not learned, its position not advanced
             raw = raw.head(left)
         self._n_read += len(raw)
-        for piece in pieces(raw, self._piece_messages):
+        for piece in raw.pieces(self._piece_messages):
             # The buffer belongs to the whole poll: each piece counts for its share.
             n_bytes = len(raw.buffer) * len(piece) // max(len(raw), 1)
             messages = self._decode(piece)
@@ -458,18 +457,6 @@ class Reader:
             else:
                 self._health.set_trouble(self._status.trouble)
                 return messages
-
-
-def pieces(raw: RawColumns, n_wanted: int) -> Iterator[RawColumns]:
-    """Yield a batch in pieces of about the same size, each of about `n_wanted` messages.
-
-    That is at most half as many again: a batch of a few more is not halved, as each piece costs.
-    """
-    n = len(raw)
-    n_pieces = max(1, round(n / n_wanted))
-    cuts = [i * n // n_pieces for i in range(n_pieces + 1)]
-    for begin, end in itertools.pairwise(cuts):
-        yield raw.tail(begin).head(end - begin)
 
 
 class LabelReader:

@@ -25,7 +25,7 @@ from consumers.messages import Messages, Partition, RawColumns, part_name
 from consumers.monitoring.status import Health
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import PartFiles
-from consumers.pipeline.reader import PIECE_S, BatchQueue, Limits, Reader, SourceStatus, pieces
+from consumers.pipeline.reader import PIECE_S, BatchQueue, Limits, Reader, SourceStatus
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.scripted_source import PositionOf, ScriptedSource, Step
 from tests.schema_registry import RegistryServer, framed
@@ -313,7 +313,7 @@ def test_pieces_make_up_the_whole(n: int, n_wanted: int, first: int) -> None:
     Their sizes differ by one at most, and none is half as large again as wanted.
     """
     whole = lines(n, first)
-    cut = list(pieces(whole, n_wanted))
+    cut = list(whole.pieces(n_wanted))
     sizes = [len(piece) for piece in cut]
     assert sum(sizes) == n
     assert max(sizes) <= 1.5 * n_wanted + 1
