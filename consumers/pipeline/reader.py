@@ -162,6 +162,12 @@ class BatchQueue:
             self._error = error
             self._changed.notify_all()
 
+    def raise_if_failed(self) -> None:
+        """Raise what `fail` was given, even if batches wait."""
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+
     def take(self, timeout_s: float) -> Messages | Handover | None:
         """Remove and return what came first; None if nothing came in time or nothing will come.
 
@@ -257,6 +263,10 @@ class Reader:
         What ended the reading thread is raised once every batch before it has been taken.
         """
         return self._queue.take(timeout_s)
+
+    def raise_if_failed(self) -> None:
+        """Raise what ended the reading thread, for who cannot take what it read yet."""
+        self._queue.raise_if_failed()
 
     @property
     def end_reason(self) -> str | None:
@@ -553,6 +563,7 @@ class LabelReader:
         """
         self.is_behind = False
         if not self._partitions_agree():
+            self.reader.raise_if_failed()  # they may never agree then
             return
         for _ in range(_TURN_BATCHES):
             taken = self.reader.take(0.0 if self.is_behind else timeout_s)

@@ -14,7 +14,7 @@ from consumers.errors import CheckpointError, SourceError
 from consumers.messages import Messages, Partition
 from consumers.monitoring.metrics import STATUS_METRICS
 from consumers.monitoring.status import Health
-from consumers.pipeline.reader import LabelReader, Limits, Reader
+from consumers.pipeline.reader import BatchQueue, LabelReader, Limits, Reader
 from consumers.reporter import build_status
 from consumers.sinks.records import Record
 from consumers.sources.base import LogFacts
@@ -89,6 +89,25 @@ def test_rejects_of_labels_come_behind_the_offset_of_the_batch_that_makes_them(
     pipeline._process(late.decoder.decode(raw(LOG, [*said, b"{"])))
     run.end()
     assert told == ["not_json", "handled up to 5", "unmatched_label"]
+    late.memory.close()
+
+
+def test_what_ends_the_reading_of_late_labels_is_raised_before_partitions_agree(
+    tmp_path: Path,
+) -> None:
+    """Their number may never be known then, and a run that ends by itself would wait for ever."""
+    run = Run(tmp_path)
+    late = LateRun(None, LateLabelsSettings(source="kafka:labels", id="id", window_s=50.0))
+    source, queue = ScriptedSource(SourceError("it cannot be read")), BatchQueue()
+    source.n_partitions = None
+    labels = Reader(source, late.label_decoder, Health(run.clock, 30.0), run.stop, queue)
+    run.pipeline.labels = LabelReader(labels, late.late, run.pipeline.reader, ("text",))
+    run.pipeline.labels.start({}, Limits(until_end=True), {})
+    with queue._changed:
+        assert queue._changed.wait_for(lambda: queue._error is not None, LONG_S)
+    with pytest.raises(SourceError, match="it cannot be read"):
+        run.pipeline._take_labels(is_idle=True)
+    run.end()
     late.memory.close()
 
 
