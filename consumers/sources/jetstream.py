@@ -504,8 +504,9 @@ class _Site:
         self, endpoint: Endpoint, live: LiveSettings, headers: Mapping[str, str] | None = None
     ) -> None:
         parts = urlsplit(endpoint.url)
-        self._host, self._port = parts.hostname or "", parts.port
-        self._is_secure = parts.scheme in {"wss", "https"}
+        self._host, self._is_secure = parts.hostname or "", parts.scheme in {"wss", "https"}
+        # Without a port `http.client` would take the last group of an IPv6 address for one.
+        self._port = parts.port or (443 if self._is_secure else 80)
         self._live = live
         self._headers = {**endpoint.headers, **(headers or {})}
         self.n_bytes = 0

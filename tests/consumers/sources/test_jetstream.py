@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import zstandard
 from pydantic import ValidationError
 
+from consumers.config.addresses import JetstreamSettings, LiveSettings, SourceAddress
 from consumers.config.settings import Settings
+from consumers.sources.base import Past
+from consumers.sources.jetstream import JetstreamFeed
 from tests.consumers.sources.live_server import LiveServer, Peer, commit2, frame
 from tests.consumers.sources.test_live import begun
 
@@ -135,6 +139,25 @@ def test_a_dictionary_that_was_cut_off_is_asked_for_again() -> None:
         run.source.close()
     assert "getZstdDictionary: the answer was cut off" in why
     assert run.values == [commit2(1)]
+
+
+@pytest.mark.parametrize(("scheme", "port"), [("jetstream", 443), ("jetstream+ws", 80)])
+def test_an_ipv6_address_without_a_port_is_asked_at_the_usual_one(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, port: int
+) -> None:
+    """Its last group is no port."""
+    asked = list[tuple[str, int]]()
+
+    def connect(address: tuple[str, int], *_: object) -> NoReturn:
+        asked.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    urls = SourceAddress.parse(f"{scheme}://[2001:db8::7]").urls
+    feed = JetstreamFeed(urls, JetstreamSettings(version=2, compress=True))
+    with pytest.raises(ConnectionRefusedError):
+        feed.connection(feed.endpoint(urls[0], Past()), Past(), LiveSettings())
+    assert asked == [("2001:db8::7", port)]
 
 
 def test_a_bomb_is_rejected_as_it_came() -> None:
