@@ -1,7 +1,8 @@
 """Requests to other services over HTTP, bounded in time and size, on the standard library.
 
 A service that sends a byte now and then is not waited for: the bound is that of the whole request.
-`WebService` asks one service; `BoundedHttp` and `BoundedHttps` bound the requests of `urllib`.
+`WebService` asks one service; `BoundedHttp` and `BoundedHttps` bound the requests of `urllib`, and
+`TimedConnection` those of whoever reads answers by itself.
 No redirect is followed and no proxy asked, as either would take a login to another host. No text of
 a server gets into an error, as it may repeat a secret.
 """
@@ -96,9 +97,9 @@ class WebService:
         # Without a port the last group of an IPv6 address would be taken for one.
         if parts.scheme == "https":
             port = parts.port or HTTPSConnection.default_port
-            return _BoundedTlsConnection(host, port, timeout=self._timeout_s, context=self._context)
+            return TimedTlsConnection(host, port, timeout=self._timeout_s, context=self._context)
         port = parts.port or HTTPConnection.default_port
-        return _BoundedConnection(host, port, timeout=self._timeout_s)
+        return TimedConnection(host, port, timeout=self._timeout_s)
 
     def _read(self, answer: HTTPResponse) -> bytes:
         body = b""
@@ -116,7 +117,7 @@ class BoundedHttp(HTTPHandler):
 
     def http_open(self, req: Request) -> HTTPResponse:
         """Ask over a connection that is bounded."""
-        return self.do_open(_BoundedConnection, req)
+        return self.do_open(TimedConnection, req)
 
 
 class BoundedHttps(HTTPSHandler):
@@ -124,10 +125,10 @@ class BoundedHttps(HTTPSHandler):
 
     def https_open(self, req: Request) -> HTTPResponse:
         """Ask over a connection that is bounded."""
-        return self.do_open(_BoundedTlsConnection, req)
+        return self.do_open(TimedTlsConnection, req)
 
 
-class _BoundedConnection(HTTPConnection):
+class TimedConnection(HTTPConnection):
     """A connection of which all calls together may take its time limit."""
 
     def connect(self) -> None:
@@ -138,8 +139,8 @@ class _BoundedConnection(HTTPConnection):
         self.sock = _BoundedSocket(self.sock, until_s)
 
 
-class _BoundedTlsConnection(_BoundedConnection, HTTPSConnection):
-    pass
+class TimedTlsConnection(TimedConnection, HTTPSConnection):
+    """The same over TLS."""
 
 
 class _BoundedSocket:

@@ -30,6 +30,7 @@ from consumers.sources.connections import (
     key_of,
 )
 from consumers.sources.records import EPOCH, BlockRow, block_rows, frame_of
+from consumers.web_request import TimedConnection, TimedTlsConnection
 
 # A record has at most 1 MiB. A frame that unpacks to more than this is rejected as it came.
 _UNPACKED_BYTES_MAX = 4 << 20
@@ -194,7 +195,8 @@ class JetstreamFeed(Feed):
         """Return an endpoint that sends zstd, by the dictionary of its host."""
         dictionary = self._dictionaries.get(endpoint.place)
         if dictionary is None:
-            body = _Site(endpoint, live).ask("getZstdDictionary", {}, _DICTIONARY_BYTES_MAX)
+            site, bytes_max = _Site(endpoint, live), _DICTIONARY_BYTES_MAX
+            body = site.ask("getZstdDictionary", {}, bytes_max, is_bounded=True)
             dictionary = zstandard.ZstdCompressionDict(body, zstandard.DICT_TYPE_FULLDICT)
         try:
             self._unpack = zstandard.ZstdDecompressor(dict_data=dictionary)
@@ -311,16 +313,19 @@ class Archive:
 
     def last_before(self, time_us: int) -> int | None:
         """Return the number before the first segment that reaches a time; None if none does."""
-        cursor = ""
-        while True:
+        cursor, asked = "", set[str]()
+        while cursor not in asked:
+            asked.add(cursor)
             query = {"limit": 1000} | ({"cursor": cursor} if cursor else {})
-            page = _decoded("listSegments", self._site.ask("listSegments", query), _Listed)
+            found = self._site.ask("listSegments", query, is_bounded=True)
+            page = _decoded("listSegments", found, _Listed)
             for segment in page.segments:
                 if segment.max_witnessed_at >= time_us:
                     return max(0, segment.min_seq - 1)
             if not page.cursor or not page.segments:
                 return None
             cursor = page.cursor
+        raise ConnectionError("listSegments: the pages do not go on")
 
     def blocks(self, after: int, since_us: int) -> Generator[list[Received], None, int]:
         """Yield the events behind a number and not older than a time, as a subscription has them.
@@ -517,9 +522,15 @@ class _Site:
         query: Mapping[str, object],
         bytes_max: int = _ANSWER_BYTES_MAX,
         body: bytes | None = None,
+        *,
+        is_bounded: bool = False,
     ) -> bytes:
-        """Return a whole answer; another status than 200 is a `RefusedError`."""
-        with self._answer(name, query, body) as answer:
+        """Return a whole answer; another status than 200 is a `RefusedError`.
+
+        One that `is_bounded` must have come within `live.connect_timeout_s`: nobody watches what is
+        asked for before there is a connection.
+        """
+        with self._answer(name, query, body, is_bounded=is_bounded) as answer:
             found, left = answer.read(bytes_max + 1), answer.length
         if len(found) > bytes_max:
             raise ConnectionError(f"{name}: the answer is longer than {bytes_max} bytes")
@@ -544,9 +555,14 @@ class _Site:
 
     @contextmanager
     def _answer(
-        self, name: str, query: Mapping[str, object], body: bytes | None
+        self,
+        name: str,
+        query: Mapping[str, object],
+        body: bytes | None,
+        *,
+        is_bounded: bool = False,
     ) -> Iterator[http.client.HTTPResponse]:
-        connection = self._connection()
+        connection = self._connection(is_bounded=is_bounded)
         headers = self._headers | ({} if body is None else {"Content-Type": "application/json"})
         method = "GET" if body is None else "POST"
         asked = f"?{urlencode(query)}" if query else ""
@@ -561,17 +577,20 @@ class _Site:
             yield answer
         except http.client.HTTPException as error:
             raise ConnectionError(f"{name}: no HTTP answer: {error!r}") from error
+        except TimeoutError as error:
+            limit = f"live.connect_timeout_s: {self._live.connect_timeout_s:g}"
+            raise ConnectionError(f"{name}: the answer did not come in time ({limit})") from error
         finally:
             connection.close()
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connection(self, *, is_bounded: bool) -> http.client.HTTPConnection:
         timeout_s = self._live.connect_timeout_s
         if not self._is_secure:
-            return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+            plain = TimedConnection if is_bounded else http.client.HTTPConnection
+            return plain(self._host, self._port, timeout=timeout_s)
         context = ssl.create_default_context(cafile=self._live.ssl_cafile)
-        return http.client.HTTPSConnection(
-            self._host, self._port, timeout=timeout_s, context=context
-        )
+        tls = TimedTlsConnection if is_bounded else http.client.HTTPSConnection
+        return tls(self._host, self._port, timeout=timeout_s, context=context)
 
 
 def _decoded(name: str, body: bytes, kind: type[_Answer]) -> _Answer:

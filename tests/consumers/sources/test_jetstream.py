@@ -6,18 +6,21 @@ import json
 import random
 import socket
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 import zstandard
 from pydantic import ValidationError
 
+from consumers import web_request
 from consumers.config.addresses import JetstreamSettings, LiveSettings, SourceAddress
 from consumers.config.settings import Settings
 from consumers.sources.base import Past
 from consumers.sources.jetstream import JetstreamFeed
+from consumers.sources.live import LiveSource
 from tests.consumers.sources.live_server import LiveServer, Peer, commit2, frame
-from tests.consumers.sources.test_live import begun
+from tests.consumers.sources.test_live import Clock, Run, begun
 
 MIB = 1 << 20
 
@@ -158,6 +161,31 @@ def test_an_ipv6_address_without_a_port_is_asked_at_the_usual_one(
     with pytest.raises(ConnectionRefusedError):
         feed.connection(feed.endpoint(urls[0], Past()), Past(), LiveSettings())
     assert asked == [("2001:db8::7", port)]
+
+
+def test_a_host_that_drips_its_dictionary_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked for before there is a connection must be whole within the time to connect."""
+    now = 0.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr(web_request, "time", clock)
+
+    def script(peer: Peer) -> None:
+        nonlocal now
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4096\r\n\r\nx")
+        now += 61.0
+        peer.send(b"x")
+        peer.until_closed()
+
+    with LiveServer(script) as server:
+        settings = Settings.model_validate({"live": {"connect_timeout_s": 60.0}})
+        feed = JetstreamFeed([f"ws://{server.host}"], JetstreamSettings(version=2, compress=True))
+        run = Run(LiveSource(feed, settings.live), Clock())
+        run.until(lambda: run.source.trouble() is not None)
+        run.source.close()
+    limit = "(live.connect_timeout_s: 60)"
+    assert f"getZstdDictionary: the answer did not come in time {limit}" in (
+        run.source.trouble() or ""
+    )
 
 
 def test_a_bomb_is_rejected_as_it_came() -> None:

@@ -179,6 +179,23 @@ def test_a_time_finds_its_segment_and_a_young_one_is_live() -> None:
         assert numbers(run.values) == expected
 
 
+def test_pages_of_segments_that_begin_again_are_told() -> None:
+    """A host whose cursors repeat would be asked for ever otherwise."""
+    host = Host([[row(1)], [row(2)], [row(3)]], b"", "segment")
+    listed = host.listSegments
+
+    def again(peer: Peer) -> bytes:
+        page = json.loads(listed(peer))
+        return json.dumps({**page, "cursor": page.get("cursor", "1")}).encode()
+
+    host.listSegments = again  # type: ignore[method-assign]
+    with LiveServer(host) as server:
+        run = begun([server], 2, history=True, start_at=time_us(4))
+        run.until(lambda: run.source.trouble() is not None)
+        run.source.close()
+    assert "listSegments: the pages do not go on" in (run.source.trouble() or "")
+
+
 def test_a_kill_in_the_archive_costs_nothing() -> None:
     """A checkpoint in the middle of the archive goes on there: nothing is missing or double."""
     host = Host([[row(n)] for n in range(1, 9)], frame(commit2(9)), "blocks")
