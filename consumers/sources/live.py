@@ -273,11 +273,12 @@ class LiveSource(Source):
         log.info("live_connected", source=self.name, host=host, resumed=resumes)
         self._end_proof()
         self._must_overlap = resumes
-        if self._has_begun and not resumes and self._left_position != self._position:
+        # Of a time that was asked for, `_check_beginning` tells whether anything is missing.
+        may_lack = self._has_begun or (self._is_left and not self._feed.start_us)
+        if may_lack and not resumes and self._left_position != self._position:
             self._left_position = self._position  # as long as no message comes, it is one place
             self._note_gap("it goes on with what comes")
-        self._has_pinged = False
-        self._n_bytes = 0
+        self._has_pinged, self._n_bytes = False, 0
         self._heard_at = self._spoke_at = self._now()
         self._seen_at = dict.fromkeys(self._feed.collections, self._now())
 
@@ -456,8 +457,7 @@ class LiveSource(Source):
         if self._past.since_number:
             self._forget_numbers(why)
             return
-        host = self._feed.hosts[self._host]
-        self._tried.add(host)
+        self._tried.add(host := self._feed.hosts[self._host])
         log.warning("cursor_refused", source=self.name, host=host, detail=self._feed.redacted(why))
 
     def _leave_cursor_if_tried(self, why: str) -> None:

@@ -131,6 +131,26 @@ def test_a_time_that_no_host_has_is_left_behind(other: Script) -> None:
     assert 0 < asked.count(None) <= 2
 
 
+ENDING = frame(json.dumps({"$type": "error", "error": "CursorTooOld", "message": "gone"}).encode())
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [refusing(unreachable), playing(ENDING, wait=False)],
+    ids=["an answer", "a frame"],
+)
+def test_a_first_start_at_a_number_that_is_too_old_is_a_gap(refusal: Script) -> None:
+    """It goes on with what comes, and what lies between is counted once."""
+    cut = playing(wait=False)
+    with LiveServer(refusal, cut, playing(commits(commit2, 9))) as server:
+        run = begun([server], start_at=500)
+        run.until_n(1)
+        run.source.close()
+        cursors = [peer.asked.get("cursor") for peer in server.peers]
+    assert cursors == ["500", None, None]
+    assert run.source.gaps == 1
+
+
 def edit(at_ms: int) -> bytes:
     """Return an event of Wikimedia's."""
     places = [{"topic": "codfw.change", "partition": 0, "offset": -1}]
