@@ -90,7 +90,8 @@ _CREATE = OPERATIONS.index(Operation.CREATE)
 _MORE = " more"  # the field behind the model's
 _LOOKED_AT = 256  # newest records that leave with a segment
 _WHY = {
-    "no_message": "no message of this id came within late_labels.window_s of its time",
+    "no_message": "no message of this id is known within late_labels.window_s of its time: none"
+    " came, or it has left the memory (learned.messages_max)",
     "outside_window": "its message's time is further away than late_labels.window_s",
     "before_beginning": "its time is before the first message that was read of the partition",
     "forgotten": "too much came since for it to be remembered (learned.messages_max)",

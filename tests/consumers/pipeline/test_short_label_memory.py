@@ -39,6 +39,20 @@ def test_a_memory_too_short_for_the_window_is_said_once(
         assert each["detail"].endswith(f"or lower {wanted}")
 
 
+def test_a_label_of_a_message_that_left_says_that_it_may_have() -> None:
+    """Nobody knows any more that it came: the reject names both reasons."""
+    run = LateRun(None, SETTINGS, 12)
+    log = [Said("create", f"m{i}", 100, "sun") for i in range(24)]
+    log += [Said("create", f"later{i}", 1000, "sun") for i in range(2)]
+    run.read(log, 24)
+    run.read_labels([Label("m0", 100, "positive")], 1)
+    run.read(log, 2)
+    (reject,) = run.late.take_rejects()
+    assert run.late.counts_now()["no_message"] == 1
+    assert "none came, or it has left the memory (learned.messages_max)" in reject.detail
+    run.memory.close()
+
+
 def test_what_leaves_the_memory_is_learned_as_the_default(tmp_path: Path) -> None:
     """It is, before its horizon is over; a label that comes later teaches nothing."""
     run = LateRun(tmp_path, DEFAULTS, 12)
