@@ -49,8 +49,8 @@ POLL_SLICE_S: Final = 0.1
 # A silent topic and a silent broker look alike; after this long without a message we ask.
 ASK_INTERVAL_S: Final = 1.0
 ASK_TIMEOUT_S: Final = 0.5
-# How many session timeouts after an assignment no dead member holds any partition: one until the
-# broker notices, a quarter until our next heartbeat brings that back, and some for delays.
+# For how many session timeouts a dead member may hold partitions: one until the broker notices, a
+# quarter until our next heartbeat brings them to us, and some for delays.
 SETTLED_SESSIONS: Final = 1.5
 
 BROKER: Final = "broker"  # the key of the trouble that concerns everything
@@ -225,7 +225,8 @@ class GroupSource(Source):
         # Assigned partitions that must be sought before they are read. None: ask `position_of`.
         self._to_seek: dict[Partition, int | None] = {}
         self._retry_at_s: dict[Partition, float] = {}  # partitions whose next batch cannot be read
-        self._heard_at_s = self._assigned_at_s = clock()
+        self._heard_at_s = clock()
+        self._ended_at_s: float | None = None  # since when our partitions are read to the end
 
     @property
     def decoder(self) -> str | None:
@@ -326,16 +327,19 @@ class GroupSource(Source):
 
         A member without any partition is at its end once the topic is known to exist. Partitions
         of others may come to us yet: of a member that was killed, when its session times out. So a
-        member that has not all of them waits that long; who lives goes on with its own.
+        member that has not all of them waits that long at its end; who lives goes on with its own.
         """
         self._handle_events()
-        if self._to_seek or not self._joined:
+        is_read = self._positions.at_end() if len(self._positions) else self._topic_seen
+        if self._to_seek or not (self._joined and is_read):
+            self._ended_at_s = None
             return False
-        if self.n_partitions is None or len(self._positions) < self.n_partitions:
-            settled_s = SETTLED_SESSIONS * self._settings.session_timeout_s
-            if self._clock() - self._assigned_at_s < settled_s:
-                return False
-        return self._positions.at_end() if len(self._positions) else self._topic_seen
+        if self._ended_at_s is None:
+            self._ended_at_s = self._clock()
+        if self.n_partitions is not None and len(self._positions) >= self.n_partitions:
+            return True
+        settled_s = SETTLED_SESSIONS * self._settings.session_timeout_s
+        return self._clock() - self._ended_at_s >= settled_s
 
     def trouble(self) -> str | None:
         """Return what keeps the source, or one of its partitions, from reading now."""
@@ -395,8 +399,8 @@ class GroupSource(Source):
                 if event.assigned:
                     self._to_seek[partition] = None
             self._joined = event.assigned  # what is revoked comes back by the next assignment
+            self._ended_at_s = None
             if event.assigned:
-                self._assigned_at_s = self._clock()
                 self._troubles.clear(GROUP)
 
     def _seek_assigned(self) -> None:
