@@ -37,7 +37,6 @@ from consumers.search.query_syntax import (
     SIGN,
     Query,
     QueryError,
-    TimeLimit,
     TokenKind,
     UnknownClassError,
     folded,
@@ -139,13 +138,10 @@ def compare(
             counts[i] = replace(
                 counts[i], step_s=again.step_s, times_ms=again.times_ms, series=again.series
             )
-    limit = store.time_limit()
-    rows = [
-        newest_texts(store.texts, found[-WORD_MESSAGES_MAX:], WORD_CHARS_MAX, limit)
-        for found in keys
-    ]
+    # The characters bound this work; a time would be over sooner the busier the machine is.
+    rows = [newest_texts(store.texts, found[-WORD_MESSAGES_MAX:], WORD_CHARS_MAX) for found in keys]
     classes = tuple(store.classes)  # as they are now: one may join meanwhile
-    words = distinctive_words(rows, classes, [side.query for side in sides], left_out, limit)
+    words = distinctive_words(rows, classes, [side.query for side in sides], left_out)
     return [
         ComparedMessages(side, counted, len(read), own)
         for side, counted, read, own in zip(sides, counts, rows, words, strict=True)
@@ -212,7 +208,6 @@ def distinctive_words(
     classes: Sequence[str],
     queries: Sequence[Query],
     left_out: frozenset[str],
-    limit: TimeLimit,
 ) -> list[list[DistinctiveWord]]:
     """Return the words of each side, best first; none that a query names or is left out."""
     tables: list[list[Counter[str]]] = []
@@ -221,7 +216,6 @@ def distinctive_words(
     for i, side in enumerate(rows):
         by_class: list[Counter[str]] = [Counter() for _ in classes]
         for row in side:
-            limit.check()
             if row.label < len(classes):  # one may be still to join again
                 n_messages[i, row.label] += 1
                 found = words_of(row.text)

@@ -49,7 +49,7 @@ from consumers.search.query_syntax import (
 
 NewestFirst: TypeAlias = Iterator[tuple[Chunk, int]]  # chunks, each with its lowest key to show
 _AT_ONCE = 5_000
-_TEXTS_AT_ONCE = 100
+_TEXTS_AT_ONCE = 500
 _FINE_POINTS_MAX = 1_500  # as many as a step that nobody chose may have
 _COLUMN_OF = {"lang": "lang_code", "label": "label", "confidence": "probability"}
 
@@ -238,7 +238,7 @@ def texts_of(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[S
 
 
 def newest_texts(
-    read: Callable[[Keys], list[StoredText]], keys: Keys, chars_max: int, limit: TimeLimit
+    read: Callable[[Keys], list[StoredText]], keys: Keys, chars_max: int
 ) -> list[StoredText]:
     """Return the texts of the newest of some messages, `chars_max` characters at most.
 
@@ -246,7 +246,6 @@ def newest_texts(
     """
     found: list[StoredText] = []
     while len(keys):
-        limit.check()
         keys, some = keys[:-_TEXTS_AT_ONCE], keys[-_TEXTS_AT_ONCE:]
         for one in sorted(read(some), reverse=True):
             chars_max -= len(one.text)

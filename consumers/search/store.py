@@ -515,13 +515,9 @@ class RecentStore:
         file = self._file()
         matcher = self._matcher(file, query, lang)
         with self._view(file, whole=True) as (db, newest_first):
-            limit = self.time_limit()
+            limit = self._time_limit()
             asked = (span_s, step, self.classes, self._history_steps, limit)
             return matching.over_time(db, newest_first, matcher, *asked)
-
-    def time_limit(self) -> TimeLimit:
-        """Return how long a search that begins now may take."""
-        return TimeLimit(self._clock, LIMIT_S)
 
     def trouble(self) -> str | None:
         """Return what keeps the store from writing now, as a sentence."""
@@ -559,6 +555,9 @@ class RecentStore:
     def _cutoff_ms(self) -> int:
         return self._bounds.cutoff_ms(int(self._wall_clock() * 1000))
 
+    def _time_limit(self) -> TimeLimit:
+        return TimeLimit(self._clock, LIMIT_S)
+
     @contextlib.contextmanager
     def _view(
         self, file: Transactions, readers: database.Readers | None = None, *, whole: bool = False
@@ -567,7 +566,7 @@ class RecentStore:
 
         `whole` means with the rows that are too old to be shown.
         """
-        limit = self.time_limit()
+        limit = self._time_limit()
         cutoff_ms = 0 if whole else self._cutoff_ms()
         # Taken before the snapshot: a chunk dropped in between is found in the word counts.
         published = file.published

@@ -1,4 +1,4 @@
-"""Comparisons have an end: so many characters are read, for so long; rare words are left out."""
+"""Comparisons have an end: so many characters are read; rare words are left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from consumers.search.comparison import (
     compare,
     ranked,
 )
-from consumers.search.query_syntax import SlowQueryError
 from tests.consumers.search.stores import clock_of, running, tell
 from tests.consumers.search.test_comparison import plain_rank
 
@@ -24,7 +23,7 @@ def compared(store: RecentStore, *queries: str) -> list[ComparedMessages]:
     return compare(store, [ComparedSide(store.parse(text)) for text in queries])
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 100])
+@pytest.mark.parametrize("at_once", [1, 2, 500])
 def test_so_many_characters_are_read(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     """Of long messages the newest that are no more together; `n_read` says how many they are."""
     monkeypatch.setattr(comparison, "WORD_CHARS_MAX", 100)
@@ -45,23 +44,19 @@ def test_so_many_characters_are_read(monkeypatch: pytest.MonkeyPatch, at_once: i
     assert sorted(read)[:3] == [f"{'long ' * 5}{k}" for k in (7, 8, 9)]
 
 
-def test_reading_words_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time of a search is over between two texts, and what was asked fails as a search does."""
-    n_read = 0
+def test_a_busy_machine_takes_no_words_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading words is bounded by their number, and not by a time: an alert is told with them."""
     words_of = comparison.words_of
 
     def slow(text: str) -> set[str]:
-        nonlocal n_read
-        n_read += 1
         clock_of(store).now_s += 0.3
         return words_of(text)
 
     monkeypatch.setattr(comparison, "words_of", slow)
     with running(None) as store:
         tell(store, ["good day"] * 20)
-        with pytest.raises(SlowQueryError):
-            compared(store, "good ", "")
-        assert n_read == 4
+        good, everything = compared(store, "good ", "")
+    assert (good.n_read, everything.n_read) == (20, 20)
 
 
 def test_a_word_of_three_messages_is_never_far_enough() -> None:
