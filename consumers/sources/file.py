@@ -224,8 +224,8 @@ class FileSource(Source):
         """
         self._bytes = self._opened()
         self._size = self._bytes.size()
-        self._skip_to = max(position_of(self.partition) or 0, self._first)
-        self._is_amid = self._facts.is_open  # whether the rest of that line is to be passed over
+        self._skip_to = max(begin := position_of(self.partition) or 0, self._first)
+        self._is_amid = self._facts.is_open and begin >= self._first  # whose rest is passed over
         self._open_end = self._skip_to if self._is_amid else -1
         try:
             if not self._bytes.packed:

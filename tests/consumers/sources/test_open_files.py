@@ -117,6 +117,17 @@ def test_a_last_line_without_a_line_break_counts_once(
     assert reading.values == [b'{"id":0}', b'{"id":1}', b'{"id":2}']
 
 
+def test_a_heading_that_was_not_whole_costs_no_row(tmp_path: Path) -> None:
+    """Its beginning was a line of JSON that is none; what stands behind the whole one is read."""
+    path = tmp_path / "x"
+    path.write_bytes(b"lab")
+    reading = Reading(path)
+    reading.run()
+    path.write_bytes(b"".join(CSV))
+    reading.run()
+    assert reading.values == [b"lab", b"negative,a", CSV[1] + CSV[2][:-1], CSV[3][:-1]]
+
+
 def test_what_an_older_version_knew_of_a_file_is_read_on(tmp_path: Path) -> None:
     """Its checkpoints do not say whether a file ended amid a line."""
     path = tmp_path / "x"
