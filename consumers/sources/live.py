@@ -284,17 +284,19 @@ class LiveSource(Source):
 
     def _lose(self, why: str, pause_s: float = 0.0) -> None:
         """Close the connection, if there is one; go on with the next host after a pause."""
+        # Who took the cursor and was lost later can be asked again, and whose number was refused by
+        # time: only who was not reached has nothing for us.
+        goes_by_time = self._past.since_number and not self._known_now().since_number
+        if self._tried and self._connection is None and not goes_by_time:
+            self._tried.add(self._feed.hosts[self._host])
         if self._connection is not None:
             pause_s = max(pause_s, self._connection.retry_s)
             self._connection.close()
-        self._connection = None
-        self._waiting = []
+        self._connection, self._waiting = None, []
         pause_s = max(pause_s, self._settings.retry_pause_s)
         pause_s = min(pause_s, max(RETRY_AFTER_MAX_S, self._settings.retry_pause_s))
         self._troubles.say(_CONNECTION, f"{self.name}: {self._feed.redacted(why)}", pause_s)
-        if self._tried:
-            self._tried.add(self._feed.hosts[self._host])
-            self._leave_cursor_if_tried(why)
+        self._leave_cursor_if_tried(why)
         self._host = (self._host + 1) % len(self._feed.hosts)
 
     def _read(self, received: Iterable[Received]) -> list[LiveMessage]:
@@ -388,9 +390,7 @@ class LiveSource(Source):
         since = next((each.time_us for each in known if each.time_us > oldest), oldest)
         since = min(max(since, self._forgotten_us + 1, newest - _REWIND_US), newest)
         if host != self._feed.hosts[self._host] or known[-1].offset < first:
-            return Past(
-                known, (since + newest) // 2, is_elsewhere=True
-            )  # by another clock, perhaps
+            return Past(known, (since + newest) // 2, is_elsewhere=True)  # maybe by another clock
         own = (each.number for each in known if each.offset >= first and each.time_us >= since)
         # Numbers of the second wire are no cursors of the first.
         number = min(own, default=0) if self._feed.has_numbers else 0
@@ -467,8 +467,7 @@ class LiveSource(Source):
         """
         if not self._tried.issuperset(self._feed.hosts):
             return
-        self._tried.clear()
-        self._is_left = True
+        self._tried, self._is_left = set(), True
         self._numbered = ("", self._position)  # the host may number again
         log.warning("cursor_left_behind", source=self.name, detail=self._feed.redacted(why))
 
