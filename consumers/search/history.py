@@ -4,7 +4,7 @@
 - When: the minute in which it came, by this computer's clock; hours and days are those of UTC.
 - Where: beside the newest messages in their file, one row a step, of one number a class.
 - How much: the newest steps that have messages, so many of each length; no text, no id. If the
-  clock ran ahead, steps that are still to come leave before the oldest do.
+  clock ran far ahead, steps that are still to come leave before the oldest do.
 - Exactly once: the highest offset counted of each partition is written in the same transaction,
   and what comes again after a restart lies below it. Labelled messages and others are judged on
   different threads, and have an offset each. A checkpoint waits for the counts; only if that takes
@@ -307,14 +307,14 @@ def _forget_oldest(
 ) -> None:
     """Keep the newest steps of a length, and note if this, or what was written, lost any.
 
-    Steps beyond now go first, the latest of them before the others: the clock ran ahead, and until
-    their time comes no new step would stay beside as many of them as are kept.
+    If the clock ran ahead by more than half of what is kept, those steps go first, the latest of
+    them before the others: until their time comes no new step would stay beside so many of them.
     """
     found = db.execute(
         f"DELETE FROM {table} WHERE step_s = ?1 AND begins_s IN (SELECT begins_s FROM {table}"  # noqa: S608 -- of ours
-        " WHERE step_s = ?1 ORDER BY begins_s > ?3 DESC, abs(begins_s - ?3) DESC"
+        " WHERE step_s = ?1 ORDER BY CASE WHEN begins_s > ?3 THEN -begins_s ELSE begins_s END"
         f" LIMIT max(0, (SELECT count(*) FROM {table} WHERE step_s = ?1) - ?2))",
-        (step_s, n_max, now_s),
+        (step_s, n_max, now_s + n_max * step_s // 2),
     )
     if found.rowcount or has_lost:
         db.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (table, step_s))

@@ -171,7 +171,7 @@ class ArrivedRows:
         if not self.rows:
             return ()
         if query.terms:
-            found = self._matcher().matches(query, lang)
+            found = self.index().matches(query, lang)
         else:
             found = [i for i, row in enumerate(self.rows) if not lang or row.lang == lang]
         for each in query.conditions:
@@ -192,7 +192,7 @@ class ArrivedRows:
         # Of those that have the words some may not meet the conditions.
         shown = set(matches[-n_max:])
         n_looked_at = len(self.rows) if query.conditions else n_max
-        found = self._matcher().newest(query, lang, n_looked_at)
+        found = self.index().newest(query, lang, n_looked_at)
         return [FoundRow(self._shown(i), marked) for i, marked in found if i in shown]
 
     def _values(self, name: str) -> Sequence[Any]:
@@ -210,7 +210,7 @@ class ArrivedRows:
         if self._index is not None:
             self._index.close()
 
-    def _matcher(self) -> BatchIndex:
+    def index(self) -> BatchIndex:
         """Return the index; it is made when the first query needs it."""
         if self._index is None:
             self._index = BatchIndex(self.rows)

@@ -174,8 +174,10 @@ class LiveUpdater:
         watched = self._in_turn(self._pages.all())
         if not watched and not self._pages.n_pages:
             return
-        take_until_s = self._clock() + TAKING_MAX_S
         try:
+            if arrived.rows and any(each.live_query.query.terms for each in watched):
+                arrived.index()  # of all queries: its time is no query's
+            take_until_s = self._clock() + TAKING_MAX_S
             for each in watched:
                 each.live_query.is_stale |= has_gap or self._clock() > take_until_s
                 if not each.live_query.is_stale:

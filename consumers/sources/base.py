@@ -61,8 +61,8 @@ class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
         a later one, up to the position was read.
     agrees : bool
         Whether a topic of labels was found with as many partitions as that of their messages.
-    is_open : bool
-        Whether a file ended at the position amid a line, which was taken for a whole one.
+    open_end : int or None
+        The position at which a file ended amid a line, which was taken for a whole one.
     """
 
     begin: int = 0
@@ -72,7 +72,7 @@ class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     cursor: str | None = None
     since_ms: int | None = None
     agrees: bool = False
-    is_open: bool = False
+    open_end: int | None = None
 
 
 class Source(ABC):

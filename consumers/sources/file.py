@@ -211,7 +211,7 @@ class FileSource(Source):
         self._is_guessed = self._follow and settings.format != "jsonl" and not has_line(head)
         self._split = split_csv if self.record_format.kind == "csv" else split_lines
         self._position = self._skip_to = self._size = 0
-        self._open_end = -1  # where the file ended amid a line that was handed over
+        self._open_end: int | None = None  # where it ended amid a line that was handed over
 
     def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
         """Take what identifies the file that was read before."""
@@ -224,9 +224,9 @@ class FileSource(Source):
         """
         self._bytes = self._opened()
         self._size = self._bytes.size()
-        self._skip_to = max(begin := position_of(self.partition) or 0, self._first)
-        self._is_amid = self._facts.is_open and begin >= self._first  # whose rest is passed over
-        self._open_end = self._skip_to if self._is_amid else -1
+        self._skip_to = max(position_of(self.partition) or 0, self._first)
+        self._open_end = self._facts.open_end
+        self._is_amid = self._open_end == self._skip_to  # the rest of that line is passed over
         try:
             if not self._bytes.packed:
                 self._refuse_shorter(self._skip_to, self._size)
@@ -275,7 +275,7 @@ class FileSource(Source):
                     self._first,
                     head=Fingerprint.of(0, self._head[:at]),
                     tail=Fingerprint.of(begin, self._bytes.peek(begin, at)),
-                    is_open=positions.get(self.partition) == self._open_end,
+                    open_end=self._open_end,
                 )
         return {} if self._facts.head is None else {self.partition: self._facts}
 

@@ -128,6 +128,18 @@ def test_a_heading_that_was_not_whole_costs_no_row(tmp_path: Path) -> None:
     assert reading.values == [b"lab", b"negative,a", CSV[1] + CSV[2][:-1], CSV[3][:-1]]
 
 
+def test_who_reads_from_the_beginning_passes_over_nothing(tmp_path: Path) -> None:
+    """As `verify` does, with what the checkpoint knows of the file."""
+    path = tmp_path / "x"
+    path.write_bytes(b"".join(JSON[:2]))
+    reading = Reading(path)
+    reading.run()
+    reading.position, first = 0, list(reading.values)
+    reading.run()
+    assert reading.values == first * 2
+    assert reading.n_lost == 0
+
+
 def test_what_an_older_version_knew_of_a_file_is_read_on(tmp_path: Path) -> None:
     """Its checkpoints do not say whether a file ended amid a line."""
     path = tmp_path / "x"
@@ -137,7 +149,7 @@ def test_what_an_older_version_knew_of_a_file_is_read_on(tmp_path: Path) -> None
     reading.logs = {reading.partition: msgspec.convert({"begin": 0}, LogFacts)}
     reading.run()
     assert reading.values == [b'{"id":1}']
-    assert "is_open" not in msgspec.to_builtins(reading.logs[reading.partition])
+    assert "open_end" not in msgspec.to_builtins(reading.logs[reading.partition])
 
 
 def test_a_line_that_is_cut_for_its_length_ends_no_file(tmp_path: Path) -> None:
