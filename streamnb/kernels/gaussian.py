@@ -29,7 +29,11 @@ from streamnb.kernels.layout import I64, F64Grid, RowUpdates
 from streamnb.kernels.posterior import DUST, add_weight, multiply_scaled
 
 _SPLIT = 134217729.0  # 2²⁷ + 1: cuts a float into halves of 26 bits
-_REST = 2.0**-95  # two floats have 106 bits; sums of a few hundred values lose some of them
+# Shares that are rounding alone once values are taken away. Two floats have 106 bits: sums of a few
+# hundred values lose some, and errors of larger values that went before stay. At 2^-95 of M2, 47 of
+# 6,000 streams of up to eleven values kept a variance of equal ones; at 2^-88 three do.
+_M2_REST = 2.0**-88
+_MEAN_REST = 2.0**-80
 _LAST_DIGIT = 2.0**-52
 
 
@@ -116,7 +120,18 @@ def rounding_of(m2: float, n: float, mean: float) -> float:
     than a last digit. Left standing, it would be a variance: that of equal values, where there is
     none, and all predictions would hang on it.
     """
-    return max(m2 * _REST, n * (mean * _LAST_DIGIT) * (mean * _LAST_DIGIT))
+    return max(m2 * _M2_REST, n * (mean * _LAST_DIGIT) * (mean * _LAST_DIGIT))
+
+
+@inner
+def mean_of_equals(mean: float, left: float, held: float, taken: float) -> float:
+    """Return the mean of values that are all the same, once others have been taken away.
+
+    It is the value itself: one float, without what rounding adds in the second, and 0 if it is no
+    more than rounding alone may leave. `left` is their weight, `held` and `taken` are n·mean of all
+    and of the others. Left standing, the rest would make the only value known an impossible one.
+    """
+    return 0.0 if np.abs(mean) * left <= (np.abs(held) + np.abs(taken)) * _MEAN_REST else mean
 
 
 @inner
@@ -163,6 +178,8 @@ def absorb(
     grown, grown_low = add(held.m2[r, j], held.m2_low[r, j], g, g_low)
     if n < 0.0 and grown <= rounding_of(held.m2[r, j], total, new_mean):
         grown, grown_low = 0.0, 0.0  # or below zero: all that was apart has been taken away
+        new_mean = mean_of_equals(new_mean, total, n_held * held.mean[r, j], n * mean)
+        new_low = 0.0
     put(held, r, j, total, new_mean, new_low, grown, grown_low)
     return fits
 

@@ -135,6 +135,37 @@ def test_unlearned_is_never_learned(kept: list[Seen], more: list[Seen], random: 
     assert not any(array.any() for array in held)
 
 
+thirds = st.integers(-9, 9).map(lambda k: k / 3)  # of one size: what is far larger leaves more
+
+
+@given(
+    thirds,
+    st.lists(thirds, min_size=1, max_size=8),
+    st.integers(1, 4),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
+def test_what_is_left_of_equal_values_is_their_value(
+    value: float, gone: list[float], n: int, subtracted: bool, random: Random
+) -> None:
+    """Once only equal values are left, they are a point at that value, bit for bit.
+
+    By maximum likelihood any other mean would make the value impossible.
+    """
+    held, never, others = (statistics.empty(Moments, classes=2, fields=1) for _ in range(3))
+    kept = [Seen(value, 1.0, 0)] * n
+    more = [Seen(each, 1.0, 0) for each in gone]
+    taught(never, kept)
+    taught(held, random.sample(kept + more, n + len(more)))
+    if subtracted:
+        taught(others, more)
+        assert merged(held, others, -1.0) == -1
+    else:
+        assert taught(held, random.sample(more, len(more)), -1.0) == -1
+    for found, wanted in zip(held, never, strict=True):
+        assert found.tolist() == wanted.tolist()
+
+
 mixed = streams(1.0, 2.0, 0.5, 0.1, 3.7)
 
 
