@@ -109,6 +109,11 @@ class Move(NamedTuple):
     factor: float
     scale: float
 
+    @property
+    def was_due(self) -> bool:
+        """Whether the clock had come that far before the row, which need not leap for it."""
+        return self.scale >= math.pow(2.0, _FAR)
+
 
 class DecaySchedule(NamedTuple):
     """A batch's weights and scales, the moves of its landmark in order, and the clock after it."""

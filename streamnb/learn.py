@@ -239,14 +239,18 @@ def _prepare_row(
 
     Then return the row's log-posteriors and log p(x, c) from before: after a long silence little of
     what was known may outlive the move, and a new class is not among those that the row is
-    predicted by.
+    predicted by. A move that the rows before made due changes none: a call of them alone ends so.
     """
+    while schedule.moves and schedule.moves[0].row <= row and schedule.moves[0].was_due:
+        state.rescale(schedule.moves.pop(0).factor)
+    # At most one is left, as the row leaps to its own time at once.
     is_moving = bool(schedule.moves) and schedule.moves[0].row <= row
     if not is_moving and row not in coming:
         return None
     scale = schedule.moves[0].scale if is_moving else float(schedule.updates.scales[row])
     before = _judge_row(state, fields, row, scale) if state.classes else (np.empty(0),) * 2
-    _move_landmark(state, schedule, row)
+    if is_moving:
+        state.rescale(schedule.moves.pop(0).factor)
     if row in coming:
         state.add_class(coming[row])
     return before
@@ -262,12 +266,6 @@ def _judge_row(
     stated = joint.copy()
     posterior.normalise(stated, prior)
     return stated[0], joint[0]
-
-
-def _move_landmark(state: ModelState, schedule: DecaySchedule, row: int) -> None:
-    """Bring all counts to the landmark that holds from a row on."""
-    while schedule.moves and schedule.moves[0].row <= row:
-        state.rescale(schedule.moves.pop(0).factor)
 
 
 def _learn_rows(

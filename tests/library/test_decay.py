@@ -17,6 +17,7 @@ from streamnb import (
     Bag,
     Bernoulli,
     Beta,
+    Complement,
     Dirichlet,
     HalfLife,
     Multinomial,
@@ -25,6 +26,7 @@ from streamnb import (
 )
 from streamnb.errors import InputError
 from streamnb.features.protocol import Group
+from streamnb.likelihoods import WordLikelihood
 from tests.library.features.count_models import (
     CLASSES,
     PROBES,
@@ -160,6 +162,37 @@ def test_a_batch_is_what_single_examples_are(
     assert model.to_bytes() == single.to_bytes()
     assert facts(model) == facts(single)
     assert facts(NaiveBayes.from_bytes(model.to_bytes())) == facts(model)
+
+
+leaps = st.sampled_from([0.0, 1.0, 40.0, 64.0, 70.0, 90.0, 300.0]).map(lambda t: t + 0.37)
+silences = st.lists(
+    st.tuples(st.sampled_from("xy"), st.sampled_from(["a b a", "b c", "d", "a"]), leaps),
+    min_size=2,
+    max_size=12,
+)
+
+
+@given(
+    silences,
+    st.sampled_from([Multinomial(Dirichlet(0.3)), Complement(Dirichlet(0.3)), Bernoulli()]),
+    st.booleans(),
+)
+def test_a_batch_rounds_as_single_examples_do(
+    rows: list[tuple[str, str, float]], likelihood: WordLikelihood, by_examples: bool
+) -> None:
+    """Where the clock has come far, the next row is judged at the new landmark in both."""
+    decay = HalfLife(examples=0.023) if by_examples else HalfLife(seconds=1.0)
+    batched, single = (
+        NaiveBayes(features={"t": Words(likelihood)}, decay=decay, hash_key=1) for _ in range(2)
+    )
+    labels, texts, ages = zip(*rows, strict=True)
+    times = np.cumsum(ages).tolist()
+    said = batched.prequential_many({"t": list(texts)}, list(labels), times_s=times)
+    for k, row in enumerate(said):
+        found = single.prequential_one({"t": texts[k]}, labels[k], time_s=times[k])
+        expected = list(found.values())
+        assert row[: len(expected)].tolist() == expected
+    assert batched.to_bytes() == single.to_bytes()
 
 
 @given(plain_features, timed)
