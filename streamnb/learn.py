@@ -109,7 +109,7 @@ def prequential(  # noqa: PLR0913 -- a function between would be one more for ea
     else:
         fields, codes, given, times = encoded.read(state, columns, labels, weights, times_s)
         n = len(codes)
-    taken = None if taken is None else _checked_taken(taken, n)
+    taken = None if taken is None else _checked_taken(taken, n, encoded)
     counted = None if given is None else given > 0.0
     new = classes_to_join(state, codes, counted if taken is None else _may_join(counted, taken))
     classes = [*state.classes, *(label for _, label in new)] if new else state.classes
@@ -185,8 +185,11 @@ class _Way(NamedTuple):
                 rows[row, : len(own)] = own
 
 
-def _checked_taken(taken: Any, n: int) -> NDArray[np.int8]:
+def _checked_taken(taken: Any, n: int, encoded: EncodedRows | None) -> NDArray[np.int8]:
     """Return which of `n` rows are taken back, or say what is wrong with it."""
+    if encoded is not None:
+        # What is taken back goes without words that have left this model, not the others.
+        raise InputError("encoded and taken do not go together: leave out encoded.")
     if not isinstance(taken, np.ndarray) or is_masked_array(taken) or taken.dtype.kind not in "iu":
         raise InputError(f"taken must be an array of whole numbers. Got {taken!r} instead.")
     if taken.shape != (n,):

@@ -330,7 +330,8 @@ class Learner:
         judged : bool
             Whether the `confidence` learns from them: not if they were judged at another time.
         encoded : EncodedRows, optional
-            Keeps what was encoded, for models that learn the same examples after this one.
+            Keeps what was encoded, for models that learn the same examples after this one; not
+            beside `taken`.
         taken : ndarray of shape (n,), int8, optional
             Which examples are taken back in their place instead, if `takes_in_place`: see
             `learn.LEARNED`, `EARLIER` and `OWN`.

@@ -22,10 +22,11 @@ from streamnb import (
     NaiveBayes,
     Words,
 )
+from streamnb.errors import InputError
 from streamnb.features.protocol import Group
 from streamnb.features.words import WordsState
 from streamnb.labels import read_labels
-from streamnb.learn import EncodedRows, prequential
+from streamnb.learn import EARLIER, EncodedRows, prequential
 from streamnb.merging import share_words
 
 CLASSES = ["x", "y"]
@@ -214,3 +215,16 @@ def test_a_shared_table_shrinks_seldom_and_is_shared_again() -> None:
     n_tables = len({id(each) for each in tables})
     assert 3 <= n_tables <= 12
     assert max(sizes) < 4_000
+
+
+def test_rows_that_are_taken_back_are_not_shared() -> None:
+    """What has left one model is left out of its rows; another may hold it, and take it back."""
+    model = made("long", 5)
+    model.learn_many({"text": ["a b"]}, ["x"], times_s=[1.0])
+    digest, labels = model.digest(), read_labels(["x"], None)
+    with pytest.raises(InputError, match="encoded and taken do not go together"):
+        prequential(
+            model.state, {"text": ["a b"]}, labels, times_s=[1.0], encoded=EncodedRows(),
+            taken=np.array([EARLIER], np.int8),
+        )  # fmt: skip
+    assert model.digest() == digest
