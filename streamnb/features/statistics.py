@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.errors import InputError
+from streamnb.errors import InputError, StreamnbError
 from streamnb.kernels import counting
 from streamnb.kernels.categorical import FlagCounts, ValueCounts
 from streamnb.kernels.gaussian import Moments
@@ -376,14 +376,17 @@ def leaving(
     count, the order is that of a hash of their text, the same in every model and on every machine.
     It is a function of the counts and the words alone, whatever the order they came in. The first
     `n_declared` columns stay. `ranked_by` are the classes whose counts are compared: all, if none
-    are given.
+    are given. It is asked for only if some must leave.
     """
     totals = column_totals(counts, n_columns)
     live = np.flatnonzero(totals != 0.0)
     live = live[live >= n_declared]
     n_leaving = len(live) - n_kept
-    if n_leaving <= 0:
-        return np.empty(0, dtype=np.int64)
+    if n_leaving <= 0:  # who found no room for a row would find none for ever
+        raise StreamnbError(
+            f"there is no room for a row, yet only {len(live)} words or values count, of which"
+            f" {n_kept} may stay. These counts are damaged: load the model from its file."
+        )
     totals = totals[live] if ranked_by is None else counts[0][live, ranked_by].sum(axis=1)
     threshold = np.partition(totals, n_leaving - 1)[n_leaving - 1]
     below = live[totals < threshold]

@@ -22,9 +22,10 @@ from streamnb import (
     Numbers,
     Words,
 )
-from streamnb.errors import InputError
+from streamnb.errors import InputError, StreamnbError
 from streamnb.features.protocol import Group
 from streamnb.inspection.words import word_group
+from streamnb.kernels.layout import LIVE
 from tests import naive
 from tests.library.streams import part_counts
 from tests.strategies import Example, cuts, groups, streams
@@ -373,3 +374,14 @@ def test_counts_left_by_other_weights_are_not_thrown_away() -> None:
     with pytest.raises(InputError, match="has learned nothing"):
         Folds(model, 2)
     assert model.to_bytes() == before
+
+
+@pytest.mark.parametrize("parts", [("p",), ("p", "q")])
+def test_counts_that_disagree_with_their_number_are_told(parts: tuple[str, ...]) -> None:
+    """Where no word can leave, though there seems to be no room, learning ends with an error."""
+    model = model_of(Words(Multinomial(), max_words=4))
+    for part in parts:
+        model.learn_one({"text": "a b"}, "ham", part=part)
+    part_counts(model.parts["p"], "text").state[LIVE] = 100
+    with pytest.raises(StreamnbError, match="2 words or values count, of which 3 may stay"):
+        model.learn_one({"text": "c"}, "ham", part="p")
