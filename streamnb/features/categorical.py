@@ -247,7 +247,7 @@ class CategoriesState(GroupState):
     def _drop_values(self, counts: ValueCounts, n_kept: int) -> tuple[NDArray[np.int64], Floats]:
         """Drop the least useful values that are not declared; return them and their counts."""
         vocabulary = self.table.vocabulary
-        columns = statistics.leaving(
+        columns = statistics.must_leave(
             counts, vocabulary.table, vocabulary.n_words, n_kept, self.table.n_declared
         )
         held = counts.by_value[columns]

@@ -151,7 +151,7 @@ class CountedState(GroupState):
         """Drop a part's least useful words, from the sum as well; return how many."""
         self._grow_sum()  # it was not, while parts learned alone
         table, n_words = self.vocabulary.table, self.vocabulary.n_words
-        columns = statistics.leaving(part.counts, table, n_words, n_kept)
+        columns = statistics.must_leave(part.counts, table, n_words, n_kept)
         held = statistics.drop(part.counts, columns, decays=self.decays)
         statistics.subtract_rows(self.counts, columns, held, decays=self.decays)
         self._forget_weights(part, columns)
@@ -160,7 +160,7 @@ class CountedState(GroupState):
 
     def _drop(self, n_new: int) -> None:
         table, n_kept, own = self.vocabulary.table, kept(self.n_words_max, n_new), self.ranked_by
-        columns = statistics.leaving(self.counts, table, self._n_counted, n_kept, ranked_by=own)
+        columns = statistics.must_leave(self.counts, table, self._n_counted, n_kept, ranked_by=own)
         statistics.drop(self.counts, columns, decays=self.decays)
         self._forget_weights(self.as_part(), columns)
         self.n_dropped += len(columns)

@@ -376,17 +376,14 @@ def leaving(
     count, the order is that of a hash of their text, the same in every model and on every machine.
     It is a function of the counts and the words alone, whatever the order they came in. The first
     `n_declared` columns stay. `ranked_by` are the classes whose counts are compared: all, if none
-    are given. It is asked for only if some must leave.
+    are given.
     """
     totals = column_totals(counts, n_columns)
     live = np.flatnonzero(totals != 0.0)
     live = live[live >= n_declared]
     n_leaving = len(live) - n_kept
-    if n_leaving <= 0:  # who found no room for a row would find none for ever
-        raise StreamnbError(
-            f"there is no room for a row, yet only {len(live)} words or values count, of which"
-            f" {n_kept} may stay. These counts are damaged: load the model from its file."
-        )
+    if n_leaving <= 0:
+        return np.empty(0, dtype=np.int64)
     totals = totals[live] if ranked_by is None else counts[0][live, ranked_by].sum(axis=1)
     threshold = np.partition(totals, n_leaving - 1)[n_leaving - 1]
     below = live[totals < threshold]
@@ -396,6 +393,17 @@ def leaving(
     last = n_leaving - len(below) - 1
     tied = tied[order <= np.partition(order, last)[last]]
     return np.sort(np.concatenate([below, tied]))
+
+
+def must_leave(counts: Counts | ValueCounts, table: Table, *args: Any, **options: Any) -> Longs:
+    """Return the columns that are `leaving`, where a row found no room: some."""
+    columns = leaving(counts, table, *args, **options)
+    if not len(columns):  # whoever asks would find none for ever
+        raise StreamnbError(
+            "there is no room for a row, yet no word or value is one too many. These counts are"
+            " damaged: load the model from its file."
+        )
+    return columns
 
 
 def kept(n_words_max: int, n_new: int) -> int:
