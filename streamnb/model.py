@@ -450,6 +450,11 @@ class NaiveBayes(ModelReader):
     def drop_part(self, name: str) -> None:
         """Forget a part: the model is then the sum of the others.
 
+        With a half-life in seconds the time stays that of the newest example there was: what is
+        left has aged since, and weighs less beside the prior than in a model that never had the
+        part. Only with a hybrid or a `prior_half_life`, which learn by each part's own time, does
+        the model go back to the newest time of the parts that are left.
+
         Raises
         ------
         InputError
