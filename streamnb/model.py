@@ -6,7 +6,9 @@ learned. A batch is for speed only: it gives, bit for bit, what single examples 
 stream is cut. Predicting is the same run without labels.
 
 A model may be kept in parts, one for each log that it learns from (`learn_many(..., part=...)`):
-then it is their sum, each part is a function of its own log, and `max_words` bounds each part.
+then it is their sum, each part's counts are a function of its own log, and `max_words` bounds each
+part. So are a hybrid's weights if classes are declared; else a part learns them among the classes
+that the model knew by then.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ of it; `NaiveBayes` and `Snapshot` are its public faces.
 
 A model may be the sum of parts, one for each log that it learns from. A part shares the groups'
 vocabularies and holds its own statistics: a function of its log's examples only, so that it can be
-saved with its log's position, read again after a crash, or moved elsewhere. An only part is the sum
-itself, in the same arrays, and learned once.
+saved with its log's position, read again after a crash, or moved elsewhere. A hybrid's weights are
+one if classes are declared; else they depend on the classes that other logs had brought. An only
+part is the sum itself, in the same arrays, and learned once.
 """
 
 from __future__ import annotations

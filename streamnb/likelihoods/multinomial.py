@@ -163,6 +163,8 @@ class Hybrid:
     is no inverse; a word of which nothing is left takes its own with it. Models and parts add up:
     each weight is the mean of theirs by precision. The prior's precision of a residual weight
     counts as often as the cube root of the number of logs: so a sum of many is calibrated, too.
+    Without declared classes a part learns weights among the classes that the model knew by then,
+    so that they depend on the order between logs; counts never do.
 
     Ancestors: Raina et al. 2003, *Classification with hybrid generative/discriminative models*;
     Wang & Manning 2012, *Baselines and bigrams*.
