@@ -413,6 +413,7 @@ class ModelState:
         while len(self.classes) > self.n_declared_classes and not self.class_counts[-1]:
             del self.class_index[self.classes.pop()]
             self._set_classes()
+            self.rescale(1.0)  # counts V anew: where words were dropped, some may be in it alone
 
     def _set_classes(self) -> None:
         n_classes = len(self.classes)
@@ -454,8 +455,7 @@ class ModelState:
     def as_part(self) -> PartState:
         """Return all that is learned as one part: the same arrays."""
         groups = {name: group.as_part() for name, group in self.groups.items()}
-        counts, recent = self.class_counts, self.recent
-        return PartState(counts, recent, groups, self.n_examples, self.clock.now)
+        return PartState(self.class_counts, self.recent, groups, self.n_examples, self.clock.now)
 
     def hold_only_part(self) -> None:
         """Have an only part be the sum as it is now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,9 @@ from streamnb import (
     Words,
 )
 from streamnb.errors import InputError
+from streamnb.features.counted_words import CountedState
 from streamnb.features.protocol import Group
+from streamnb.kernels.layout import LIVE
 from streamnb.learn import EARLIER, LEARNED, OWN, prequential
 from streamnb.predict import BATCH_ROWS
 from tests.library.features.count_models import (
@@ -369,3 +372,31 @@ def test_what_cannot_be_taken_back_in_its_place_is_left_with_all_behind_it() -> 
     rest = {"text": columns["text"][n_first:]}, labels[n_first:]
     found = prequential(model.state, *rest, taken=codes[n_first:])
     assert (len(found), model.class_counts.tolist()) == (n - n_first, [n - 2, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("parts", [(), ("p",), ("p", "q")])
+@pytest.mark.parametrize("likelihood", [Multinomial(), Bernoulli(), Complement()])
+@given(data=st.data())
+def test_words_left_in_a_class_that_goes_do_not_count(
+    parts: tuple[str, ...], likelihood: Any, data: st.DataObject
+) -> None:
+    """Where words were dropped, unlearning skips some, and a class may go with what is left of it.
+
+    V counts the words that are left; else a full vocabulary would find no room for another text.
+    """
+    texts = st.lists(st.sampled_from(ascii_lowercase), max_size=12).map(" ".join)
+    seen = data.draw(st.lists(st.tuples(texts, st.sampled_from("xyz")), min_size=1, max_size=6))
+    part = None
+    model = NaiveBayes((), features={"text": Words(likelihood, max_words=3)}, hash_key=1)
+    for name in parts:
+        model.learn_one({"text": "a"}, "w", part=name)
+        part = name
+    columns, labels = {"text": [text for text, _ in seen]}, [label for _, label in seen]
+    model.learn_many(columns, labels, part=part)
+    model.unlearn_many(columns, labels, part=part)
+    group = model.state.groups["text"]
+    assert isinstance(group, CountedState)
+    held = [group.counts, *(each.groups["text"].counts for each in model.state.summands())]
+    for counts in held:
+        assert counts.state[LIVE] == np.count_nonzero(counts.by_word.any(axis=1))
+    model.learn_many({"text": [" ".join(ascii_lowercase)] * 2}, ["x", "y"], part=part)
