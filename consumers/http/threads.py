@@ -4,22 +4,25 @@
 texts that arrive together are predicted in one batch. What a request costs beyond its prediction is
 the way to the predictor's thread and back. Texts that arrive while a batch is under way form the
 next one, so they share that cost. A batch gives, bit for bit, what single examples give.
+What nobody waits for any more is neither kept nor worked off.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
 
-from consumers.http.requests import RETRY_SOON, ProblemError
+from consumers.http.requests import HELD_BYTES_MAX, RETRY_SOON, ProblemError
 from consumers.http.schemas import ApiPrediction, ByClass, PredictAnswer
 from consumers.process import cached
 from consumers.sinks.records import decided_by
@@ -27,6 +30,7 @@ from streamnb import Predictor, Snapshot
 from streamnb.errors import InputError, PredictorError, PredictorStopped, QueueFullError
 from streamnb.reader import ModelReader
 
+_FULL = "as many requests wait for an answer as may; ask again in a moment"
 T = TypeVar("T")
 _Waiter = asyncio.Future[Any]
 
@@ -163,33 +167,53 @@ class Batcher:
         self.text_field = text_field
         self._timeout_s = timeout_s
         self._starting = starting
-        self._waiting: list[tuple[str, _Waiter]] = []
+        self._waiting: dict[_Waiter, str] = {}
+        self._held = 0  # bytes of the texts that somebody waits for
         self._is_under_way = False
 
     async def predict_text(self, text: str) -> PredictAnswer:
-        """Return the current snapshot's prediction for a text; raises what `ask` raises."""
+        """Return the current snapshot's prediction for a text; raises what `ask` raises.
+
+        All texts that wait may have HELD_BYTES_MAX together; beyond that the problem is 503.
+        """
+        n_bytes = sys.getsizeof(text)
+        if self._held + n_bytes > HELD_BYTES_MAX:
+            raise ProblemError(503, _FULL, headers=RETRY_SOON)
         loop = asyncio.get_running_loop()
         waiter: _Waiter = loop.create_future()
-        self._waiting.append((text, waiter))
+        self._waiting[waiter] = text
+        self._held += n_bytes
         if not self._is_under_way:
             self._is_under_way = True
             # At the end of this turn of the loop, so that all texts that came in it go together.
             loop.call_soon(self._send)
-        found: PredictAnswer = await self._answer(waiter)
+        try:
+            found: PredictAnswer = await self._answer(waiter)
+        finally:
+            self._held -= n_bytes
+            self._waiting.pop(waiter, None)
         return found
 
     async def ask(self, question: Callable[[Snapshot], T]) -> T:
         """Return what a function of the current snapshot returns.
 
         The problem is 422 for a value that the model cannot use; 503 if the predictor's queue is
-        full, it has no snapshot yet or is being stopped.
+        full, it has no snapshot yet or is being stopped. A question that is given up before its
+        turn is never answered.
         """
         waiter: _Waiter = asyncio.get_running_loop().create_future()
+        answer: Future[T] | None = None
         try:
-            self._submit(question, lambda future: _settle([waiter], future, lambda found, _: found))
+            answer = self._submit(
+                question, lambda future: _settle([waiter], future, lambda found, _: found)
+            )
         except PredictorError as error:
             waiter.set_exception(error)
-        found: T = await self._answer(waiter)
+        try:
+            found: T = await self._answer(waiter)
+        finally:
+            if answer is not None:
+                answer.cancel()  # of one that is there it changes nothing
         return found
 
     async def _answer(self, waiter: _Waiter) -> Any:
@@ -201,7 +225,7 @@ class Batcher:
         except TimeoutError:
             detail = f"there was no answer within {self._timeout_s:g} s"
         except QueueFullError:
-            detail = "as many requests wait for an answer as may; ask again in a moment"
+            detail = _FULL
         except PredictorStopped:
             detail = "the daemon is stopping; ask again once it is back"
         except PredictorError:  # what it says is advice to who wrote the program
@@ -213,18 +237,18 @@ class Batcher:
 
     def _send(self) -> None:
         """Submit the texts that wait as one batch."""
-        batch = self._waiting[:TOGETHER_MAX]
-        del self._waiting[:TOGETHER_MAX]
-        columns = {self.text_field: [text for text, _ in batch]}
-        waiters = [waiter for _, waiter in batch]
+        batch = dict(islice(self._waiting.items(), TOGETHER_MAX))
+        for waiter in batch:
+            del self._waiting[waiter]
+        waiters, columns = list(batch), {self.text_field: list(batch.values())}
         try:
             self._submit(
-                lambda snapshot: predict_columns(snapshot, columns),
+                partial(_predict_for, waiters, columns),
                 lambda future: self._arrive(waiters, future),
             )
         except PredictorError as error:
             self._is_under_way = False
-            waiters += [waiter for _, waiter in self._waiting]  # no later batch would answer them
+            waiters += self._waiting  # no later batch would answer them
             self._waiting.clear()
             for waiter in waiters:
                 if not waiter.done():
@@ -238,15 +262,29 @@ class Batcher:
         else:
             self._is_under_way = False
 
-    def _submit(self, question: Callable[[Snapshot], T], then: Callable[[Future[T]], None]) -> None:
-        """Ask the predictor; the event loop calls `then` with the answer."""
+    def _submit(
+        self, question: Callable[[Snapshot], T], then: Callable[[Future[T]], None]
+    ) -> Future[T]:
+        """Ask the predictor; the event loop calls `then` with the answer, which is returned too."""
         loop = asyncio.get_running_loop()
         answer = self._predictor.ask(question)
         answer.add_done_callback(lambda future: call_soon(loop, then, future))
+        return answer
+
+
+def _predict_for(
+    waiters: Sequence[_Waiter], columns: dict[str | None, list[str]], snapshot: Snapshot
+) -> PredictAnswer:
+    """Return predictions for a batch, unless all its waiters have given up (TimeoutError)."""
+    if all(waiter.done() for waiter in waiters):
+        raise TimeoutError
+    return predict_columns(snapshot, columns)
 
 
 def _settle(waiters: list[_Waiter], future: Future[T], own: Callable[[T, int], Any]) -> None:
     """Give each waiter its own part of an answer, or the error."""
+    if future.cancelled():
+        return  # as all had given up
     error = future.exception()
     for i, waiter in enumerate(waiters):
         if waiter.done():

@@ -11,8 +11,15 @@ import pytest
 
 from consumers.http.requests import ProblemError
 from consumers.http.schemas import PredictAnswer
-from consumers.http.threads import THREADS, TOGETHER_MAX, WAITING_MAX, Batcher, WorkerPool
-from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
+from consumers.http.threads import (
+    THREADS,
+    TOGETHER_MAX,
+    WAITING_MAX,
+    Batcher,
+    WorkerPool,
+    predict_columns,
+)
+from streamnb import EveryExamples, Learner, Predictor, Snapshot, SnapshotBoard
 from tests.consumers.http.loopback_server import PATIENCE_S, settings, taught
 
 
@@ -78,6 +85,76 @@ def test_an_answer_that_does_not_come_is_given_up(predictor: Predictor) -> None:
     with pytest.raises(ProblemError, match=r"no answer within 0\.01 s") as caught:
         asyncio.run(batcher.predict_text("a"))
     assert caught.value.headers["Retry-After"] == "1"
+
+
+def test_what_was_given_up_is_never_worked_off(predictor: Predictor) -> None:
+    """A question that nobody waits for any more costs the predictor nothing."""
+    worked_off: list[Snapshot] = []
+    batcher = Batcher(predictor, "text", 0.01)
+    with pytest.raises(ProblemError, match=r"no answer within 0\.01 s"):
+        asyncio.run(batcher.ask(worked_off.append))
+    predictor.start()
+    predictor.predict_one({"text": "a"}, PATIENCE_S)  # behind it
+    assert worked_off == []
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return the batches of single texts that are predicted from now on."""
+    found: list[list[str]] = []
+
+    def predict(snapshot: Snapshot, columns: dict[str, list[str]]) -> PredictAnswer:
+        found.append(columns["text"])
+        return predict_columns(snapshot, columns)
+
+    monkeypatch.setattr("consumers.http.threads.predict_columns", predict)
+    return found
+
+
+def test_a_batch_that_was_given_up_is_never_worked_off(
+    predictor: Predictor, batches: list[list[str]]
+) -> None:
+    """Neither are single texts; those behind them that somebody waits for are answered."""
+    batcher = Batcher(predictor, "text", PATIENCE_S)
+
+    async def ask() -> PredictAnswer:
+        first = asyncio.create_task(batcher.predict_text("bad"))
+        await asyncio.wait([first], timeout=0)
+        later = [asyncio.create_task(batcher.predict_text(text)) for text in ("bad", "good")]
+        await asyncio.wait(later, timeout=0)
+        for task in (first, later[0]):
+            task.cancel()
+        await asyncio.wait([first, later[0]])
+        predictor.start()
+        return await later[1]
+
+    assert asyncio.run(ask()).predictions[0].label == "positive"
+    assert batches == [["good"]]
+
+
+def test_texts_that_wait_have_a_size_together(
+    predictor: Predictor, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond it the answer is 503; what was given up counts no longer and is not kept."""
+    monkeypatch.setattr("consumers.http.threads.HELD_BYTES_MAX", 25_000)
+    batcher, text = Batcher(predictor, "text", PATIENCE_S), "good " * 2_000
+
+    async def ask() -> list[object]:
+        under_way = asyncio.create_task(batcher.predict_text("good"))
+        await asyncio.wait([under_way], timeout=0)
+        for _ in range(5):
+            tasks = [asyncio.create_task(batcher.predict_text(text)) for _ in range(3)]
+            (refused,), _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            assert "as many requests wait for an answer as may" in str(refused.exception())
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        last = asyncio.create_task(batcher.predict_text(text))
+        asyncio.get_running_loop().call_soon(predictor.start)
+        return list(await asyncio.gather(under_way, last))
+
+    assert [status_of(answer) for answer in asyncio.run(ask())] == [200, 200]
+    assert batches == [["good"], [text]]
 
 
 def test_a_start_says_what_it_is_at() -> None:
