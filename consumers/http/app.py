@@ -205,7 +205,7 @@ def make_app(app_state: AppState) -> Starlette:
     workers, correction_workers = (WorkerPool(http.request_timeout_s) for _ in range(2))
     exporter = WorkerPool(EXPORT_TIMEOUT_S, "serve-export", n_threads=1, nice=EXPORT_NICE)
     # Starlette tries them in this order: the most frequent one comes first.
-    routes = prediction_routes(batcher, bodies, example_decoder)
+    routes = prediction_routes(batcher, workers, bodies, example_decoder)
     files: list[BaseRoute] = []
     if app_state.follow_age_s is None:  # a replica has no stream, and no page of one
         routes += [

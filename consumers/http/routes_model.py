@@ -124,7 +124,7 @@ PREDICT = ApiOperation(
 
 
 def prediction_routes(
-    batcher: Batcher, bodies: BodyReader, example_decoder: ExampleDecoder
+    batcher: Batcher, workers: WorkerPool, bodies: BodyReader, example_decoder: ExampleDecoder
 ) -> list[ApiRoute]:
     """Return the route `/v1/predict`."""
     decoder = msgspec.json.Decoder(schemas.PredictRequest)
@@ -139,17 +139,38 @@ def prediction_routes(
             answer = await batcher.predict_text(value)
             return _of_version(answer.snapshot_version, answer)
         examples = example_decoder.examples(name, value)
-        if explains and examples.n > schemas.EXPLAINED_MAX:
-            raise ProblemError(
-                422,
-                f"{examples.n} examples are to be explained, and {schemas.EXPLAINED_MAX} may be at "
-                f"once; without explain and interval {schemas.TEXTS_MAX}",
-            )
+        if explains:
+            _check_explained(name, value, examples.n)
+            # Not on the predictor's thread: a word costs as much as judging a whole text.
+            snapshot = await batcher.ask(lambda current: current)
+            try:
+                found = await workers.run(partial(_predict_examples, examples, asked, snapshot))
+            except InputError as error:
+                raise ProblemError(422, str(error)) from None
+            return _of_version(*found)
         # The answer is encoded on the predictor's thread: thousands of predictions take
         # milliseconds, for which the event loop cannot stop.
         return _of_version(*await batcher.ask(partial(_predict_examples, examples, asked)))
 
     return [ApiRoute("/v1/predict", predict, PREDICT, "POST")]
+
+
+def _check_explained(name: str, value: Any, n: int) -> None:
+    """Raise 422 if these are too many examples to be explained, or too long ones together."""
+    if n > schemas.EXPLAINED_MAX:
+        raise ProblemError(
+            422,
+            f"{n} examples are to be explained, and {schemas.EXPLAINED_MAX} may be at "
+            f"once; without explain and interval {schemas.TEXTS_MAX}",
+        )
+    values = value if name in {"texts", "messages"} else [value]
+    n_chars = sum(len(each if isinstance(each, str) else bytes(each)) for each in values)
+    if n_chars > schemas.EXPLAINED_CHARS_MAX:
+        raise ProblemError(
+            422,
+            f"{n_chars} characters are to be explained, and {schemas.EXPLAINED_CHARS_MAX} may be "
+            "at once (of a message, bytes); send them in parts, or without explain and interval",
+        )
 
 
 def _of_version(version: int, answer: schemas.PredictAnswer | bytes) -> Response:

@@ -21,6 +21,7 @@ from streamnb import ReliabilityBin
 
 TEXTS_MAX = 10_000
 EXPLAINED_MAX = 100
+EXPLAINED_CHARS_MAX = 200_000  # of them together; of messages, bytes of JSON
 SEARCH_LIMIT_MAX = 200
 EXPORT_LIMIT_MAX = 1_000_000
 QUERIES_MAX = 12

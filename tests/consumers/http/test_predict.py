@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -18,7 +20,7 @@ from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.http.routes_model import FEATURES_MAX, credible_interval, explain
 from consumers.http.schemas import EXPLAINED_MAX, TEXTS_MAX, Interval, PredictAnswer
-from consumers.http.threads import predict_columns
+from consumers.http.threads import THREADS, predict_columns
 from streamnb import AnswerRule, Calibrator, Hybrid, NaiveBayes, Snapshot
 from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings, taught
 
@@ -334,11 +336,35 @@ def test_what_the_stream_refuses_is_refused(loans: Api, message: bytes, words: s
         ({"text": "a", "prior": "stream"}, 422, "$.prior"),
         ({"text": "a", "explian": True}, 422, "unknown field `explian`"),
         ({"texts": ["a"] * 101, "explain": True}, 422, f"{EXPLAINED_MAX} may be at once"),
+        ({"texts": ["a " * 50_001] * 2, "interval": 0.9}, 422, "200004 characters are to be"),
+        ({"message": {"text": "a " * 100_000}, "explain": True}, 422, "200011 characters are to"),
     ],
 )
 def test_other_bodies_are_refused(tweets: Api, body: Any, status: int, words: str) -> None:
     """Each says what was found and where, or what is wanted."""
     assert words in tweets.refused(body, status)
+
+
+def test_explanations_hold_up_no_other_answer(tweets: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While some are made, as many as at once may be, the predictor answers all else."""
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def explain_slowly(*args: Any) -> Any:
+        begun.release()
+        assert go_on.wait(PATIENCE_S)
+        return explain(*args)
+
+    monkeypatch.setattr("consumers.http.routes_model.explain", explain_slowly)
+    with ThreadPoolExecutor(THREADS) as askers:
+        asked = [
+            askers.submit(tweets.ask, {"text": "good", "explain": True}) for _ in range(THREADS)
+        ]
+        try:
+            assert begun.acquire(timeout=PATIENCE_S)
+            assert tweets.ask({"text": "good"}).predictions[0].explanation is None
+        finally:
+            go_on.set()
+        assert all(each.result().predictions[0].explanation for each in asked)
 
 
 @given(
