@@ -3,9 +3,9 @@
 uvicorn waits for ever for a request's head and body, and for a client to take its answer; it also
 reads on while earlier requests wait for their turn. Here a request has `http.request_timeout_s` to
 come whole, a client must take `TAKEN_MIN` bytes of its answer in the same time, a head has a
-largest size, and the numbers of connections (`http.connections_max`) and of waiting requests are
-limited. A sweep twice a second checks all connections: a timer for each request would cost more
-than the request.
+largest size, and the numbers of connections (`http.connections_max`), of waiting requests and of
+bytes that all clients together have not taken are limited. A sweep twice a second checks all
+connections: a timer for each request would cost more than the request.
 
 uvicorn's own settings do not give this. `limit_concurrency` refuses requests and lets idle
 connections pile up, and it answers in another form; `timeout_keep_alive` counts between two
@@ -23,6 +23,7 @@ import socket
 import struct
 from collections.abc import Collection, Iterator
 from importlib.metadata import version
+from operator import itemgetter
 from typing import Any, Final
 
 import httptools
@@ -43,6 +44,8 @@ SWEEP_INTERVAL_S = 0.5
 # Of an answer, in each `http.request_timeout_s`: 1.6 KB/s by default. An answer of any length ends
 # so in time, and a client that takes a byte now and then holds no connection for ever.
 TAKEN_MIN = 16 << 10
+# Of the answers of all connections together; one answer may be tens of megabytes.
+UNTAKEN_BYTES_MAX = 256 << 20
 _LOW_WATER = 4 << 10  # bytes that wait when an answer goes on; it rests `TAKEN_MIN` above
 _RESET = struct.pack("ii", 1, 0)  # to linger, for no time
 
@@ -108,6 +111,19 @@ class BoundedConfig(uvicorn.Config):
             self.keep_sweeping(loop, connections)
         for connection in list(connections):
             connection.sweep(loop.time())
+        free_memory(connections)
+
+
+def free_memory(connections: Collection[BoundedConnection]) -> None:
+    """Reset the connections for which most waits, until the rest is within UNTAKEN_BYTES_MAX."""
+    untaken = [(each.untaken, each) for each in connections if each.is_waited_for]
+    n_bytes = sum(n for n, _ in untaken)
+    if n_bytes > UNTAKEN_BYTES_MAX:
+        untaken.sort(key=itemgetter(0))
+    while n_bytes > UNTAKEN_BYTES_MAX:
+        n, connection = untaken.pop()
+        connection.reset()
+        n_bytes -= n
 
 
 class BoundedConnection(HttpToolsProtocol):
@@ -246,10 +262,27 @@ class BoundedConnection(HttpToolsProtocol):
             self._answering.disconnected = True
             self._answering.message_event.set()
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether the client has yet to take what was written, before there is more or the end."""
+        return self.transport.is_closing() or self.flow.write_paused
+
+    @property
+    def untaken(self) -> int:
+        """How many bytes wait for the client."""
+        return self.transport.get_write_buffer_size()
+
+    def reset(self) -> None:
+        """End the connection, and drop what the client has not taken."""
+        # Without the reset the system would keep the unsent data for long.
+        socket_ = self.transport.get_extra_info("socket")
+        socket_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.transport.abort()
+
     def sweep(self, now_s: float) -> None:
         """Close the connection of a client that has kept us waiting for too long."""
         timeout_s = self.config.timeout_s
-        if self.transport.is_closing() or self.flow.write_paused:
+        if self.is_waited_for:
             self._check_taken(now_s)
             return
         self._owed = None
@@ -272,14 +305,11 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _check_taken(self, now_s: float) -> None:
         """Reset the connection if its client takes nothing of what waits for it, or too little."""
-        left = self.transport.get_write_buffer_size()
+        left = self.untaken
         if self._owed is None or left <= self._owed[1] - TAKEN_MIN:
             self._owed = (now_s, left)
         elif now_s - self._owed[0] > self.config.timeout_s:
-            # Without the reset the system would keep the unsent data for long.
-            socket_ = self.transport.get_extra_info("socket")
-            socket_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            self.transport.abort()
+            self.reset()
 
     def _refuse(self, status: int, detail: str) -> None:
         """Answer a request that the application has not answered, and close."""

@@ -183,7 +183,17 @@ def _of_version(version: int, answer: schemas.PredictAnswer | bytes) -> Response
 def _predict_examples(
     examples: RequestExamples, asked: schemas.PredictRequest, snapshot: Snapshot
 ) -> tuple[int, bytes]:
-    """Return the snapshot's version and the JSON of predictions, with what else is asked for."""
+    """Return the snapshot's version and the JSON of predictions, with what else is asked for.
+
+    InputError says that they are too many.
+    """
+    n_found = examples.n * len(snapshot.classes)
+    if n_found > schemas.PROBABILITIES_MAX:
+        raise InputError(
+            f"{examples.n} examples of {len(snapshot.classes)} classes are {n_found} "
+            f"probabilities, and {schemas.PROBABILITIES_MAX} may be asked for at once; "
+            "send them in parts"
+        )
     has_prior = asked.prior == "model"
     reader = snapshot if has_prior else snapshot.without_prior()
     answer = predict_columns(snapshot, examples.columns, reader)

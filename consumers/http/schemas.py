@@ -20,6 +20,7 @@ from consumers.search.label_queue import LabellingState
 from streamnb import ReliabilityBin
 
 TEXTS_MAX = 10_000
+PROBABILITIES_MAX = 500_000  # of a request: its examples times the classes
 EXPLAINED_MAX = 100
 EXPLAINED_CHARS_MAX = 200_000  # of them together; of messages, bytes of JSON
 SEARCH_LIMIT_MAX = 200

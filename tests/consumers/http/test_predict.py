@@ -19,7 +19,13 @@ from hypothesis import strategies as st
 from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.http.routes_model import FEATURES_MAX, credible_interval, explain
-from consumers.http.schemas import EXPLAINED_MAX, TEXTS_MAX, Interval, PredictAnswer
+from consumers.http.schemas import (
+    EXPLAINED_MAX,
+    PROBABILITIES_MAX,
+    TEXTS_MAX,
+    Interval,
+    PredictAnswer,
+)
 from consumers.http.threads import THREADS, predict_columns
 from streamnb import AnswerRule, Calibrator, Hybrid, NaiveBayes, Snapshot
 from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings, taught
@@ -343,6 +349,15 @@ def test_what_the_stream_refuses_is_refused(loans: Api, message: bytes, words: s
 def test_other_bodies_are_refused(tweets: Api, body: Any, status: int, words: str) -> None:
     """Each says what was found and where, or what is wanted."""
     assert words in tweets.refused(body, status)
+
+
+def test_answers_have_a_size(tweets: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many classes fewer examples may be asked at once; of two as many as of one."""
+    assert 2 * TEXTS_MAX <= PROBABILITIES_MAX
+    monkeypatch.setattr("consumers.http.schemas.PROBABILITIES_MAX", 6)
+    for raw in (False, True):
+        assert len(tweets.ask({"texts": ["a"] * 3, "raw": raw}).predictions) == 3
+        assert "8 probabilities, and 6 may be" in tweets.refused({"texts": ["a"] * 4, "raw": raw})
 
 
 def test_explanations_hold_up_no_other_answer(tweets: Api, monkeypatch: pytest.MonkeyPatch) -> None:

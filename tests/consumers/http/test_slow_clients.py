@@ -111,6 +111,26 @@ def test_who_takes_too_little_is_let_go(
     assert wire.is_aborted
 
 
+def test_all_clients_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where too much waits, those for whom most waits are let go of, and nobody else."""
+    monkeypatch.setattr("consumers.http.connection.UNTAKEN_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr("consumers.http.connection.SWEEP_INTERVAL_S", 0)
+    config = BoundedConfig(lambda: None, HttpMetrics(CollectorRegistry()), TIMEOUT_S, 10)
+    loop, state = asyncio.new_event_loop(), ServerState()
+    wires = [Wire(left) for left in (300_000, 400_000, 500_000, 350_000, 2_000_000)]
+    for wire in wires:
+        made = BoundedConnection(config, state, {}, loop)
+        made.connection_made(wire)
+        if wire is not wires[-1]:  # its client takes all at once
+            made.pause_writing()
+    wires[3].is_ending = True
+    for _ in range(3):  # the sweeps of these turns
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    loop.close()
+    assert [wire.is_aborted for wire in wires] == [False, True, True, False, False]
+
+
 def test_a_file_is_whole_for_a_slow_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over sockets an export reaches its end, though each sweep finds it waiting for the client."""
     now_s, sweep, is_waiting = [TIMEOUT_S], BoundedConnection.sweep, threading.Event()
