@@ -47,6 +47,7 @@ TAKEN_MIN = 16 << 10
 # Of the answers of all connections together; one answer may be tens of megabytes.
 UNTAKEN_BYTES_MAX = 256 << 20
 _LOW_WATER = 4 << 10  # bytes that wait when an answer goes on; it rests `TAKEN_MIN` above
+_CLOSE = {"Connection": "close"}
 _RESET = struct.pack("ii", 1, 0)  # to linger, for no time
 
 UVICORN: Final = "uvicorn>=0.54,<0.55"  # as in pyproject.toml; a test holds the two together
@@ -230,9 +231,14 @@ class BoundedConnection(HttpToolsProtocol):
             self._answering = self.cycle
         self._head_bytes = 0
         if len(self.pipeline) > PIPELINED_MAX:
-            self._is_deaf, self._waits_since_s = True, None
-            refusing: Any = RequestMiddleware(_too_many, self.config.metrics)
-            self.pipeline[0] = (self.pipeline[0][0], refusing)
+            self._refuse_newest(
+                ProblemError(
+                    429,
+                    f"more than {PIPELINED_MAX} requests wait on this connection; read the "
+                    "answers first",
+                    headers=_CLOSE,
+                )
+            )
             raise ConnectionError("enough")  # the parser stops: nothing behind this is read
 
     def on_body(self, body: bytes) -> None:
@@ -286,9 +292,11 @@ class BoundedConnection(HttpToolsProtocol):
             self._check_taken(now_s)
             return
         self._owed = None
-        waits_since_s = self._waits_since_s
-        if waits_since_s is None:
+        if self._waits_since_s is None:
             return
+        if self.pipeline and self.flow.read_paused:
+            self._waits_since_s = now_s  # the rest may have come, and be read when its turn is
+        waits_since_s = self._waits_since_s
         if self._is_turned_away and now_s - waits_since_s > SWEEP_INTERVAL_S:
             self.transport.close()
         elif now_s - waits_since_s > timeout_s:
@@ -322,10 +330,23 @@ class BoundedConnection(HttpToolsProtocol):
             cycle.keep_alive = False
             self._is_deaf, self._waits_since_s = True, None
             return
-        elif not cycle.response_started and not self.pipeline:
+        elif self.pipeline:
+            self._refuse_newest(ProblemError(status, detail, headers=_CLOSE))
+            return
+        elif not cycle.response_started:
             # The application counts this one, as it sees the client disconnect.
             self._write(ProblemError(status, detail))
         self.transport.close()
+
+    def _refuse_newest(self, problem: ProblemError) -> None:
+        """Answer the newest request by a problem once those before it are answered, and close."""
+        self._is_deaf, self._waits_since_s = True, None
+
+        async def refuse(_scope: Scope, _receive: Receive, _send: Send) -> None:
+            raise problem
+
+        refusing: Any = RequestMiddleware(refuse, self.config.metrics)
+        self.pipeline[0] = (self.pipeline[0][0], refusing)
 
     def _write(self, problem: ProblemError) -> None:
         """Write a problem as a whole answer, without the application."""
@@ -336,15 +357,6 @@ class BoundedConnection(HttpToolsProtocol):
             b"connection: close",
         ]
         self.transport.write(b"\r\n".join([*head, b"", bytes(answer.body)]))
-
-
-async def _too_many(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    """Refuse a request that arrives while too many are waiting."""
-    raise ProblemError(
-        429,
-        f"more than {PIPELINED_MAX} requests wait on this connection; read the answers first",
-        headers={"Connection": "close"},
-    )
 
 
 def check_uvicorn(config: uvicorn.Config) -> None:
@@ -378,7 +390,7 @@ def _missing(config: uvicorn.Config) -> Iterator[str]:
     made: list[tuple[Any, tuple[str, ...]]] = [
         (connection, _OF_A_CONNECTION),
         (RequestResponseCycle(**dict.fromkeys(request_takes, nothing)), _OF_A_REQUEST),
-        (FlowControl(nothing), ("write_paused",)),
+        (FlowControl(nothing), ("read_paused", "write_paused")),
     ]
     for each, names in made:
         for name in names:

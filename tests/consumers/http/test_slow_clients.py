@@ -1,8 +1,12 @@
-"""Clients that take an answer steadily, but slower than it is written, and those that do not."""
+"""Clients that take an answer steadily, but slower than it is written, and those that do not.
+
+And those that send a request behind another one, whose rest nobody reads before its turn.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,6 +14,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from consumers.http.connection import TAKEN_MIN, BoundedConfig, BoundedConnection
@@ -53,6 +58,109 @@ class Wire(asyncio.Transport):
     def abort(self) -> None:
         """Note that the client was let go of."""
         self.is_aborted = True
+
+
+class Line(Wire):
+    """A transport of which all is taken at once; `written` has it."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.written, self.wrote = b"", asyncio.Event()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Take what is written."""
+        self.written += bytes(data)
+        self.wrote.set()
+
+    async def statuses(self, n: int) -> list[int]:
+        """Return the statuses of all answers, once there are `n`."""
+        while len(found := re.findall(rb"HTTP/1\.1 (\d{3}) ", self.written)) < n:
+            self.wrote.clear()
+            async with asyncio.timeout(PATIENCE_S):
+                await self.wrote.wait()
+        return list(map(int, found))
+
+    def pause_reading(self) -> None:
+        """Read nothing for a while; the tests hand over what is read."""
+
+    def resume_reading(self) -> None:
+        """Read again."""
+
+    def close(self) -> None:
+        """Note that the end follows."""
+        self.is_ending = True
+
+
+class WaitingApp:
+    """An application whose answer at `/long` waits for `go_on`; all others read their body."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["path"] == "/long":
+            await self.go_on.wait()
+        while (await receive()).get("more_body"):
+            pass
+        headers = [(b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body"})
+
+
+def on_line(app: WaitingApp, line: Line) -> BoundedConnection:
+    """Return a connection of the loop that runs."""
+    config = BoundedConfig(app, HttpMetrics(CollectorRegistry()), TIMEOUT_S, 10)
+    config.load()
+    made = BoundedConnection(config, ServerState(), {}, asyncio.get_running_loop())
+    made.connection_made(line)
+    return made
+
+
+LONG = b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"
+
+
+def test_what_is_not_read_yet_has_time() -> None:
+    """A request behind a long answer may be whole at the client's: its time begins with reading."""
+
+    async def ask() -> list[int]:
+        app, line = WaitingApp(), Line()
+        connection = on_line(app, line)
+        connection.data_received(LONG + POST)
+        now_s = connection.loop.time()
+        for step in range(1, 5):
+            connection.sweep(now_s + step * 2 * TIMEOUT_S)
+        assert not line.is_ending
+        app.go_on.set()
+        assert await line.statuses(1) == [200]
+        connection.data_received(b"abcde")
+        return await line.statuses(2)
+
+    assert asyncio.run(ask()) == [200, 200]
+
+
+@pytest.mark.parametrize("late", [b"", b"zz no chunk"])
+def test_who_does_not_go_on_gets_the_answers_before(late: bytes) -> None:
+    """A request that is never whole ends no answer to one before it; it is told behind them."""
+    chunked = POST.replace(b"Content-Length: 5", b"Transfer-Encoding: chunked")
+
+    async def ask() -> list[int]:
+        app, line = WaitingApp(), Line()
+        connection = on_line(app, line)
+        connection.data_received(POST + b"abcde" + LONG + chunked)
+        assert await line.statuses(1) == [200]  # and what follows the third head is read
+        if late:
+            connection.data_received(late)
+        else:
+            connection.sweep(connection.loop.time() + 2 * TIMEOUT_S)
+        assert not line.is_ending
+        app.go_on.set()
+        found = await line.statuses(3)
+        assert line.is_ending
+        return found
+
+    assert asyncio.run(ask()) == [200, 200, 400 if late else 408]
 
 
 @pytest.fixture
