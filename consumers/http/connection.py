@@ -138,6 +138,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._waits_since_s: float | None = None  # for the rest of a request
         self._owed: tuple[float, int] | None = None  # when the client last took, and what is left
+        self._n_read = 0  # bytes that came last, all at once
         self._head_bytes = 0  # chunk headers and trailers of a body included
         self._is_turned_away = False
         self._is_deaf = False  # reads nothing behind the last request that is answered
@@ -171,16 +172,17 @@ class BoundedConnection(HttpToolsProtocol):
         """Parse what was received."""
         if self._is_turned_away or self._is_deaf:
             return
-        self._head_bytes += len(data)
+        self._n_read = len(data)
+        self._head_bytes += self._n_read
         self._unset_keepalive_if_required()
         try:
             while data:
                 data = self._read(data)
         except httptools.HttpParserError:
-            if not self._is_deaf:
+            if not (self.transport.is_closing() or self._is_deaf):
                 self._refuse(400, "this is not HTTP/1.1 (RFC 9112)")
         if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
-            self._refuse(431, f"the head has more than {HEAD_BYTES_MAX} bytes; shorten it")
+            self._refuse_head()
 
     def _read(self, data: bytes) -> bytes:
         """Parse data; return what is still to be parsed.
@@ -226,6 +228,10 @@ class BoundedConnection(HttpToolsProtocol):
         """Begin to answer, or queue the request behind those before it."""
         if self._is_offer():
             return
+        # A long one may have come at once. Only then is it worth adding up.
+        if self._head_bytes + self._n_read > HEAD_BYTES_MAX and self._n_in_head() > HEAD_BYTES_MAX:
+            self._refuse_head()
+            raise ConnectionError("enough")  # the parser stops: nothing behind this is read
         super().on_headers_complete()
         if not self.pipeline:
             self._answering = self.cycle
@@ -239,7 +245,12 @@ class BoundedConnection(HttpToolsProtocol):
                     headers=_CLOSE,
                 )
             )
-            raise ConnectionError("enough")  # the parser stops: nothing behind this is read
+            raise ConnectionError("enough")
+
+    def _n_in_head(self) -> int:
+        """Return how many bytes the head has: its lines, with what separates and ends them."""
+        first = len(self.parser.get_method()) + len(self.url) + len("  HTTP/1.1\r\n")
+        return first + sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers)
 
     def on_body(self, body: bytes) -> None:
         """Receive a part of a body, which has a bound of its own."""
@@ -318,6 +329,9 @@ class BoundedConnection(HttpToolsProtocol):
             self._owed = (now_s, left)
         elif now_s - self._owed[0] > self.config.timeout_s:
             self.reset()
+
+    def _refuse_head(self) -> None:
+        self._refuse(431, f"the head has more than {HEAD_BYTES_MAX} bytes; shorten it")
 
     def _refuse(self, status: int, detail: str) -> None:
         """Answer a request that the application has not answered, and close."""

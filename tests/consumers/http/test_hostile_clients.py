@@ -122,6 +122,20 @@ def test_a_head_without_end_is_cut_off(port: int) -> None:
         assert problem_in(answer)["status"] == 431
 
 
+@pytest.mark.parametrize("before", [b"", GET])
+@pytest.mark.parametrize("n", [HEAD_BYTES_MAX, 200_000])
+@pytest.mark.parametrize("head", [b"GET /?%s HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nX: %s\r\n"])
+def test_a_head_has_a_size_however_it_comes(port: int, head: bytes, n: int, before: bytes) -> None:
+    """A whole head that comes at once is refused too, by its address or by a header."""
+    request = head % (b"a" * n) + b"Host: localhost\r\nConnection: close\r\n\r\n"
+    first, *rest = said(port, before + request, then_end=False).split(b"HTTP/1.1 ")[1:]
+    if before:  # it is answered; behind it the connection may just end
+        assert first.startswith(b"200")
+    else:
+        rest = [first]
+    assert all(problem_in(b"HTTP/1.1 " + each)["status"] == 431 for each in rest)
+
+
 def test_a_body_may_be_so_large(port: int) -> None:
     """It is refused by its length, or while it comes: long before its end."""
     told = POST + b"Content-Length: 999999999\r\n\r\n" + b"x" * 1000
