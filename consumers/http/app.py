@@ -426,7 +426,10 @@ def embed_routes(app_state: AppState, workers: WorkerPool) -> list[ApiRoute]:
         given = QueryParameters(request, ("q", "lang"))
         text = given.text("q")
         lang = given.text("lang", schemas.LANG_CHARS_MAX) or None
-        status, body = await workers.run(partial(figures, app_state.recent, text, lang))
+        try:
+            status, body = await workers.run(partial(figures, app_state.recent, text, lang))
+        except ProblemError as error:  # a frame that is refused would never ask again
+            status, body = error.problem.status, _problem(error)
         page = card(settings, text, lang, body)
         return HTMLResponse(page, status, headers | (RETRY_SOON if status == 503 else {}))
 
@@ -451,7 +454,7 @@ def card(settings: Settings, text: str, lang: str | None, body: str) -> str:
     )
 
 
-def _problem(error: QueryError) -> str:
+def _problem(error: QueryError | ProblemError) -> str:
     return f'<p class="problem">{escape(str(error))}</p>'
 
 

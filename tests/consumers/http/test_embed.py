@@ -13,6 +13,7 @@ import pytest
 from consumers.config.settings import HttpSettings
 from consumers.http.app import HEADERS, PAGE, share_in_words
 from consumers.http.state import COLOURS
+from consumers.http.threads import THREADS
 from consumers.monitoring.quality import Share
 from consumers.search import RecentStore
 from tests.consumers.http.api_daemon import SITE, reading_daemon
@@ -116,6 +117,21 @@ def test_a_card_of_a_store_that_is_not_open_yet() -> None:
     store.stop()
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     assert "still loading" in answer.text
+
+
+def test_a_card_of_a_busy_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where too much is asked at once it says so in the frame, and asks again."""
+    monkeypatch.setattr("consumers.http.threads.WAITING_MAX", -THREADS)  # nobody may be served
+    of = settings(http={"embed_sites": [SITE]})
+    store = RecentStore(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
+    with app_state(of) as made, served(made, recent=store) as port:
+        address = f"http://127.0.0.1:{port}/embed?q=tea"
+        answer = httpx.get(address, trust_env=False, timeout=PATIENCE_S)
+    store.stop()
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert answer.headers[POLICY].endswith(f"; frame-ancestors {SITE}")
+    assert "too much is being asked at once" in plain(answer.text)
+    assert "/page/embed.js" in answer.text
 
 
 @pytest.mark.parametrize(
