@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -321,9 +321,14 @@ CHANGES_MAX = 256  # kept for a page that does not take; the lists of messages s
 PAGES_MAX = 512
 PAGES_A_CLIENT_MAX = 128  # by its address, which pages behind one proxy share
 QUERIES_MAX = 256  # different ones
+QUERIES_A_CLIENT_MAX = 128
 _FULL = (
     f"{QUERIES_MAX} different queries are watched already, which is all this daemon takes; "
-    "ask again when some pages are closed, or search without watching"
+    "this one follows when some pages are closed; search without watching until then"
+)
+_FULL_OF_A_CLIENT = (
+    f"{QUERIES_A_CLIENT_MAX} different queries are watched from your address, which is all that "
+    "one may have; this one follows when you close some"
 )
 QueryKey: TypeAlias = tuple[Query, str | None]
 
@@ -454,6 +459,8 @@ class Subscriptions:
         self._closed = False
         self._watched: dict[QueryKey, Watched] = {}
         self._pages: dict[Subscription, str] = {}  # with the client of each
+        # What there was no room for, oldest first: which of a page's queries it is.
+        self._refused: dict[tuple[Subscription, int], QueryKey] = {}
         self._status: Event | None = None  # what the pages that are open were told last
 
     @property
@@ -479,28 +486,34 @@ class Subscriptions:
     def open(self, page: Subscription, asked: Sequence[WatchRequest], client: str) -> None:
         """Let a page watch queries; it is told at once what is known of them.
 
+        One for which there is no room is watched as soon as there is, until the page is closed.
+
         `NotWatchedError`: too many pages are open, or all have been closed for good.
         """
         with self._lock:
             self._check_room(client)
             self._pages[page] = client
             events = [] if self._status is None else [self._status]
+            n_watched = self._n_watched()
             for index, (text, lang) in enumerate(asked):
                 try:
                     query = self._read(text)
                 except QueryError as error:
                     events.append(Event("problem", index, self._problem(str(error))))
                     continue
-                watched = self._watch((query, lang))
-                if watched is None:
-                    events.append(Event("problem", index, self._problem(_FULL)))
-                    continue
-                watched.pages.setdefault(page, []).append(index)
-                events += [Event(name, index, body) for name, body in watched.told.items()]
+                full = self._why_full(client, (query, lang), n_watched)
+                if full is None:
+                    events += self._watch(page, index, (query, lang), n_watched)
+                else:
+                    self._refused[page, index] = query, lang
+                    events.append(Event("problem", index, self._problem(full)))
             page.put(events)
 
-    def close(self, page: Subscription) -> None:
-        """Forget a page; a query that nobody watches any more goes with it."""
+    def close(self, page: Subscription) -> bool:
+        """Forget a page; a query that nobody watches any more goes with it.
+
+        Return whether there is room now for a query that had none.
+        """
         with self._lock:
             self._pages.pop(page, None)
             for watched in self._watched.values():
@@ -508,6 +521,10 @@ class Subscriptions:
             self._watched = {key: each for key, each in self._watched.items() if each.pages}
             if not self._pages:
                 self._status = None  # it would be an old one when the next page comes
+            if not self._refused:
+                return False
+            self._refused = {at: key for at, key in self._refused.items() if at[0] is not page}
+            return self._take_up()
 
     def close_all(self) -> None:
         """End all, and let no other come."""
@@ -547,9 +564,36 @@ class Subscriptions:
                 "may have; close some"
             )
 
-    def _watch(self, key: QueryKey) -> Watched | None:
-        """Return what is watched under a key, made if need be; None if there is no room."""
+    def _n_watched(self) -> Counter[str]:
+        """Return how many different queries each client watches."""
+        clients = ({self._pages[page] for page in each.pages} for each in self._watched.values())
+        return Counter(itertools.chain.from_iterable(clients))
+
+    def _why_full(self, client: str, key: QueryKey, n_watched: Counter[str]) -> str | None:
+        """Return why there is no room for a query; None if there is, or it needs none."""
+        if key in self._watched:
+            return None
+        if n_watched[client] >= QUERIES_A_CLIENT_MAX:
+            return _FULL_OF_A_CLIENT
+        return _FULL if len(self._watched) >= QUERIES_MAX else None
+
+    def _watch(
+        self, page: Subscription, index: int, key: QueryKey, n_watched: Counter[str]
+    ) -> list[Event]:
+        """Let a page watch a query, which is made if need be; return what is known of it."""
+        client = self._pages[page]
         watched = self._watched.get(key)
-        if watched is None and len(self._watched) < QUERIES_MAX:
+        if watched is None:
             watched = self._watched[key] = Watched(self._make(*key))
-        return watched
+        n_watched[client] += all(self._pages[other] != client for other in watched.pages)
+        watched.pages.setdefault(page, []).append(index)
+        return [Event(name, index, body) for name, body in watched.told.items()]
+
+    def _take_up(self) -> bool:
+        """Watch what was refused and has room now; return whether there was any."""
+        n_watched, n_refused = self._n_watched(), len(self._refused)
+        for (page, index), key in list(self._refused.items()):
+            if self._why_full(self._pages[page], key, n_watched) is None:
+                del self._refused[page, index]
+                page.put(self._watch(page, index, key, n_watched))
+        return len(self._refused) < n_refused

@@ -164,9 +164,9 @@ class LiveUpdater:
         try:
             yield page
         finally:
-            self._pages.close(page)
-            if not self._pages.n_pages:
-                self._poked.set()  # what is kept for pages can go
+            is_more_watched = self._pages.close(page)
+            if is_more_watched or not self._pages.n_pages:  # then what is kept for pages can go
+                self._poked.set()
 
     def tick(self) -> None:
         """Take in what has come, and tell the pages what is new."""

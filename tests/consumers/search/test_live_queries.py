@@ -175,6 +175,60 @@ def test_queries_are_bounded(stream: Stream, monkeypatch: pytest.MonkeyPatch) ->
     }  # fmt: skip
 
 
+def queries(*texts: str) -> list[WatchRequest]:
+    """Return what a page asks of these texts, in any language."""
+    return [WatchRequest(text, None) for text in texts]
+
+
+def test_who_had_no_room_is_watched_once_there_is(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When others close, queries that were refused come in, oldest first; those of who left not."""
+    monkeypatch.setattr(pages, "QUERIES_MAX", 2)
+    live_updater = make_hub(stream)
+    say(stream, "love one")
+    first = Page(live_updater, queries("a", "b"), "there")
+    gone = Page(live_updater, queries("c"))
+    waits, later = Page(live_updater, queries("love", "a", "d")), Page(live_updater, queries("e"))
+    live_updater.tick()
+    waits.look()
+    assert ("summary", 0) not in waits.told
+    gone.close()
+    first.close()
+    live_updater.welcome()
+    waits.look()
+    later.look()
+    assert waits.told["summary", 0]["n"] == 1
+    assert ("summary", 1) in waits.told
+    assert ("summary", 2) not in waits.told  # `a` is watched on, and `love` beside it
+    waits.close()
+    live_updater.welcome()
+    later.look()
+    assert ("summary", 0) in later.told
+    later.close()
+    assert live_updater.n_queries == 0
+
+
+def test_a_client_has_not_all_queries(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One address may watch so many different ones; what is watched already is always welcome."""
+    monkeypatch.setattr(pages, "QUERIES_A_CLIENT_MAX", 2)
+    live_updater = make_hub(stream)
+    greedy = Page(live_updater, queries("a", "a", "b", "c"))
+    more = Page(live_updater, queries("d", "b"))
+    other = Page(live_updater, queries("d"), "there")
+    live_updater.tick()
+    for page in (greedy, more, other):
+        page.look()
+    problems = [[at for name, at in page.told if name == "problem"] for page in (greedy, more)]
+    assert problems == [[3], [0]]
+    assert "from your address" in greedy.told["problem", 3]["detail"]
+    assert ("summary", 0) in other.told
+    greedy.close()  # `b` is watched on by the same client
+    live_updater.welcome()
+    more.look()
+    assert ("summary", 0) in more.told
+
+
 def test_pages_are_bounded(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is room for so many pages in all, and for fewer of one client; leaving makes room."""
     monkeypatch.setattr(pages, "PAGES_MAX", 3)
