@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent import futures
 from typing import Annotated
@@ -103,7 +103,8 @@ class LiveSource(Source):
         self._host = 0
         self._numbered = ("", 0)  # the last host, and the first offset that came from it
         self._is_left = False  # the cursor, until a message comes
-        self._tried: set[str] = set()  # hosts that sent nothing since one refused the cursor
+        # Since one refused the cursor: of a host 2, or more, if it sends nothing to who asks by it.
+        self._tried = Counter[str]()
         self._left_position = -1  # where it last went on with what comes
         self._asks_by_id = False  # at the last connection
         self._has_begun = False  # something was read, in this run or before it
@@ -284,11 +285,10 @@ class LiveSource(Source):
 
     def _lose(self, why: str, pause_s: float = 0.0) -> None:
         """Close the connection, if there is one; go on with the next host after a pause."""
-        # Who took the cursor and was lost later can be asked again, and whose number was refused by
-        # time: only who was not reached has nothing for us.
+        # Whose number was refused is asked by time, and who took the cursor and was cut once more.
         goes_by_time = self._past.since_number and not self._known_now().since_number
-        if self._tried and self._connection is None and not goes_by_time:
-            self._tried.add(self._feed.hosts[self._host])
+        if self._tried and not goes_by_time:
+            self._tried[self._feed.hosts[self._host]] += 2 if self._connection is None else 1
         if self._connection is not None:
             pause_s = max(pause_s, self._connection.retry_s)
             self._connection.close()
@@ -457,7 +457,7 @@ class LiveSource(Source):
         if self._past.since_number:
             self._forget_numbers(why)
             return
-        self._tried.add(host := self._feed.hosts[self._host])
+        self._tried[host := self._feed.hosts[self._host]] += 2
         log.warning("cursor_refused", source=self.name, host=host, detail=self._feed.redacted(why))
 
     def _leave_cursor_if_tried(self, why: str) -> None:
@@ -465,9 +465,10 @@ class LiveSource(Source):
 
         One that cannot be reached counts too: the others would not be read until it is back.
         """
-        if not self._tried.issuperset(self._feed.hosts):
+        if min(self._tried[host] for host in self._feed.hosts) < 2:
             return
-        self._tried, self._is_left = set(), True
+        self._tried.clear()
+        self._is_left = True
         self._numbered = ("", self._position)  # the host may number again
         log.warning("cursor_left_behind", source=self.name, detail=self._feed.redacted(why))
 

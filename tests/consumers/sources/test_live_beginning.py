@@ -158,6 +158,23 @@ def test_a_host_that_took_the_cursor_is_asked_again() -> None:
     assert run.source.gaps == 0
 
 
+def test_a_host_that_takes_the_cursor_and_sends_nothing_is_left_behind_in_the_end() -> None:
+    """It is cut each time, and the other one refuses the cursor: nothing would ever be read."""
+
+    def mute(peer: Peer) -> None:
+        then = playing(wait=False) if "cursor" in peer.asked else playing(commits(commit2, 9))
+        then(peer)
+
+    first: Script = playing(commits(commit2, 1), wait=False)
+    short: Script = refusing(playing(commits(commit2, 9)))
+    with LiveServer(first, mute) as a, LiveServer(short) as b:
+        run = begun([a, b], start_at=time_us(1))
+        run.until_n(2)
+        run.source.close()
+    assert run.values == [commit2(1), commit2(9)]
+    assert run.source.gaps == 1
+
+
 ENDING = frame(json.dumps({"$type": "error", "error": "CursorTooOld", "message": "gone"}).encode())
 
 
