@@ -410,10 +410,13 @@ class ModelState:
 
     def drop_empty_classes(self) -> None:
         """Forget the newest classes if nothing is left of them, as if they had never come."""
-        while len(self.classes) > self.n_declared_classes and not self.class_counts[-1]:
+        n = len(self.classes)
+        while n > self.n_declared_classes and not self.class_counts[n - 1]:
             del self.class_index[self.classes.pop()]
+            n -= 1
+        if n < len(self.class_counts):
             self._set_classes()
-            self.rescale(1.0)  # counts V anew: where words were dropped, some may be in it alone
+            self.rescale(1.0)  # counts V anew: where words were dropped, some may be in them alone
 
     def _set_classes(self) -> None:
         n_classes = len(self.classes)
@@ -493,12 +496,10 @@ class ModelState:
     def set_parts(self, parts: Mapping[str, PartState]) -> None:
         """Make the model the sum of these parts, always in the order of their names.
 
-        If it learns in order its clock says the newest time of theirs, as if no other part had ever
-        been.
+        If it learns in order its clock says the newest time of theirs, as if others had never been.
         """
         self.parts = dict(parts)
-        self.class_counts = np.zeros(len(self.classes))
-        self.recent = np.zeros(len(self.classes))
+        self.class_counts, self.recent = (np.zeros(len(self.classes)) for _ in range(2))
         for name in sorted(parts):
             self.class_counts += parts[name].class_counts
             self.recent += parts[name].recent
@@ -520,8 +521,7 @@ class ModelState:
 
 def count_learned(updates: RowUpdates) -> int:
     """Return how many examples a batch adds; those that are taken back count below zero."""
-    signs = np.sign(updates.weights[updates.labels >= 0])
-    return int(signs.sum())
+    return int(np.sign(updates.weights[updates.labels >= 0]).sum())
 
 
 def new_state(
