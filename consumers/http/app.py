@@ -204,8 +204,10 @@ def make_app(app_state: AppState) -> Starlette:
     # A log that does not answer holds up corrections, and nothing else.
     workers, correction_workers = (WorkerPool(http.request_timeout_s) for _ in range(2))
     exporter = WorkerPool(EXPORT_TIMEOUT_S, "serve-export", n_threads=1, nice=EXPORT_NICE)
+    # A hundred explanations may take seconds, for which no search is to wait.
+    explainers = WorkerPool(http.request_timeout_s, "serve-explain", n_threads=1)
     # Starlette tries them in this order: the most frequent one comes first.
-    routes = prediction_routes(batcher, workers, bodies, example_decoder)
+    routes = prediction_routes(batcher, explainers, bodies, example_decoder)
     files: list[BaseRoute] = []
     if app_state.follow_age_s is None:  # a replica has no stream, and no page of one
         routes += [
@@ -236,7 +238,7 @@ def make_app(app_state: AppState) -> Starlette:
         exception_handlers={HTTPException: _as_problem, QueryError: _as_bad_query},
     )
     app.router.redirect_slashes = False
-    app.state.workers = workers, correction_workers, exporter
+    app.state.workers = workers, correction_workers, exporter, explainers
     return app
 
 

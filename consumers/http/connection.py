@@ -139,6 +139,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._waits_since_s: float | None = None  # for the rest of a request
         self._owed: tuple[float, int] | None = None  # when the client last took, and what is left
         self._n_read = 0  # bytes that came last, all at once
+        self._is_reset = False
         self._head_bytes = 0  # chunk headers and trailers of a body included
         self._is_turned_away = False
         self._is_deaf = False  # reads nothing behind the last request that is answered
@@ -286,11 +287,12 @@ class BoundedConnection(HttpToolsProtocol):
 
     @property
     def untaken(self) -> int:
-        """How many bytes wait for the client."""
-        return self.transport.get_write_buffer_size()
+        """How many bytes wait for the client; none once they are dropped, whatever uvloop says."""
+        return 0 if self._is_reset else self.transport.get_write_buffer_size()
 
     def reset(self) -> None:
         """End the connection, and drop what the client has not taken."""
+        self._is_reset = True
         # Without the reset the system would keep the unsent data for long.
         socket_ = self.transport.get_extra_info("socket")
         socket_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)

@@ -124,7 +124,7 @@ PREDICT = ApiOperation(
 
 
 def prediction_routes(
-    batcher: Batcher, workers: WorkerPool, bodies: BodyReader, example_decoder: ExampleDecoder
+    batcher: Batcher, explainers: WorkerPool, bodies: BodyReader, example_decoder: ExampleDecoder
 ) -> list[ApiRoute]:
     """Return the route `/v1/predict`."""
     decoder = msgspec.json.Decoder(schemas.PredictRequest)
@@ -143,10 +143,15 @@ def prediction_routes(
             _check_explained(name, value, examples.n)
             # Not on the predictor's thread: a word costs as much as judging a whole text.
             snapshot = await batcher.ask(lambda current: current)
+            over = threading.Event()
             try:
-                found = await workers.run(partial(_predict_examples, examples, asked, snapshot))
+                found = await explainers.run(
+                    partial(_predict_examples, examples, asked, snapshot, over)
+                )
             except InputError as error:
                 raise ProblemError(422, str(error)) from None
+            finally:
+                over.set()
             return _of_version(*found)
         # The answer is encoded on the predictor's thread: thousands of predictions take
         # milliseconds, for which the event loop cannot stop.
@@ -181,11 +186,15 @@ def _of_version(version: int, answer: schemas.PredictAnswer | bytes) -> Response
 
 
 def _predict_examples(
-    examples: RequestExamples, asked: schemas.PredictRequest, snapshot: Snapshot
+    examples: RequestExamples,
+    asked: schemas.PredictRequest,
+    snapshot: Snapshot,
+    over: threading.Event | None = None,
 ) -> tuple[int, bytes]:
     """Return the snapshot's version and the JSON of predictions, with what else is asked for.
 
-    InputError says that they are too many.
+    InputError says that they are too many, TimeoutError that it was `over` amid explanations:
+    nobody waits for them any more.
     """
     n_found = examples.n * len(snapshot.classes)
     if n_found > schemas.PROBABILITIES_MAX:
@@ -204,6 +213,8 @@ def _predict_examples(
             prediction.raw = beside.probabilities
     if asked.explain or asked.interval is not None:
         for i, prediction in enumerate(answer.predictions):
+            if over is not None and over.is_set():
+                raise TimeoutError
             example = examples.example(i)
             if asked.explain:
                 prediction.explanation = explain(reader, example)

@@ -174,10 +174,11 @@ class Batcher:
     async def predict_text(self, text: str) -> PredictAnswer:
         """Return the current snapshot's prediction for a text; raises what `ask` raises.
 
-        All texts that wait may have HELD_BYTES_MAX together; beyond that the problem is 503.
+        All texts that wait may have HELD_BYTES_MAX together, unless there is only one; beyond that
+        the problem is 503.
         """
         n_bytes = sys.getsizeof(text)
-        if self._held + n_bytes > HELD_BYTES_MAX:
+        if self._held and self._held + n_bytes > HELD_BYTES_MAX:
             raise ProblemError(503, _FULL, headers=RETRY_SOON)
         loop = asyncio.get_running_loop()
         waiter: _Waiter = loop.create_future()

@@ -382,6 +382,26 @@ def test_explanations_hold_up_no_other_answer(tweets: Api, monkeypatch: pytest.M
         assert all(each.result().predictions[0].explanation for each in asked)
 
 
+def test_explanations_end_once_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client has its 503; the examples behind the one that took too long are left."""
+    explained, go_on = list[Any](), threading.Event()
+
+    def explain_slowly(reader: Any, example: Any) -> Any:
+        explained.append(example)
+        assert go_on.wait(PATIENCE_S)
+        return explain(reader, example)
+
+    monkeypatch.setattr("consumers.http.routes_model.explain", explain_slowly)
+    of = settings(http={"request_timeout_s": 0.1})
+    for api in apis(of, taught(of)):
+        why = api.refused({"texts": ["good"] * 9, "explain": True}, 503)
+        assert "no answer within 0.1 s" in why
+        go_on.set()
+        while api.post({"text": "bad", "explain": True}).status_code != 200:
+            pass  # the same thread has yet to come to it
+    assert [example["text"] for example in explained][:2] == ["good", "bad"]
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=10),
