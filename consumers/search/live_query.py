@@ -508,6 +508,7 @@ class Subscriptions:
                     self._refused[page, index] = query, lang
                     events.append(Event("problem", index, self._problem(full)))
             page.put(events)
+            self._take_up()  # what another page was refused may be watched by this one
 
     def close(self, page: Subscription) -> bool:
         """Forget a page; a query that nobody watches any more goes with it.

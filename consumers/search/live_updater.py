@@ -175,7 +175,8 @@ class LiveUpdater:
         if not watched and not self._pages.n_pages:
             return
         try:
-            if arrived.rows and any(each.live_query.query.terms for each in watched):
+            fresh = [each.live_query for each in watched if not each.live_query.is_stale]
+            if arrived.rows and not has_gap and any(each.query.terms for each in fresh):
                 arrived.index()  # of all queries: its time is no query's
             take_until_s = self._clock() + TAKING_MAX_S
             for each in watched:

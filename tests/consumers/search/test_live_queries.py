@@ -215,7 +215,7 @@ def test_a_client_has_not_all_queries(stream: Stream, monkeypatch: pytest.Monkey
     live_updater = make_hub(stream)
     greedy = Page(live_updater, queries("a", "a", "b", "c"))
     more = Page(live_updater, queries("d", "b"))
-    other = Page(live_updater, queries("d"), "there")
+    other = Page(live_updater, queries("e"), "there")
     live_updater.tick()
     for page in (greedy, more, other):
         page.look()
@@ -227,6 +227,19 @@ def test_a_client_has_not_all_queries(stream: Stream, monkeypatch: pytest.Monkey
     live_updater.welcome()
     more.look()
     assert ("summary", 0) in more.told
+
+
+def test_a_query_that_another_watches_needs_no_room(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who was refused it before is told of it from then on."""
+    monkeypatch.setattr(pages, "QUERIES_A_CLIENT_MAX", 1)
+    live_updater = make_hub(stream)
+    refused = Page(live_updater, queries("a", "b"))
+    Page(live_updater, queries("b"), "there")
+    live_updater.tick()
+    refused.look()
+    assert {("problem", 1), ("summary", 1)} <= refused.told.keys()
 
 
 def test_pages_are_bounded(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
