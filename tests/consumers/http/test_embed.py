@@ -107,14 +107,20 @@ def test_there_is_no_card_by_default() -> None:
     assert "frame-ancestors 'none'" in answer.headers[POLICY]
 
 
-def test_a_card_of_a_store_that_is_not_open_yet() -> None:
-    """It says so, and when to ask again."""
+def card_of_a_closed_store() -> httpx.Response:
+    """Return the card of a daemon whose store has not been opened."""
     of = settings(http={"embed_sites": [SITE]})
     store = RecentStore(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
     with app_state(of) as made, served(made, recent=store) as port:
         address = f"http://127.0.0.1:{port}/embed?q=tea"
         answer = httpx.get(address, trust_env=False, timeout=PATIENCE_S)
     store.stop()
+    return answer
+
+
+def test_a_card_of_a_store_that_is_not_open_yet() -> None:
+    """It says so, and when to ask again."""
+    answer = card_of_a_closed_store()
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     assert "still loading" in answer.text
 
@@ -122,12 +128,7 @@ def test_a_card_of_a_store_that_is_not_open_yet() -> None:
 def test_a_card_of_a_busy_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where too much is asked at once it says so in the frame, and asks again."""
     monkeypatch.setattr("consumers.http.threads.WAITING_MAX", -THREADS)  # nobody may be served
-    of = settings(http={"embed_sites": [SITE]})
-    store = RecentStore(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
-    with app_state(of) as made, served(made, recent=store) as port:
-        address = f"http://127.0.0.1:{port}/embed?q=tea"
-        answer = httpx.get(address, trust_env=False, timeout=PATIENCE_S)
-    store.stop()
+    answer = card_of_a_closed_store()
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     assert answer.headers[POLICY].endswith(f"; frame-ancestors {SITE}")
     assert "too much is being asked at once" in plain(answer.text)

@@ -412,21 +412,28 @@ def test_of_the_newest_messages_nothing_is_read(
         assert asked == [62]
 
 
+def reading_slowly(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[int]:
+    """Let each reading of fields take two seconds; return how many rows each of them reads."""
+    n_read = list[int]()
+
+    def read_fields(db: Any, chunk: Any, columns: Any, keys: Any) -> None:
+        n_read.append(len(keys))
+        chunks.read_fields(db, chunk, columns, keys)
+        clock.now_s += 2.0
+
+    monkeypatch.setattr(matching, "read_fields", read_fields)
+    return n_read
+
+
 def test_a_slow_question_about_a_field_answers_what_it_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It says that there may be more; asked again it gets farther, as what was read is known."""
     monkeypatch.setattr(rows_module, "NOTED_MAX", 0)
-    clock, asked = Clock(100.0), list[int]()
+    clock = Clock(100.0)
     with running(messages_max=1_000, clock=clock) as store:
         tell(store, [{"income": i} for i in range(186)])
-
-        def read_fields(db: Any, chunk: Any, columns: Any, keys: Any) -> None:
-            asked.append(len(keys))
-            chunks.read_fields(db, chunk, columns, keys)
-            clock.now_s += 2.0
-
-        monkeypatch.setattr(matching, "read_fields", read_fields)
+        asked = reading_slowly(monkeypatch, clock)
         query = store.parse("income:>=0")
         for n in (62, 124):
             counted = store.counted(query)
@@ -437,16 +444,10 @@ def test_a_slow_question_about_a_field_answers_what_it_read(
 def test_a_live_query_that_was_cut_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that opens while the values of a field are read is told the whole once they are."""
     monkeypatch.setattr(rows_module, "NOTED_MAX", 0)
-    clock, n_read = Clock(100.0), list[int]()
+    clock = Clock(100.0)
     with running(messages_max=1_000, clock=clock) as store:
         tell(store, [{"income": i} for i in range(310)])
-
-        def read_fields(db: Any, chunk: Any, columns: Any, keys: Any) -> None:
-            n_read.append(len(keys))
-            chunks.read_fields(db, chunk, columns, keys)
-            clock.now_s += 2.0
-
-        monkeypatch.setattr(matching, "read_fields", read_fields)
+        n_read = reading_slowly(monkeypatch, clock)
         live = LiveQuery(store.parse("income:>=0"), None, store)
         told = [live.settled() for _ in range(9)]
         # Each time the store got farther and was slow again, there were more turns in between.

@@ -131,26 +131,17 @@ def test_a_time_that_no_host_has_is_left_behind(other: Script) -> None:
     assert 0 < asked.count(None) <= 2
 
 
-def test_a_number_that_is_refused_is_asked_by_time_though_others_are_short() -> None:
-    """Its host may have all: it has forgotten its numbers alone."""
-    short: Script = refusing(playing(commits(commit2, 9)))
-    first: Script = playing(commits(commit2, 1), wait=False)
-    again = playing(commits(commit2, 1, 2, 3))
-    with LiveServer(first, refusing(unreachable), again) as a, LiveServer(short) as b:
-        run = begun([a, b], start_at=time_us(1))
-        run.until_n(3)
-        run.source.close()
-    assert run.values == [commit2(n) for n in (1, 2, 3)]
-    assert run.source.gaps == 0
-
-
-def test_a_host_that_took_the_cursor_is_asked_again() -> None:
-    """It was quiet and was cut: that it sent nothing says nothing of what it has."""
+@pytest.mark.parametrize(
+    "second",
+    [refusing(unreachable), playing(wait=False)],
+    ids=["its numbers are gone", "it is quiet, and cut"],
+)
+def test_a_host_that_may_have_all_is_asked_again(second: Script) -> None:
+    """By time where its numbers are refused; and once more where it took the cursor."""
     first: Script = playing(commits(commit2, 1), wait=False)
     short: Script = refusing(playing(commits(commit2, 9)))
-    quiet = playing(wait=False)
     whole = playing(commits(commit2, 1, 2, 3))
-    with LiveServer(first, quiet, whole) as a, LiveServer(short) as b:
+    with LiveServer(first, second, whole) as a, LiveServer(short) as b:
         run = begun([a, b], start_at=time_us(1))
         run.until_n(3)
         run.source.close()
