@@ -133,17 +133,26 @@ class HttpServer:
                 return
             self._server = server
         # Malformed requests are counted; a log line for each would let any client fill the log.
-        chatter = logging.getLogger("uvicorn.error")
-        level = chatter.level
-        chatter.setLevel(logging.CRITICAL)
+        # A filter of this server's own: a level, put back by one, would stay raised by another that
+        # served beside it.
+        chatter, quiet = logging.getLogger("uvicorn.error"), _Quiet()
+        chatter.addFilter(quiet)
         try:
             server.run(sockets=[listening])
             if not self._stopping:
                 raise RuntimeError("the server ended, and nobody had stopped it")
         finally:
-            chatter.setLevel(level)
+            chatter.removeFilter(quiet)
             for workers in app.state.workers:
                 workers.close()
+
+
+class _Quiet(logging.Filter):
+    """Lets only what is critical pass."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is critical."""
+        return record.levelno >= logging.CRITICAL
 
 
 def start_server(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
 import sys
 from typing import Any
 
+import httpx
 import pytest
 import structlog
 
 from consumers.monitoring.logs import HELD_LINES_MAX, HeldLines, configure, trouble
+from tests.consumers.http.loopback_server import app_state, served, settings
 
 SECRET = "marked-secret"
 
@@ -62,6 +65,22 @@ def test_chatter_is_left_out() -> None:
     logging.getLogger("uvicorn.access").info("GET /")
     logging.getLogger("uvicorn.error").warning("port in use")
     assert [line["event"] for line in objects(stream)] == ["port in use"]
+
+
+def test_a_server_keeps_its_chatter_back_as_long_as_it_serves() -> None:
+    """Of two that serve beside each other the first may end first: nothing stays kept back."""
+    stream = io.StringIO()
+    configure(stream)
+    chatter = logging.getLogger("uvicorn.error")
+    with app_state(settings()) as made, contextlib.ExitStack() as later:
+        with served(made) as port:
+            assert httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).status_code
+            other = later.enter_context(served(made))
+            assert httpx.get(f"http://127.0.0.1:{other}/healthz", trust_env=False).status_code
+        chatter.warning("while the other serves")
+    chatter.warning("after both")
+    said = [line["event"] for line in objects(stream)]
+    assert [each for each in said if not each.startswith("HTTP Request")] == ["after both"]
 
 
 def test_an_exception_is_a_field_of_its_line() -> None:
