@@ -127,7 +127,9 @@ class GroupParts(msgspec.Struct):
         begin = -1 if position is None else position
         with self._lock:
             known = self._known[partition]
-            known.is_taken_over, known.news = True, None
+            if known.news is not None:  # if it is no further, it is looked at again
+                known.seen = known.news = None
+            known.is_taken_over = True
         is_elsewhere = self.memory is not None and self.memory.is_elsewhere(partition)
         is_here = known.given <= begin and not is_elsewhere
         if is_here and self._is_as_we_wrote(partition, begin):

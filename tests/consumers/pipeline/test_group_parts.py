@@ -1,4 +1,4 @@
-"""Parts of a group of which one fails: the others are written and read all the same."""
+"""Parts of a group: one that fails keeps no other back, and all come to have the same files."""
 
 from __future__ import annotations
 
@@ -89,3 +89,22 @@ def test_a_part_that_cannot_be_read_keeps_no_other_back(
     with pytest.raises(GroupError, match=r"/0(/.*)? cannot be |/0/.*: cannot be read"):
         group.look()
     assert group.take_news(set(), {}).keys() == {OTHER}
+
+
+def test_what_is_taken_over_as_far_as_it_is_known_becomes_everybodys(tmp_path: Path) -> None:
+    """Two read a partition to the same place: who has it again takes the file that others took.
+
+    The counts are the same; the weights of words are not, and all members answer alike.
+    """
+    theirs = files_in(tmp_path, writer="f" * 16)
+    group = GroupParts(files_in(tmp_path, writer="0" * 16), LOG.topic, 3600.0)
+    here = {LOG: 2}
+    assert group.take_news({LOG}, here) == {}  # it has read so far, and written nothing yet
+    theirs.write(learned("a", "b").state, LOG, 2)
+    group.look()  # as far as we are: news, which wait for the consuming thread
+    assert group.take_over(LOG, 2) is None
+    group.keep_only({LOG})
+    group.look()
+    news, is_as_far = group.take_news({LOG}, here)[LOG]
+    assert is_as_far
+    assert news.writer == theirs.writer
