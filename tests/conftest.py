@@ -71,11 +71,14 @@ settings.load_profile("ci")
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
     """Give logging back as the test found it: a daemon in this process sends it elsewhere."""
-    loggers = [logging.getLogger(name) for name in ("", "kafka", "uvicorn", "numba")]
-    before = [(logger, logger.handlers[:], logger.level) for logger in loggers]
+    names = ("", "kafka", "uvicorn", "uvicorn.error", "numba", "confluent_kafka")
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(each, each.handlers[:], each.filters[:], each.level) for each in loggers]
     yield
-    for logger, handlers, level in before:
+    # A server's thread that outlives its test keeps nothing back in the next one.
+    for logger, handlers, filters, level in before:
         logger.handlers[:] = handlers
+        logger.filters[:] = filters
         logger.setLevel(level)
     structlog.reset_defaults()
 

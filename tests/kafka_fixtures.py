@@ -14,6 +14,8 @@ from tests.broker.broker import Broker, missing_parts
 from tests.broker.secure import SecureBroker
 
 _NUMBERS = itertools.count(1)
+# No test kills these: one that stands still for a while must not be shut out by its own controller.
+_PATIENT = {"broker_session_timeout_ms": "30000"}
 
 
 def require_parts() -> None:
@@ -30,7 +32,8 @@ def require_parts() -> None:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """Return the broker that tests share; they leave it running, and use a topic of their own."""
     require_parts()
-    shared = Broker(tmp_path_factory.mktemp("broker"), message_max_bytes=str(16 << 20))
+    folder = tmp_path_factory.mktemp("broker")
+    shared = Broker(folder, message_max_bytes=str(16 << 20), **_PATIENT)
     shared.start()
     yield shared
     shared.stop()
@@ -40,7 +43,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
     """Return the shared broker with TLS, logins and clients' certificates."""
     require_parts()
-    secure = SecureBroker(tmp_path_factory.mktemp("secure") / "broker")
+    secure = SecureBroker(tmp_path_factory.mktemp("secure") / "broker", **_PATIENT)
     secure.start()
     yield secure
     secure.stop()

@@ -26,7 +26,6 @@ def test_a_case_runs(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.timeout(300)
 def test_a_tree_is_compared_with_itself() -> None:
     """Processes of both trees give three figures a case, the ratio among them."""
     show = Show(Console(quiet=True))

@@ -93,7 +93,8 @@ class Book:
 
         def is_found() -> bool:
             status, body = self.daemon.get(f"/v1/summary?q={query}")
-            assert status in {200, 503}, body
+            # On a machine that stands still a search may take longer than it may.
+            assert status in {200, 503} or (status == 422 and "took longer" in body), body
             n_found = json.loads(body)["n"] if status == 200 else 0
             if query and n_found > n:
                 raise ValueError(f"{query!r} finds {n_found}, not {n}: is it another test's word?")

@@ -16,7 +16,6 @@ SEED = 14
 
 
 @pytest.mark.deep
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "name",
     [

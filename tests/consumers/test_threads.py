@@ -72,7 +72,8 @@ class Watcher:
         self.threads = {thread.name.rsplit("_")[0] for thread in own}
         # What runs for the operating system, but Python knows nothing of. Python forgets a thread a
         # moment before it ends, so only what stays is meant.
-        for _ in range(1000):
+        until_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until_s:
             seen = {thread.native_id for thread in threading.enumerate()} | self._foreign_tasks
             self.unknown = tasks() - seen
             if not self.unknown:

@@ -13,7 +13,7 @@ from consumers.config.settings import Settings
 from consumers.http.client import Client
 from tests.consumers.kafka.topics import fill
 from tests.consumers.pipeline.revised_log import Said, expected
-from tests.endtoend.daemon_process import Daemon, write_config
+from tests.endtoend.daemon_process import PATIENCE_S, Daemon, write_config
 from tests.endtoend.expected_counts import WORDS, Counts, examples
 
 SESSION_S = 6  # the least that brokers allow: so long a member's partitions wait after it died
@@ -115,7 +115,7 @@ class DaemonGroup:
         texts = [*WORDS, *(f"{a} {b}" for a in WORDS for b in WORDS)]
 
         def answer(daemon: Daemon) -> str:
-            return json.dumps(Client(daemon.address).predict_many(texts))
+            return json.dumps(Client(daemon.address, timeout_s=PATIENCE_S).predict_many(texts))
 
         daemons[0].until(lambda: len(set(map(answer, daemons))) == 1, "all answer alike")
 

@@ -20,7 +20,7 @@ from tests.endtoend.forked import ForkedProcess, can_fork
 from tests.stopped import stop
 
 PATIENCE_S = 120.0
-_COMMAND_S = 2 * PATIENCE_S  # compiling all kernels on a busy machine takes longest
+_COMMAND_S = 5 * PATIENCE_S  # compiling all kernels on a busy machine takes longest
 _POLL_S = 0.1  # an answer takes a daemon some milliseconds, which slow down what is waited for
 ROOT = Path(__file__).parents[2]
 STREAMNB = (sys.executable, "-m", "consumers")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -85,13 +86,18 @@ def test_a_broker_that_stands_still_costs_nothing(
         },
         checkpoint={"folder": "state", "interval_s": 0.1},
     )  # fmt: skip
-    first, later = 10_000, 500
+    begun, first, later = 500, 10_000, 500
     for number in (0, 1):
-        values = messages(examples(first, number * 20_000))
+        values = messages(examples(begun, number * 20_000))
         fill(own_broker.address, "stream", values, number)
     with Daemon(config) as daemon:
-        daemon.until_metric("streamnb_examples_learned_total", 500)
+        daemon.until_metric("streamnb_examples_learned_total", 2 * begun)
+        daemon.stand_still()  # else it may read all before the broker stands still
+        for number in (0, 1):
+            values = messages(examples(first - begun, number * 20_000 + begun))
+            fill(own_broker.address, "stream", values, number)
         with own_broker.standing_still():
+            daemon.send(signal.SIGCONT)
             daemon.until_metric("streamnb_snapshot_age_seconds", 20)
             assert daemon.get("/healthz")[0] == 200
             assert daemon.metric("streamnb_examples_learned_total") < 2 * first

@@ -87,7 +87,6 @@ def inspected(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.deep
 @pytest.mark.integration
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", STREAMS)
 def test_statistics_are_exact_when_the_daemon_is_killed_twice(
     name: str, broker: Broker, new_topic: Callable[..., str], tmp_path: Path

@@ -14,8 +14,6 @@ from tests.broker.secure import KEY_PASSWORD, PASSWORD, USER, SecureBroker
 from tests.consumers.kafka.topics import fill
 from tests.endtoend.daemon_process import Daemon, command, write_config
 
-pytestmark = pytest.mark.timeout(300)
-
 TOKEN = "marked-token-0123456789"
 WRONG = "marked and wrong"
 ENVIRONMENT = {"TOKEN": TOKEN, "KEY_PASSWORD": KEY_PASSWORD}

@@ -81,6 +81,7 @@ def test_no_checkpoint_passes_over_what_is_not_stored(
         nonlocal n_checked
         behind = max(positions.values(), default=0)  # nothing is said in the journal
         with contextlib.closing(sqlite3.connect(state / "recent.db")) as db:
+            db.execute("BEGIN")  # one state of the file, while the writer goes on
             numbers = db.execute("SELECT number FROM chunk").fetchall()
             rows = [db.execute(f"SELECT offset FROM rows{number}") for (number,) in numbers]
             stored = {at for found in rows for (at,) in found if at < behind}

@@ -111,8 +111,8 @@ def test_of_two_daemons_one_ends(broker: Broker, new_topic: NewTopic, tmp_path: 
             n_written = 500
             while first.listen(0.2) and second.listen(0.2):
                 assert n_written < 1_500, (first.lines[-5:], second.lines[-5:])
-                go_on(n_written, n_written + 5)
-                n_written += 5
+                go_on(n_written, n_written + 1)
+                n_written += 1
             # Their group stands still until the one has left it, or is known to be gone.
             ended, other = (second, first) if first.listen(0.0) else (first, second)
             assert ended.wait() == 78

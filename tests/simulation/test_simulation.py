@@ -74,7 +74,7 @@ def test_some_seeds_and_the_book_hold() -> None:
 
 @pytest.mark.deep
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_seeds_hold() -> None:
     """Hundreds of seeds end with the checker's counts, and met every kind of fault.
 

@@ -17,7 +17,7 @@ from consumers.config.settings import Settings, to_yaml
 from consumers.corrections.journal import FILE_NAME, Journal
 from consumers.corrections.model import LogPosition, NotWritten
 from consumers.corrections.service import CorrectionService, ExampleReader
-from consumers.corrections.teacher import WAITING_MAX, ModelJudge, Teacher
+from consumers.corrections.teacher import WAITING_MAX, ModelJudge, ServiceJudge, Teacher
 from consumers.errors import ConfigError
 from consumers.features import kinds_of
 from consumers.search import StoreBusyError
@@ -310,6 +310,9 @@ def test_a_failure_costs_what_was_asked(
             setup.now_s += 60
             pauses.append(setup.teacher.turn())
         trouble = setup.teacher.trouble() or ""
+        judge = setup.teacher._judge
+        assert isinstance(judge, ServiceJudge)
+        judge._service._timeout_s = 30.0  # the third comes whole, on a busy machine too
         setup.say("the third")
         setup.now_s += 60
         setup.teacher.turn()

@@ -84,7 +84,15 @@ def served(of: AppState, **changed: Any) -> Iterator[int]:
     try:
         yield port
     finally:
-        server.stop()
+        ended(server)
+
+
+def ended(server: HttpServer) -> None:
+    """Stop a server, and wait for its thread, which may outlive the wait of `stop`."""
+    server.stop()
+    if server._thread is not None:
+        server._thread.join(PATIENCE_S)
+        assert not server._thread.is_alive()
 
 
 def connected(port: int) -> socket.socket:

@@ -79,7 +79,7 @@ def is_well(port: int) -> None:
     """Fail unless the server answers as it should, once it has the time."""
     url, deadline_s = f"http://127.0.0.1:{port}/v1/predict", time.monotonic() + PATIENCE_S
     answer = None
-    while answer is None or answer.status_code == 503:
+    while answer is None or answer.status_code in {408, 503}:
         assert time.monotonic() < deadline_s
         answer = httpx.post(url, json={"text": "a good day"}, trust_env=False, timeout=PATIENCE_S)
     assert answer.json()["predictions"][0]["label"] == "positive"
@@ -163,10 +163,10 @@ def test_a_body_may_be_so_large(port: int) -> None:
 )
 def test_who_does_not_go_on_is_let_go(hasty_port: int, sent: bytes) -> None:
     """A request that is not whole in time ends with 408, wherever it stopped."""
-    answer = said(hasty_port, sent, then_end=False)
-    if sent.startswith(GET):
+    answer, _, rest = said(hasty_port, sent, then_end=False).partition(b"HTTP/1.1 408")
+    if sent.startswith(GET) and answer:  # else a busy machine sent that too late as well
         assert answer.startswith(b"HTTP/1.1 200")
-        answer = answer[answer.index(b"HTTP/1.1 408") :]
+    answer = b"HTTP/1.1 408" + rest
     assert "http.request_timeout_s" in problem_in(answer)["detail"]
 
 
@@ -184,7 +184,7 @@ def test_a_drop_now_and_then_gains_no_time(hasty_port: int) -> None:
                 with contextlib.suppress(TimeoutError):
                     answer = connection.recv(1 << 16)
                 connection.setblocking(False)
-            with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
                 sent += connection.send(b"a")
     assert problem_in(answer)["status"] == 408
 

@@ -24,6 +24,7 @@ from tests.consumers.http.loopback_server import (
     PATIENCE_S,
     app_state,
     connected,
+    ended,
     settings,
     status_of,
 )
@@ -99,7 +100,7 @@ def serving(made: AppState) -> Iterator[Served]:
             yield Served(stream, watched, server, server.start())
         finally:
             watched.stop()
-            server.stop()
+            ended(server)
             stream.recent.stop()
 
 
@@ -226,13 +227,17 @@ def test_a_page_that_takes_nothing_is_let_go_of() -> None:
     with (
         app_state(settings(http={"request_timeout_s": 1.0})) as made,
         serving(made) as served,
-        socket.socket() as page,
+        contextlib.ExitStack() as stack,
     ):
-        page.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        page.settimeout(PATIENCE_S)
-        page.connect(("127.0.0.1", served.port))
-        page.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert status_of(page.recv(64)) == 200
+        status = 408  # of a request that did not come whole in time, on a busy machine
+        while status == 408:
+            page = stack.enter_context(socket.socket())
+            page.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            page.settimeout(PATIENCE_S)
+            page.connect(("127.0.0.1", served.port))
+            page.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            status = status_of(page.recv(64))
+        assert status == 200
         n = 0
         while served.live_updater.n_pages:
             say(served, *(f"{n} {i} {'long ' * 700}" for i in range(50)))
@@ -294,6 +299,6 @@ def test_without_a_store_there_is_nothing_to_watch() -> None:
                 f"http://127.0.0.1:{port}/v1/events", trust_env=False, timeout=PATIENCE_S
             )
         finally:
-            server.stop()
+            ended(server)
     assert answer.status_code == 404
     assert "recent.enabled" in answer.json()["detail"]

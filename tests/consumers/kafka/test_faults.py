@@ -207,10 +207,11 @@ def test_nothing_fails_by_reporting_positions_to_a_client_that_has_failed(
 
     def end_loop() -> None:
         plant.left = 1
-        for each in threading.enumerate():
+        for each in set(threading.enumerate()) - before:
             if each.name.startswith("kafka-io-"):
                 each.join(PATIENCE_S)
 
+    before = set(threading.enumerate())
     with capture_logs() as said, quick(broker.address, topic) as reader:
         reader.until(reader.source.at_end)
         end_loop()
