@@ -379,17 +379,18 @@ def block_rows(block: bytes) -> Iterator[BlockRow]:
 def frame_of(row: BlockRow) -> bytes:
     """Return the frame of an event.
 
-    One whose record cannot be read is the record itself, behind a zero byte: no frame begins so.
+    One whose record or time cannot be read is the record itself, behind a zero byte: no frame
+    begins so.
     """
     kind = row.event
-    time = EPOCH + timedelta(microseconds=row.indexed_us or row.witnessed_us)
     payload: dict[str, object] = {
         "$type": f"network.bsky.jetstream.subscribeEvents#{kind}",
         "seq": row.seq,
         "did": row.did,
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     }
     try:
+        time = EPOCH + timedelta(microseconds=row.indexed_us or row.witnessed_us)
+        payload |= {"time": time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
         if kind != "commit":
             payload[kind] = _Cbor(row.payload).value()
         else:
@@ -400,7 +401,7 @@ def frame_of(row: BlockRow) -> bytes:
                 digest = hashlib.sha256(row.payload).digest()
                 payload |= {"cid": _cid(b"\1\x71\x12\x20" + digest)}
                 payload |= {"record": _Cbor(row.payload).value()}
-    except (ValueError, LookupError, struct.error):
+    except (ValueError, LookupError, OverflowError, struct.error):
         return b"\0" + row.payload
     return msgspec.json.encode({"$type": "message", "payload": payload}, order="sorted")
 

@@ -13,8 +13,12 @@ import zstandard
 from pydantic import ValidationError
 
 from consumers.config.settings import Settings
+from consumers.decode.decoder import Decoder
+from consumers.decode.labels import NoLabels
+from consumers.messages import Reason
 from consumers.sources.records import BlockRow, block_rows, frame_of
 from tests.consumers.decode.test_shaping import decoded, said
+from tests.consumers.raw_batches import CLASSES, raw
 from tests.consumers.sources.live_server import (
     PATIENCE_S,
     LiveServer,
@@ -355,6 +359,22 @@ def test_broken_records_are_messages() -> None:
     assert run.values[:2] == [b"\0{}", b"\0" + error]
     assert numbers(run.values[2:]) == [103, 104]
     assert run.source.gaps == 0
+
+
+@pytest.mark.parametrize("at_us", [(1 << 63) - 1, -(1 << 63)])
+def test_a_time_that_is_none_costs_its_own_row(at_us: int) -> None:
+    """A row whose time no date can hold is rejected like a broken record; those behind it come."""
+    host = Host([[row(1), row(2, indexed_us=at_us), row(3)], [row(4)]], frame(commit2(5)), "blocks")
+    with LiveServer(host) as server:
+        run = begun([server], 2, history=True)
+        run.until_n(5)
+        run.source.close()
+    assert run.values[1] == b"\0" + row(2).payload
+    settings = Settings.model_validate({"message": "jetstream-v2"})
+    done = Decoder(settings.message, NoLabels(CLASSES)).decode(raw(run.values[1:2]))
+    assert [each.reason for each in done.rejects] == [Reason.NULL_BYTES]
+    assert numbers(run.values[:1] + run.values[2:]) == [101, 103, 104, 105]
+    assert run.source.trouble() is None
 
 
 def test_a_segment_without_an_end_is_tried_again() -> None:
