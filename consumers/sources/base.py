@@ -271,11 +271,14 @@ class Past(NamedTuple):
     is_elsewhere: bool = False
     forgotten_us: int = 0
 
-    def is_before(self, time_us: int, number: int) -> bool:
-        """Return whether a message stands before what was asked for."""
+    def is_before(self, time_us: int, number: int, *, is_reached: bool) -> bool:
+        """Return whether a message stands before what was asked for.
+
+        A time says so only until what was asked for is reached: behind it one may be of any time.
+        """
         if self.since_number and number:
             return number < self.since_number
-        return 0 < time_us < self.since_us
+        return not is_reached and 0 < time_us < self.since_us
 
     def is_numbered_anew(self, time_us: int, number: int, known_us: int | None) -> bool:
         """Return whether a message shows that its host does not number as it did.

@@ -88,7 +88,7 @@ class LiveSource(Source):
         self._feed = feed
         feed.secrets = [*feed.secrets, *settings.secrets]
         self._settings = settings
-        self._connect = connect or self._connection_to
+        self._connect = connect or (lambda each: feed.connection(each, self._past, settings))
         self._clock = clock
         self._wait = wait
         self._wall_time = wall_time
@@ -110,6 +110,7 @@ class LiveSource(Source):
         self._has_begun = False  # something was read, in this run or before it
         self._forgotten_us = 0  # the latest time of what is not known any more
         self._past = Past()  # as the last connection was asked to go on
+        self._is_reached = False  # by it; some hosts begin earlier than they are asked to
         self._past_times: dict[int, int] = {}  # of it, by key; a checkpoint forgets none of them
         self._must_overlap = False  # something that is known is to come again
         self._n_unproven = 0  # newer messages that came before it
@@ -203,10 +204,9 @@ class LiveSource(Source):
         with self._lock:
             while len(self._known) > _KEYS and self._known[_KEYS].offset < at:
                 self._forget_oldest()
-            learned = [each for each in self._known if each.offset < at]
+            learned = [self._as_last_seen(each) for each in self._known if each.offset < at]
             host, since = self._numbered
             forgotten_us = self._forgotten_us
-            learned = [self._as_last_seen(each) for each in learned]
         if learned:
             n_numbered = sum(each.offset >= since for each in learned)
             self._facts = LogFacts(cursor=packed(learned, host, n_numbered, forgotten_us))
@@ -231,9 +231,6 @@ class LiveSource(Source):
         """Return the time that was spent reading: what nobody asked for was not silence."""
         return self._clock() - self._away_s
 
-    def _connection_to(self, endpoint: Endpoint) -> Readable:
-        return self._feed.connection(endpoint, self._past, self._settings)
-
     def _go_on_connecting(self, timeout_s: float) -> None:
         """Begin to connect once the pause is over; take the connection when it is there."""
         if self._opening is None:
@@ -245,9 +242,8 @@ class LiveSource(Source):
             self._past_times = {each.key: each.time_us for each in self._past.known}
             endpoint = self._feed.endpoint(self._feed.hosts[self._host], self._past)
             self._asks_by_id = _LAST_ID in endpoint.headers
-            endpoint = endpoint._replace(
-                headers=self._settings.all_headers | dict(endpoint.headers)
-            )
+            headers = self._settings.all_headers | dict(endpoint.headers)
+            endpoint = endpoint._replace(headers=headers)
             opening: futures.Future[Readable] = futures.Future()
             self._opening = opening
 
@@ -273,7 +269,7 @@ class LiveSource(Source):
         host, resumes = self._feed.hosts[self._host], bool(self._past.known)
         log.info("live_connected", source=self.name, host=host, resumed=resumes)
         self._end_proof()
-        self._must_overlap = resumes
+        self._must_overlap, self._is_reached = resumes, False
         # Of a time that was asked for, `_check_beginning` tells whether anything is missing.
         may_lack = self._has_begun or (self._is_left and not self._feed.start_us)
         if may_lack and not resumes and self._left_position != self._position:
@@ -347,14 +343,16 @@ class LiveSource(Source):
         is_known = key in self._keys or key in self._past_times
         if self._must_overlap or message.number < self._past.since_number:
             self._check_numbers(message, self._past_times.get(key), is_known=is_known)
+        # What is known and older reaches nothing: others of that time may be forgotten.
+        self._is_reached |= self._past.since_us <= message.time_us <= self._latest_us()
         if is_known:
             self._must_overlap = False
             with self._lock:  # a server that lost it at a crash has it later, by another number
                 if key in self._keys and message.time_us > self._again.get(key, (0, 0))[0]:
                     self._again[key] = message.time_us, message.number
             return False
-        if self._past.is_before(message.time_us, message.number):
-            return False  # some hosts begin earlier than they are asked to
+        if self._past.is_before(message.time_us, message.number, is_reached=self._is_reached):
+            return False
         self._check_overlap(message)
         time_us = self._feed.time_us_of(message)
         self._note(Known(position, key, time_us, message.number, message.id))

@@ -298,6 +298,30 @@ def test_what_a_checkpoint_forgets_does_not_come_twice(*, restarts: bool) -> Non
     assert run.source.gaps == 0
 
 
+def test_a_time_before_the_cursor_hides_nothing_amid_the_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a host sends before it comes to the time that it was asked for is left out, forgotten
+    messages behind a known one too; behind that time an event may have any.
+    """
+    monkeypatch.setattr(live, "_KEYS", 3)
+    seconds = [3, 4, 1, 5, 6]  # the first two are forgotten
+    sent = {at: frame(commit1(at, time_us=time_us(at))) for at in seconds}
+    late = commit1(9, time_us=time_us(2))
+    early = [*(sent[at] for at in sorted(seconds)), frame(commit1(7)), frame(late)]
+    with LiveServer(playing(*sent.values()), playing(*early, frame(commit1(8)))) as server:
+        run = begun([server], 1)
+        run.until_n(5)
+        facts = run.source.logs({run.source.partition: 5})
+        run.source.close()
+        run = begun([server], 1, 5, facts)
+        run.until(lambda: commit1(8) in run.values)
+        run.source.close()
+        assert server.peers[1].asked["cursor"] == str(time_us(5))
+    assert run.values == [commit1(7), late, commit1(8)]
+    assert run.source.gaps == 0
+
+
 @pytest.mark.parametrize("cut", [0, 25])
 @pytest.mark.parametrize("version", [1, 2])
 def test_what_a_server_lost_and_has_again_is_returned_once(
