@@ -51,12 +51,13 @@ OUTPUT_FORMS = "none, file:PATH or kafka:TOPIC"
 _SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 _HOST = re.compile(rf"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(:{PORT})?")
 _LIVE = ("jetstream", "sse+", "lines+", "ws:", "wss:")
-# Names of what must not stand in an address: in small letters, without what joins words.
-_SECRETS = {
-    "accesskey", "accesstoken", "apikey", "apitoken", "auth", "authorization", "authtoken",
-    "bearer", "clientsecret", "jwt", "key", "passwd", "password", "pwd", "secret", "secretkey",
-    "sig", "signature", "token",
-}  # fmt: skip
+# What must not stand in an address: how such names end, and what they have for their last word.
+_SECRET_ENDINGS = (
+    "accesskey", "apikey", "authorization", "passphrase", "passwd", "password", "secret",
+    "secretkey", "signature", "token",
+)  # fmt: skip
+_SECRET_WORDS = {"auth", "bearer", "jwt", "key", "pass", "pwd", "sig"}  # unlike `monkey`, `bypass`
+_WORD = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -135,13 +136,20 @@ def _jetstream_hosts(scheme: str, text: str) -> tuple[str, ...]:
 def check_url(url: str) -> str:
     """Return a live stream's address unchanged, or refuse one that is none or holds a secret."""
     parts = urlsplit(url)
-    names = {re.sub("[-_.]", "", name).lower() for name in parse_qs(parts.query)}
-    if "@" in parts.netloc or _SECRETS & names:
+    names = parse_qs(parts.query.replace(";", "&"))  # some servers part them by either
+    if "@" in parts.netloc or any(map(_is_secret, names)):
         # Said without repeating it; the address stands in logs and in /config.
         raise ValueError("must not hold a password or a token; use live.token or live.headers")
     if _HOST.fullmatch(parts.netloc) is None or not url.isascii() or not url.isprintable():
         raise ValueError(f"must be an address with a host, in ASCII, not {url!r}")
     return url
+
+
+def _is_secret(name: str) -> bool:
+    """Return whether a parameter's name says that it holds a secret, however it is spelled."""
+    words = _WORD.findall(name)
+    whole, last = "".join(words).lower(), "".join(words[-1:]).lower()
+    return whole.endswith(_SECRET_ENDINGS) or whole in _SECRET_WORDS or last in _SECRET_WORDS
 
 
 class OutputAddress(msgspec.Struct, frozen=True):

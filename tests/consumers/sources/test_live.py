@@ -30,8 +30,12 @@ from tests.consumers.sources.live_server import (
 POST, LIKE = "app.bsky.feed.post", "app.bsky.feed.like"
 SECRETS = (
     "api_key", "apiKey", "API-Key", "key", "Token", "auth_token", "client_secret", "Bearer", "sig",
-    "Signature", "jwt", "access%5Ftoken",
+    "Signature", "jwt", "access%5Ftoken", "x-api-key", "api_secret", "consumer_secret",
+    "refreshtoken", "session_token", "refresh_token", "id_token", "oauth_token", "private_token",
+    "bearer_token", "app_key", "subscription-key", "pass", "userPass", "b=2;token", "token[]",
+    "user[key][0]", "APIKey",
 )  # fmt: skip
+NO_SECRETS = ("keyword", "monkey", "bypass", "compass", "tokenizer", "keys", "author", "passage")
 
 
 class Clock:
@@ -585,3 +589,5 @@ def test_secrets_and_addresses() -> None:
     ):  # fmt: skip
         with pytest.raises(ValueError, match="source"):
             Settings.model_validate({"source": wrong})
+    for name in NO_SECRETS:
+        Settings.model_validate({"source": f"wss://example.org/?{name}=abc"})
