@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
+from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
@@ -22,7 +23,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
-from consumers.config.addresses import Bound, StreamRange
+from consumers.config.addresses import Bound, LiveSettings, StreamRange
+from consumers.config.sections import one_secret
 from consumers.config.settings import (
     EmoticonLabels,
     FileSettings,
@@ -40,6 +42,7 @@ from consumers.decode.labels import EmoticonLabeller, FieldLabeller, Labeller
 from consumers.decode.schemas import payloads_of
 from consumers.errors import CheckpointError, ConfigError
 from consumers.features import build_model, extra_fields, judged_kinds, kinds_of, learned_kinds
+from consumers.http.requests import is_loopback
 from consumers.http.server import start_server
 from consumers.http.state import ApiEventSerializer, AppState
 from consumers.kafka.group_source import (
@@ -179,11 +182,25 @@ def _live_source(settings: Settings, begin: Bound | None = None) -> Source:
     from consumers.sources.live import LiveSource, StreamFeed  # noqa: PLC0415 -- an extra
 
     address = settings.source_address
+    _warn_of_plain_token(settings.live, address.urls)
     if address.kind == "jetstream":
         jetstream = settings.jetstream if begin is None else from_time(settings.jetstream, begin)
         return LiveSource(JetstreamFeed(address.urls, jetstream), settings.live, begin=begin)
     feed = StreamFeed(address.urls[0], _FRAMINGS[address.kind], since=begin)
     return LiveSource(feed, settings.live, begin=begin)
+
+
+def _warn_of_plain_token(live: LiveSettings, urls: Sequence[str]) -> None:
+    """Log if a live stream's token goes over the network unencrypted."""
+    plain = [each for each in map(urlsplit, urls) if each.scheme in {"http", "ws"}]
+    hosts = [each.netloc for each in plain if not is_loopback(each.hostname or "")]
+    if hosts and one_secret(live, "token") is not None:
+        log.warning(
+            "token_unencrypted",
+            hosts=hosts,
+            detail="live.token is sent over plain http or ws, and whoever is on the way can read "
+            "it; write source with https:// or wss:// (jetstream:// instead of jetstream+ws://)",
+        )
 
 
 def build_group(settings: Settings, memory: LearnedMemory | None) -> GroupParts | None:

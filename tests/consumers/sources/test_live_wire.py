@@ -15,10 +15,12 @@ from typing import Any
 import msgspec
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from consumers.config.addresses import LiveSettings
 from consumers.config.settings import Settings
 from consumers.errors import SourceError
+from consumers.factories import build_source
 from consumers.messages import Partition
 from consumers.sources.base import Cursor, LogFacts
 from consumers.sources.connections import (
@@ -417,6 +419,28 @@ def test_headers_of_any_case_and_length() -> None:
     for name in ("Content-Length", "transfer-encoding"):
         with pytest.raises(ValueError, match="have none"):
             LiveSettings.model_validate({"headers": {name: "5"}})
+
+
+@pytest.mark.parametrize(
+    ("source", "hosts"),
+    [
+        ("sse+http://example.org:80/a", ["example.org:80"]),
+        ("jetstream+ws://127.0.0.1:1,10.0.0.1:2", ["10.0.0.1:2"]),
+        ("ws://[::1]:1/", []),
+        ("lines+http://localhost/", []),
+        ("wss://example.org/", []),
+    ],
+)
+def test_a_token_that_goes_unencrypted_is_told(source: str, hosts: list[str]) -> None:
+    """One line at the start names the setting and the way out; this machine is no network."""
+    live = {"token": "s" * 20}
+    with capture_logs() as logs:
+        build_source(Settings.model_validate({"source": source, "live": live}), until_end=False)
+        build_source(Settings.model_validate({"source": source}), until_end=False)
+    told = [each for each in logs if each["event"] == "token_unencrypted"]
+    assert [each["hosts"] for each in told] == [hosts] * bool(hosts)
+    assert all("live.token" in each["detail"] for each in told)
+    assert all("https:// or wss://" in each["detail"] for each in told)
 
 
 def test_odd_refusals_end_nothing() -> None:
