@@ -397,6 +397,8 @@ class _Http:
                     found += self._body(bytes(event.data))
                 elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
                     self.ended = "the server ended the stream"
+                    if self._events is None:  # the last line may have no line break
+                        found += self._body(b"\n")
                     break
                 elif not isinstance(event, h11.InformationalResponse):
                     break

@@ -203,6 +203,31 @@ def test_a_head_that_never_ends_is_given_up(framing: Framing) -> None:
         gone.set()
 
 
+@pytest.mark.parametrize(
+    ("head", "end", "is_whole"),
+    [
+        (b"Content-Length: 4", b"", True),
+        (b"Content-Length: 9", b"", False),
+        (b"Transfer-Encoding: chunked", b"0\r\n\r\n", True),
+        (b"Transfer-Encoding: chunked", b"", False),
+        (b"Connection: close", b"", True),
+    ],
+)
+def test_a_last_line_needs_no_line_break(head: bytes, end: bytes, *, is_whole: bool) -> None:
+    """It comes where the answer ends as it should; of one that is cut off, nobody knows the rest.
+    An event needs its empty line.
+    """
+    body = b"4\r\na\nbc\r\n" if b"chunked" in head else b"a\nbc"
+    request = answered("lines", b"HTTP/1.1 200 OK\r\n%s\r\n\r\n" % head)
+    found = [*request.feed(body + end)]
+    if request.ended is None:
+        found += request.feed(b"")
+    assert [each.data for each in found] == [b"a", b"bc"][: 1 + is_whole]
+    assert request.ended is not None
+    events = answered("events")
+    assert [*events.feed(b"data: x\n"), *events.feed(b"")] == []
+
+
 def test_hints_before_the_answer_are_passed_over() -> None:
     """What came along with early hints is read at once."""
     request = answered(head=b"")
