@@ -460,7 +460,14 @@ class LiveSettings(Section):
 
     @model_validator(mode="after")
     def _fits_headers(self) -> Self:
+        written: dict[str, str] = {}
         for name, value in self.all_headers.items():
+            other = written.setdefault(name.lower(), name)
+            if other != name:
+                raise wrong(
+                    f"{other!r} and {name!r} are one HTTP header and would be sent twice; keep one "
+                    "in live.headers (live.token is Authorization)"
+                )
             if not _HEADER_NAME.fullmatch(name) or not ASCII.fullmatch(value):
                 raise wrong(f"{name!r} must be an HTTP header of ASCII, its value in one line")
             if name.lower() in {"content-length", "transfer-encoding"}:
@@ -471,8 +478,9 @@ class LiveSettings(Section):
     def all_headers(self) -> dict[str, str]:
         """What is sent with each request, the token too."""
         token = one_secret(self, "token")
-        found = {"User-Agent": "streamnb"}
-        found |= {name: value.get_secret_value() for name, value in self.headers.items()}
+        found = {name: value.get_secret_value() for name, value in self.headers.items()}
+        if "user-agent" not in map(str.lower, found):
+            found["User-Agent"] = "streamnb"
         return found if token is None else found | {"Authorization": f"Bearer {token}"}
 
     @property

@@ -447,6 +447,21 @@ def test_headers_of_any_case_and_length() -> None:
 
 
 @pytest.mark.parametrize(
+    ("live", "first", "second"),
+    [
+        ({"headers": {"X-Key": "a", "X-Who": "b", "x-key": "c"}}, "X-Key", "x-key"),
+        ({"headers": {"authorization": "a"}, "token": "s" * 20}, "authorization", "Authorization"),
+    ],
+)
+def test_a_header_in_two_cases_is_refused(live: dict[str, Any], first: str, second: str) -> None:
+    """By a WebSocket both would be sent; ours gives way to one of any case."""
+    with pytest.raises(ValueError, match=f"'{first}' and '{second}' are one HTTP header"):
+        LiveSettings.model_validate(live)
+    own = LiveSettings.model_validate({"headers": {"user-agent": "me"}})
+    assert own.all_headers == {"user-agent": "me"}
+
+
+@pytest.mark.parametrize(
     ("source", "hosts"),
     [
         ("sse+http://example.org:80/a", ["example.org:80"]),
