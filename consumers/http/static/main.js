@@ -1,7 +1,7 @@
 /** Begins the page, shows the view of the address and keeps it live. */
 
 import { $, address, announce, ask, asked, attr, copy, el, keyed, on, part, queryOf, read, say, setCorrections, text, VIEWS, write } from "./base.js";
-import { classNames, goOn, inOrder, makeRing, named, nameOf, names, onClasses, setClasses, setNames } from "./classes.js";
+import { classNames, goOn, inOrder, makeRing, named, nameOf, names, onClasses, setClasses, setNames } from "./drawing.js";
 import { count, probability, withError } from "./format.js";
 import { makeModel, makeTryIt, tried } from "./model.js";
 import { inWords, makeSearch, sharesOf } from "./search.js";

@@ -1,8 +1,7 @@
 /** What the model says: of itself, why it judged a text so, and of what one types. */
 
 import { $, announce, ask, attr, copy, debounced, el, load, on, part, say, send, tell, text } from "./base.js";
-import { bandOf, DASHES, ink, linesOf, makeChart, within } from "./chart.js";
-import { bar, classNames, inOrder, look, makeBars, meant, named, nameOf, setClasses } from "./classes.js";
+import { bandOf, bar, classNames, DASHES, ink, inOrder, linesOf, look, makeBars, makeChart, meant, named, nameOf, setClasses, within } from "./drawing.js";
 import * as format from "./format.js";
 
 const { count, decimal, fine, likelihood, moment, probability, signed, withinWords } = format;

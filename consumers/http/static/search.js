@@ -1,7 +1,7 @@
 /** The view of a search: its box, figures and messages, newest first; new ones wait unless the reader follows. */
 
 import { $, address, announce, ask, asked, attr, coalesced, copy, correctionsOn, debounced, el, keyed, messagePath, on, part, QUERY_MAX, queryOf, say, send, tell, text } from "./base.js";
-import { capital, classNames, inOrder, leading, look, makeBars, makeRing, mark, meant, named, nameOf, names, onClasses } from "./classes.js";
+import { capital, classNames, inOrder, leading, look, makeBars, makeRing, mark, meant, named, nameOf, names, onClasses } from "./drawing.js";
 import { ago, count, fine, fullTime, language, moment, percent, probability, withError, withinWords } from "./format.js";
 import { colouring, explanationTable } from "./model.js";
 import { inMoved, makeComparison, makeSeries, timesOf } from "./series.js";
@@ -60,11 +60,13 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
   on(lang, "change", commit);
   on($("search-form"), "submit", commit);
 
+  const pageBelow = (below) => ask(`/v1/search${queryOf({ ...asked(query), limit: PAGE, before: below })}`);
+
   /** Show the matches below a key, or the newest; an empty page may have more behind it. */
   async function turn(below) {
     const asking = (query = { ...query }); // a later turn ends this one
     try {
-      const page = await ask(`/v1/search${queryOf({ ...asked(query), limit: PAGE, before: below })}`);
+      const page = await pageBelow(below);
       if (asking !== query) return;
       before = page.before;
       $("columns").hidden || say($("search-problem"));
@@ -82,7 +84,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
   async function askAgain(below, top = list.newestKey() + 1) {
     const asking = query;
     isStale = false;
-    const page = await ask(`/v1/search${queryOf({ ...asked(query), limit: PAGE, before: below || top })}`).catch(() => null);
+    const page = await pageBelow(below || top).catch(() => null);
     if (asking !== query) return;
     isStale = !page;
     if (isStale) return;
@@ -270,9 +272,11 @@ function makeTeaching(row, message) {
     select.append(...inOrder(news).map((label) => el("option", { value: label }, nameOf(label))));
     select.hidden = isThumbs;
     const hadFocus = buttons.includes(document.activeElement);
-    for (const button of buttons) button.hidden = !isThumbs;
+    for (const button of buttons) {
+      button.hidden = !isThumbs;
+      attr(button, "aria-pressed", button.dataset.label === current.corrected);
+    }
     if (hadFocus && !isThumbs) select.focus();
-    for (const button of buttons) attr(button, "aria-pressed", button.dataset.label === current.corrected);
     select.value = current.corrected ?? "";
   }
 

@@ -1,12 +1,9 @@
 /** Shares over time with their intervals, of a search and of what is compared. */
 
-import { $, address, ask, asked, attr, coalesced, debounced, el, keyed, on, queryOf, say, text } from "./base.js";
-import { bandOf, DASHES, ink, linesOf, makeChart, swatch, within, Z } from "./chart.js";
-import { capital, classNames, inOrder, leading, look, nameOf, names, onClasses } from "./classes.js";
+import { $, address, ask, asked, attr, coalesced, copy, debounced, el, keyed, on, part, queryOf, say, text } from "./base.js";
+import { bandOf, capital, classNames, DASHES, ink, inOrder, leading, linesOf, look, makeChart, nameOf, names, onClasses, swatch, within, Z } from "./drawing.js";
 import { count, moment, percent, short, signed, span, withError } from "./format.js";
 
-const PATTERNS = ["solid", "lines", "dots", "rails"];
-const dashOf = (label) => DASHES[PATTERNS.indexOf(look(label).pattern)];
 const SPANS_MS = { "15m": 900_000, "6h": 21_600_000, "7d": 604_800_000 };
 const SPAN_MS_MIN = 10_000; // of a chart that was zoomed
 const ZOOM = 3;
@@ -18,7 +15,8 @@ const STEPS_S = [...MINUTES.map((n) => 60 * n), ...[1, 2, 7, 14, 30, 90, 365, 36
 const PAUSE_MS_MAX = 60_000;
 const refreshMs = (spanMs) => Math.min(Math.max(spanMs / 300, 2_000), PAUSE_MS_MAX);
 
-const total = (point) => Object.values(point.counts).reduce((sum, n) => sum + n, 0);
+const total = ({ counts }) => Object.values(counts).reduce((sum, n) => sum + n, 0);
+const shareIn = (point, label) => within(point.counts[label] ?? 0, total(point));
 
 function inWords(point, stepMs) {
   const lead = leading(point.counts);
@@ -48,11 +46,12 @@ export function timesOf(range, nowMs) {
   return range && { from: String(Math.floor(from)), to: String(Math.ceil(to)) };
 }
 
-async function countsOf(query, { from, to }) {
-  const between = (begin) => ask(`/v1/history${queryOf({ ...asked(query), from: String(begin), to: String(to) })}`);
-  if (from !== null) return between(Math.floor(from));
-  const [first] = (await between(0)).series.points; // by days
-  return first ? between(first.time_ms) : null;
+async function countsOf(bounds, range) {
+  const between = (from) => ask(`/v1/history${queryOf({ ...bounds, from })}`);
+  const found = await between(bounds.from);
+  if (range !== "all") return found;
+  const [first] = found.series.points; // by days
+  return first && between(String(first.time_ms));
 }
 
 const busy = (node, isBusy) => attr(node.closest(".figure"), "aria-busy", isBusy);
@@ -61,13 +60,14 @@ const firstOf = ({ points }) => points.find(total)?.time_ms ?? Infinity;
 
 /** Return what the chart of a chosen time shows: stored messages, or, before these, the history. */
 async function readSpan(query, stored, hasHistory, range) {
-  const { from, to } = spanOf(range, Date.now());
-  const bounds = { ...asked(query), from: String(Math.floor(from ?? 0)), to: String(Math.ceil(to)) };
+  const nowMs = Date.now();
+  const { from, to } = spanOf(range, nowMs);
+  const bounds = { ...asked(query), ...timesOf(range, nowMs) };
   const own = from === null ? stored : (await ask(`/v1/summary${queryOf(bounds)}`)).series;
   const fromStore = { series: own, from, to };
   if (from !== null && firstOf(stored) <= from && firstOf(own) < Infinity) return fromStore;
   const reach = firstOf(stored) < Infinity ? `Stored matches go back to ${moment(firstOf(stored))}.` : null;
-  const { n, series, note, matches } = (hasHistory && (await countsOf(query, { from, to }))) || {};
+  const { n, series, note, matches } = (hasHistory && (await countsOf(bounds, range))) || {};
   const isWord = matches?.is_word !== false; // else all of them are stored
   if (!n || firstOf(series) + 1000 * series.step_s > firstOf(own)) return { ...fromStore, note: isWord ? reach : `${reach ?? ""} ${note}` };
   return { series: coarser(series, to - (from ?? firstOf(series))), from, to, isCounted: !matches, hasLeft: isWord, note };
@@ -95,7 +95,7 @@ function columnsOf(points, stepMs, labels) {
   // A step is drawn up to where it ends.
   const held = (values) => Object.assign(values, { [n]: values[n - 1] });
   const shares = labels.flatMap((label) => {
-    const ends = (name) => held(column((point) => within(point.counts[label] ?? 0, total(point))[name]));
+    const ends = (name) => held(column((point) => shareIn(point, label)[name]));
     return [ends("share"), ends("high"), ends("low")];
   });
   return [xs, column(total), ...shares];
@@ -146,7 +146,6 @@ export function makeSeries(onRoute, hasHistory) {
   const choice = $("series-range");
   const veil = el("div.unfinished@series-unfinished");
   let drawn = null;
-  let drawnLabels = "";
   let shown = null; // {points, stepMs, isOpen, labels, from, to}
   let at = null; // the step at the crosshair
   let splitMs = 0;
@@ -165,18 +164,16 @@ export function makeSeries(onRoute, hasHistory) {
 
   const isLow = () => node.clientHeight < LOW_PX;
   const pointAt = (index) => shown.points.find(({ time_ms: timeMs }) => timeMs === shown.points[0].time_ms + index * shown.stepMs);
-  const sharesOf = (point, label) => withError(within(point.counts[label] ?? 0, total(point)));
+  const shareOf = (point, label) => withError(shareIn(point, label));
   const when = (timeMs) => {
     const isLast = shown.isOpen && timeMs === shown.points.at(-1).time_ms;
     return moment(timeMs, shown.stepMs) + (isLast ? ", unfinished" : "");
   };
 
   function makeReading(label) {
-    const own = { "data-class": label, "--class": look(label).colour };
-    const figure = el("span.bar-figure@series-value", own);
-    const node = el("li", own, swatch(dashOf(label)), el("span.named", nameOf(label)), figure);
-    node.figure = figure;
-    return node;
+    const { colour, dash } = look(label);
+    const own = { "data-class": label, "--class": colour };
+    return el("li", own, swatch(dash), el("span.named", nameOf(label)), el("span.bar-figure@series-value", own));
   }
 
   function read() {
@@ -187,9 +184,10 @@ export function makeSeries(onRoute, hasHistory) {
     const sampled = shown.isSampled ? "sampled " : "";
     const step = sampled || isLow() ? "" : ` in ${span(stepMs / 1000)}`;
     const head = `${when(beginMs)}: ${count(n)} ${sampled}${n === 1 ? names.message : names.messages}${step}`;
+    const figures = labels.map((label) => (point ? shareOf(point, label) : "–"));
     text($("series-when"), head);
-    keyed($("series-values"), labels, String, makeReading).forEach((row, i) => text(row.figure, point ? sharesOf(point, labels[i]) : "–"));
-    const values = labels.map((label) => `${nameOf(label)} ${point ? sharesOf(point, label) : "–"}`);
+    keyed($("series-values"), labels, String, makeReading).forEach((row, i) => text(part(row, "bar-figure"), figures[i]));
+    const values = labels.map((label, i) => `${nameOf(label)} ${figures[i]}`);
     attr(node, "aria-valuenow", Math.round((beginMs - points[0].time_ms) / stepMs));
     say($("series-moved"), moved);
     $("series-key").hidden = Boolean(moved);
@@ -210,7 +208,7 @@ export function makeSeries(onRoute, hasHistory) {
     drawn?.destroy();
     const { stepped, bars } = uPlot.paths;
     const paths = stepped({ align: 1, alignGaps: 1 });
-    const shares = labels.flatMap((label) => linesOf(nameOf(label), look(label).colour, { scale: "share", paths, dash: dashOf(label) }));
+    const shares = labels.flatMap((label) => linesOf(nameOf(label), look(label).colour, { scale: "share", paths, dash: look(label).dash }));
     const volume = {
       scale: "n",
       points: { show: false },
@@ -262,10 +260,11 @@ export function makeSeries(onRoute, hasHistory) {
     const { points, labels } = shown;
     const heads = ["Time", names.messages, ...labels.map(nameOf)].map((head, i) => el(i ? "th.number" : "th", { scope: "col" }, head));
     const rows = points.map((point) => {
-      const cells = labels.map((label) => el("td.number", sharesOf(point, label)));
+      const cells = labels.map((label) => el("td.number", shareOf(point, label)));
       return el("tr", el("th", { scope: "row" }, when(point.time_ms)), el("td.number", count(total(point))), cells);
     });
-    $("series-table").replaceChildren(el("caption", "Shares with 95% intervals."), el("thead", el("tr", heads)), el("tbody", rows));
+    $("series-heads").replaceChildren(...heads);
+    $("series-rows").replaceChildren(...rows);
   }
 
   const current = () => (range ? chosen : summary)?.series;
@@ -282,8 +281,9 @@ export function makeSeries(onRoute, hasHistory) {
     const to = Math.max(range ? chosen.to : 0, endMs);
     const isSampled = !(range && chosen.isCounted) && summary.sample.share < 0.995;
     shown = { points, stepMs, labels, from, to, isSampled, isOpen: !range || endMs > Date.now() };
-    if (drawnLabels !== labels.join("\n")) build(labels);
-    drawnLabels = labels.join("\n");
+    const key = labels.join("\n");
+    if (drawn?.key !== key) build(labels);
+    drawn.key = key;
     drawn.update(columnsOf(points, stepMs, labels));
     const end = shown.isOpen ? ", which is unfinished" : "";
     attr(node, "aria-label", `Share over time. From ${inWords(points[0], stepMs)}, to ${inWords(points.at(-1), stepMs)}${end}.`);
@@ -336,7 +336,7 @@ export function makeSeries(onRoute, hasHistory) {
     const { from, to, points, stepMs } = shown;
     const middle = at === null ? (from + to) / 2 : points[0].time_ms + (at + 0.5) * stepMs;
     const half = ((to - from) * times) / 2;
-    const end = times > 1 ? Math.min(middle + half, Math.max(to, Date.now())) : Math.min(middle + half, to);
+    const end = Math.min(middle + half, times > 1 ? Math.max(to, Date.now()) : to);
     onRange(zoomed(Math.max(0, end - 2 * half), end));
   }
 
@@ -397,9 +397,9 @@ export function makeComparison(onRoute) {
   let isOpen = false; // whether the last step is unfinished
   const veil = el("div.unfinished@compare-unfinished");
 
-  const shareOf = (point) => within(point.counts[choice.value] ?? 0, total(point));
+  const shareOf = (point) => shareIn(point, choice.value);
   const nameAt = (i) =>
-    sides[i].from_ms ? `${moment(sides[i].from_ms, stepMs % 60_000)} – ${moment(sides[i].to_ms, stepMs % 60_000)}` : sides[i].query || "everything";
+    route.change ? [sides[i].from_ms, sides[i].to_ms].map((timeMs) => moment(timeMs, stepMs % 60_000)).join(" – ") : sides[i].query || "everything";
   const isAny = () => route.change || route.vs?.length > 0;
 
   function build() {
@@ -432,19 +432,18 @@ export function makeComparison(onRoute) {
   const head = (i) => [el("span", { "--class": COLOURS[i] }, swatch(DASHES[i])), el("bdi", nameAt(i))];
 
   function row(side, i) {
-    const share = side.corrected?.[choice.value] ?? shareOf(side);
-    const remove = el("button.plain", { type: "button", "aria-label": `Compare no more with ${nameAt(i)}` }, "×");
+    const node = copy("compare-row");
+    const remove = part(node, "plain");
+    part(node, "named").append(...head(i));
+    text(part(node, "found"), count(side.n) + (side.newest_only ? "+" : ""));
+    text(part(node, "share"), side.enough ? withError(side.corrected?.[choice.value] ?? shareOf(side)) : "too few");
+    attr(remove, "aria-label", `Compare no more with ${nameAt(i)}`);
+    remove.hidden = !i || route.change;
     on(remove, "click", () => {
       onRoute({ vs: route.vs.filter((_, k) => k !== i - 1) });
       $("compare").focus();
     });
-    return el(
-      "tr@compare-row",
-      el("th", { scope: "row" }, el("span.named", head(i))),
-      el("td.number", count(side.n) + (side.newest_only ? "+" : "")),
-      el("td.number@compare-share", side.enough ? withError(share) : "too few"),
-      el("td.number", i > 0 && !route.change && remove),
-    );
+    return node;
   }
 
   function words(side, i) {
