@@ -413,7 +413,7 @@ function makeRow(message, onToggle, onGone) {
   };
 
   Object.assign(node.dataset, { key: message.key, id: message.id });
-  text(part(node, "user"), /^\S+$/.test(message.user ?? "") ? `@${message.user}` : (message.user ?? ""));
+  text(part(node, "user"), (message.user ?? "").replace(/^\S+$/, "@$&"));
   time.dateTime = new Date(message.time_ms).toISOString();
   time.title = fullTime(message.time_ms);
   if (language(message.lang) !== message.lang) words.lang = message.lang; // one that there is

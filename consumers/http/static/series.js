@@ -42,7 +42,7 @@ function spanOf(range, nowMs) {
 }
 
 export function timesOf(range, nowMs) {
-  const { from, to } = range ? spanOf(range, nowMs) : {};
+  const { from, to } = spanOf(range, nowMs);
   return range && { from: String(Math.floor(from)), to: String(Math.ceil(to)) };
 }
 
@@ -82,23 +82,24 @@ function coverLast(veil, chart, isOpen) {
   veil.style.width = `${chart.valToPos(xs.at(-1), "x") - left}px`;
 }
 
+/** Return a column of what is known at each time. */
+function columnOf(xs, points, valueOf) {
+  const at = new Map(points.map((point) => [point.time_ms, valueOf(point)]));
+  return xs.map((timeMs) => at.get(timeMs) ?? null);
+}
+
+function sharesOf(xs, points, label) {
+  const shares = columnOf(xs, points, (point) => shareIn(point, label));
+  return ["share", "high", "low"].map((name) => shares.map((share) => share?.[name] ?? null));
+}
+
 function columnsOf(points, stepMs, labels) {
   const first = points[0].time_ms;
   const n = Math.round((points.at(-1).time_ms - first) / stepMs) + 1;
   const xs = Array.from({ length: n + 1 }, (_, i) => first + i * stepMs);
-  const at = points.map((point) => Math.round((point.time_ms - first) / stepMs));
-  const column = (valueOf) => {
-    const values = new Array(n + 1).fill(null);
-    points.forEach((point, k) => (values[at[k]] = valueOf(point)));
-    return values;
-  };
   // A step is drawn up to where it ends.
   const held = (values) => Object.assign(values, { [n]: values[n - 1] });
-  const shares = labels.flatMap((label) => {
-    const ends = (name) => held(column((point) => shareIn(point, label)[name]));
-    return [ends("share"), ends("high"), ends("low")];
-  });
-  return [xs, column(total), ...shares];
+  return [xs, columnOf(xs, points, total), ...labels.flatMap((label) => sharesOf(xs, points, label).map(held))];
 }
 
 const REST_MS = 300;
@@ -463,12 +464,8 @@ export function makeComparison(onRoute) {
     if (drawn?.key !== key) build();
     drawn.key = key;
     const xs = [...new Set(sides.flatMap(({ series }) => series.points.map((point) => point.time_ms)))].sort((a, b) => a - b);
-    columns = [xs];
+    columns = [xs, ...sides.flatMap(({ series }) => sharesOf(xs, series.points, choice.value))];
     isOpen = xs.at(-1) + stepMs > (route.change ? Number(route.change.split("-")[2]) : Date.now());
-    for (const { series } of sides) {
-      const at = new Map(series.points.map((point) => [point.time_ms, shareOf(point)]));
-      for (const name of ["share", "high", "low"]) columns.push(xs.map((timeMs) => at.get(timeMs)?.[name] ?? null));
-    }
     drawn.update(columns);
     attr(node, "aria-label", `Share of ${nameOf(choice.value)} over time`);
     read(null);
