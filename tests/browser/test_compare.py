@@ -140,6 +140,21 @@ def test_what_was_compared_before_is_no_answer(
     expect(page.get_by_test_id("compare-problem")).to_be_hidden()
 
 
+def test_what_failed_once_is_asked_again(animals: Book, open_page: Callable[..., Opened]) -> None:
+    """In a quiet stream no news makes the page ask: it does so by itself, and draws the answer."""
+    page, watch = open_page("about:blank")
+    watch.expect("503")
+    page.route(
+        "**/v1/compare*", lambda route: route.fulfill(status=503, json={"detail": "busy"}), times=2
+    )
+    page.goto(f"{animals.address}/?q=bilby&vs=dugong")
+    expect(page.get_by_test_id("compare-problem")).to_have_text("busy")
+    expect(page.get_by_test_id("compare-table")).to_be_hidden()
+    told(page, 2)
+    expect(page.get_by_test_id("compare-table")).to_be_visible()
+    expect(page.get_by_test_id("compare-problem")).to_be_hidden()
+
+
 def test_what_changed(book: Book, open_page: Callable[..., Opened]) -> None:
     """A step that is clicked, or chosen by keys, parts the time shown in two."""
     page, _ = open_page(book.address)

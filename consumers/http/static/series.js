@@ -389,11 +389,14 @@ export function makeComparison(onRoute) {
   const choice = $("compare-class");
   const box = $("compare-q");
   let route = {};
-  let sides = null;
+  let path = ""; // what is compared
+  let sides = null; // the last ones that were answered
+  let isDrawn = false; // not of another question
   let moved = null;
   let drawn = null;
   let columns = [[]];
   let askedMs = 0;
+  let pauseMs = 0; // until it is asked again
   let stepMs = 0;
   let isOpen = false; // whether the last step is unfinished
   const veil = el("div.unfinished@compare-unfinished");
@@ -474,25 +477,29 @@ export function makeComparison(onRoute) {
     say($("compare-moved"), moved && inMoved(moved));
   }
 
-  async function refresh(isNew) {
-    if (!isAny() || !choice.checkVisibility() || (!isNew && Date.now() - askedMs < REFRESH_MS)) return;
+  const again = debounced(refresh, 1_000);
+
+  async function refresh() {
+    if (!isAny() || !choice.checkVisibility()) return;
+    // No other news may follow.
+    if (Date.now() - askedMs < pauseMs) return again();
+    askedMs = Infinity; // until it is answered
+    const asking = path;
+    const { problem, ...answer } = await ask(path).catch(({ message }) => ({ problem: message }));
+    if (asking !== path) return;
     askedMs = Date.now();
-    const asking = route;
-    try {
-      const answer = await ask(comparisonOf(route));
-      if (asking !== route) return;
-      ({ compared: sides, moved } = answer);
-      busy(node, false);
-      $("compare-drawn").hidden = false;
-      say($("compare-problem"));
-      // The focus or a selection would be lost.
-      if (isNew || (!$("compare-drawn").matches(":focus-within") && getSelection().isCollapsed)) draw();
-    } catch (error) {
-      if (asking !== route) return;
-      busy(node, false);
-      $("compare-drawn").hidden ||= isNew; // of another question
-      say($("compare-problem"), error.message);
-    }
+    // It may be too much for the daemon.
+    pauseMs = problem ? Math.min(2 * pauseMs, PAUSE_MS_MAX) : REFRESH_MS;
+    busy(node, false);
+    say($("compare-problem"), problem);
+    if (problem) again();
+    else ({ compared: sides, moved } = answer);
+    $("compare-drawn").hidden = Boolean(problem) && !isDrawn;
+    // The focus or a selection would be lost.
+    const isUsed = isDrawn && ($("compare-drawn").matches(":focus-within") || !getSelection().isCollapsed);
+    if (problem || isUsed) return;
+    draw();
+    isDrawn = true;
   }
 
   const choose = () => keyed(choice, inOrder(classNames()), String, (label) => el("option", { value: label }, nameOf(label)));
@@ -518,15 +525,16 @@ export function makeComparison(onRoute) {
   return {
     refresh,
     show(next) {
-      const keyOf = ({ q, lang, vs, change }) => JSON.stringify([q, lang, vs, change]);
-      if (keyOf(next) === keyOf(route)) return;
       route = next;
+      const isSame = path === comparisonOf(next);
+      if (isSame) return refresh(); // it may have rested unseen
+      [path, isDrawn, askedMs, pauseMs] = [comparisonOf(next), false, 0, 1_000];
       $("comparison").hidden = !isAny();
       $("compare-drawn").hidden ||= !isAny();
       say($("compare-problem"));
       busy(node, true);
       $("compare-form").hidden = next.vs.length > 2;
-      refresh(true);
+      refresh();
     },
   };
 }
