@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.axe import violations
 from tests.browser.conftest import Opened
@@ -304,6 +304,24 @@ def test_nearly_certain_is_not_certain(odd: Book, open_page: Callable[..., Opene
     told = page.get_by_test_id("try-posterior").inner_text()
     assert "< 0.01%" in told
     assert not re.search(r"100(\.0+)?%|(?<![\d.])0(\.0+)?%", told)
+
+
+def test_a_step_without_a_class_of_an_odd_name(odd: Book, open_page: Callable[..., Opened]) -> None:
+    """Its share there is none of a hundred, though every object has a "constructor"."""
+    odd.write(*["an okapi"] * 40)
+    odd.until_found("okapi", 40)
+    page, _ = open_page("about:blank")
+
+    def leave_out(route: Route) -> None:
+        answer = route.fetch().json()
+        for point in answer["series"]["points"]:
+            point["counts"].pop("constructor", None)
+        route.fulfill(json=answer)
+
+    page.route("**/v1/summary*", leave_out)
+    page.goto(f"{odd.address}/?q=okapi&range=15m")
+    figure = page.get_by_test_id("series-value").and_(page.locator("[data-class=constructor]"))
+    expect(figure).to_contain_text("%")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ const PAUSE_MS_MAX = 60_000;
 const refreshMs = (spanMs) => Math.min(Math.max(spanMs / 300, 2_000), PAUSE_MS_MAX);
 
 const total = ({ counts }) => Object.values(counts).reduce((sum, n) => sum + n, 0);
-const shareIn = (point, label) => within(point.counts[label] ?? 0, total(point));
+/** Return a class's own value: one may be called "constructor". */
+const own = (values, label) => (values && Object.hasOwn(values, label) ? values[label] : undefined);
+const shareIn = (point, label) => within(own(point.counts, label) ?? 0, total(point));
 
 function inWords(point, stepMs) {
   const lead = leading(point.counts);
@@ -440,7 +442,7 @@ export function makeComparison(onRoute) {
     const remove = part(node, "plain");
     part(node, "named").append(...head(i));
     text(part(node, "found"), count(side.n) + (side.newest_only ? "+" : ""));
-    text(part(node, "share"), side.enough ? withError(side.corrected?.[choice.value] ?? shareOf(side)) : "too few");
+    text(part(node, "share"), side.enough ? withError(own(side.corrected, choice.value) ?? shareOf(side)) : "too few");
     attr(remove, "aria-label", `Compare no more with ${nameAt(i)}`);
     remove.hidden = !i || route.change;
     on(remove, "click", () => {
