@@ -145,6 +145,45 @@ def test_what_was_deleted_meanwhile_leaves_a_page_of_older_ones(
     assert ids[1] not in shown(page, 3)
 
 
+def test_what_went_wrong_with_older_ones_is_over_once_the_daemon_is_well(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """New figures, or the stream's return, take the words away that told of it."""
+    book.write(*[f"a quokka, number {i}" for i in range(54)])
+    book.until_found("quokka", 54)
+    page, watch = open_page("about:blank")
+    watch.expect("503")
+    page.add_init_script(_HIDDEN)
+    page.clock.install()
+    page.goto(f"{book.address}/?q=quokka")
+    older, problem = page.get_by_test_id("older"), page.get_by_test_id("search-problem")
+
+    def fail() -> None:
+        refuse = {"status": 503, "json": {"detail": "busy"}}
+        page.route("**/v1/search*", lambda route: route.fulfill(**refuse), times=1)
+        older.click()
+        expect(problem).to_have_text("busy")
+
+    fail()
+    book.write("one more quokka")
+    expect(problem).to_be_hidden()
+    fail()
+    page.evaluate(
+        """() => {
+            window.EventSource = class extends EventTarget {
+                constructor() { super(); window.source = this; }
+                close() {}
+            };
+        }"""
+    )
+    page.evaluate(f"document.hidden = true; {_CHANGED}")
+    page.clock.fast_forward(61_000)
+    page.evaluate(f"document.hidden = false; {_CHANGED}")
+    expect(problem).to_have_text("busy")
+    page.evaluate("source.dispatchEvent(new Event('open'))")  # and no figures yet
+    expect(problem).to_be_hidden()
+
+
 def test_stored_messages_that_are_still_being_opened(
     browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
 ) -> None:

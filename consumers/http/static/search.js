@@ -161,7 +161,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
     summary(data) {
       const isFirst = !summary;
       summary = data;
-      if ($("columns").hidden) say($("search-problem"), null);
+      say($("search-problem"));
       $("columns").hidden = false; // a problem may have hidden them
       draw();
       comparison.refresh();
@@ -170,7 +170,10 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
       if (data.n === 0) showMessages([]); // without messages there may be no event of them
     },
     messages: ({ messages }) => showMessages(messages),
-    reconnected: () => (isStale = !isFresh),
+    reconnected() {
+      isStale = !isFresh;
+      $("columns").hidden || say($("search-problem")); // else the query itself was refused
+    },
     alerts(all) {
       $("alerts").hidden = !all.length;
       keyed($("alerts"), all.toReversed(), JSON.stringify, ({ query: q, from_ms: from, split_ms: split, to_ms: to, moved }) =>
