@@ -184,6 +184,22 @@ def test_what_went_wrong_with_older_ones_is_over_once_the_daemon_is_well(
     expect(problem).to_be_hidden()
 
 
+def test_a_stream_that_is_taken_when_it_is_asked_why_not(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """The page asks why it was refused; taken by then, that question is not left open."""
+    page, watch = open_page("about:blank")
+    watch.expect("503")
+    page.add_init_script("AbortSignal.timeout = () => new AbortController().signal")
+    page.route("**/v1/events*", lambda route: route.fulfill(status=503), times=1)
+    with page.expect_event(
+        "requestfailed",
+        lambda request: "/v1/events" in request.url and request.resource_type == "fetch",
+    ):
+        page.goto(book.address)
+    expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "live")
+
+
 def test_stored_messages_that_are_still_being_opened(
     browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
 ) -> None:

@@ -85,12 +85,12 @@ const ANSWER_MAX_MS = 15_000;
 /** Return what went wrong: `status` is HTTP's, or 0 where nobody answered. */
 const problem = (status, sentence) => Object.assign(new Error(sentence), { status });
 
-/** Return the whole answer as "text" or "json", or throw a problem. */
+/** Return the whole answer as "text" or "json", without a kind nothing of it, or throw a problem. */
 export async function load(path, kind, { until, ...options } = {}) {
   const signal = AbortSignal.any([AbortSignal.timeout(ANSWER_MAX_MS), until].filter(Boolean));
   try {
     const response = await fetch(path, { ...options, signal });
-    if (response.ok) return await response[kind]();
+    if (response.ok) return await (kind ? response[kind]() : response.body.cancel());
     // A proxy in between may answer with anything.
     const said = await response.json().catch(() => ({}));
     throw problem(response.status, said.detail ?? said.title ?? `The daemon answered with status ${response.status}.`);

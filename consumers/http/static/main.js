@@ -1,6 +1,6 @@
 /** Begins the page, shows the view of the address and keeps it live. */
 
-import { $, address, announce, ask, asked, attr, copy, el, keyed, on, part, queryOf, read, say, setCorrections, text, VIEWS, write } from "./base.js";
+import { $, address, announce, ask, asked, attr, copy, el, keyed, load, on, part, queryOf, read, say, setCorrections, text, VIEWS, write } from "./base.js";
 import { classNames, goOn, inOrder, makeRing, named, nameOf, names, onClasses, setClasses, setNames } from "./drawing.js";
 import { count, probability, withError } from "./format.js";
 import { makeModel, makeTryIt, tried } from "./model.js";
@@ -88,9 +88,9 @@ function makeStream(onEvent, onState) {
     on(source, "error", async ({ target }) => {
       const isRefused = target.readyState === EventSource.CLOSED;
       lost();
-      // It does not tell why; the same asked in the plain way is told.
-      const error = isRefused ? await ask(path).catch((problem) => problem) : null;
-      if (!source) onState("offline", error);
+      // It does not tell why; the same asked in the plain way is told, or given up once it is taken.
+      const error = isRefused && (await load(path).catch((problem) => problem));
+      if (!source) onState("offline", error || null);
     });
     for (const kind of ["summary", "messages", "status", "change", "problem"]) {
       on(source, kind, (event) => {
