@@ -184,6 +184,33 @@ def test_what_went_wrong_with_older_ones_is_over_once_the_daemon_is_well(
     expect(problem).to_be_hidden()
 
 
+def test_languages_and_source_that_come_later(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A page that was opened before the first messages offers their languages once there are any.
+
+    When the stream comes back, there may be others.
+    """
+    page, _ = open_page("about:blank")
+    page.add_init_script(_HIDDEN)
+    told = book.json("/v1/page")
+    early = {**told, "languages": [], "source": "nothing yet"}
+    page.route("**/v1/page", lambda route: route.fulfill(json=early), times=1)
+    page.goto(book.address)
+    languages = page.get_by_test_id("search-lang")
+    expect(languages.locator("option[value=en]")).to_have_count(1)
+    expect(languages).to_be_visible()
+    foot = page.locator("#foot")
+    expect(foot).to_contain_text(f"learning from {told['source']}.")
+    page.clock.install()
+    page.evaluate(f"document.hidden = true; {_CHANGED}")
+    with page.expect_event("requestfailed", lambda request: "/v1/events" in request.url):
+        page.clock.fast_forward(61_000)
+    later = {**told, "languages": ["tlh", "en"], "source": "another one"}
+    page.route("**/v1/page", lambda route: route.fulfill(json=later))
+    page.evaluate(f"document.hidden = false; {_CHANGED}")
+    expect(languages.locator("option")).to_have_text([re.compile(r"\w")] * 3)
+    expect(foot).to_contain_text("learning from another one.")
+
+
 def test_a_stream_that_is_taken_when_it_is_asked_why_not(
     book: Book, open_page: Callable[..., Opened]
 ) -> None:

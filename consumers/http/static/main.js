@@ -1,6 +1,6 @@
 /** Begins the page, shows the view of the address and keeps it live. */
 
-import { $, address, announce, ask, asked, attr, copy, el, keyed, load, on, part, queryOf, read, say, setCorrections, text, VIEWS, write } from "./base.js";
+import { $, address, announce, ask, asked, attr, copy, correctionsOn, el, keyed, load, on, part, queryOf, read, say, setCorrections, text, VIEWS, write } from "./base.js";
 import { classNames, goOn, inOrder, makeRing, named, nameOf, names, onClasses, setClasses, setNames } from "./drawing.js";
 import { count, probability, withError } from "./format.js";
 import { makeModel, makeTryIt, tried } from "./model.js";
@@ -18,6 +18,8 @@ let rate = "";
 let note = null; // what the daemon's start is at
 let hasRecent = true;
 let searched = null; // the route of the search, kept in other views
+let daemon = null; // what it said of itself last
+let learnTimer = 0;
 const silence = $("offline-why").textContent;
 
 function showConnection() {
@@ -32,6 +34,7 @@ function onState(next, error) {
   if (state === "offline" && next === "live") announce("Connected again.");
   if (state === "live" && next === "offline") announce("Disconnected.");
   if (next === "live") search.reconnected();
+  if (next === "live" && state !== "connecting") learnAgain(); // it may be another one
   state = next;
   showConnection();
 }
@@ -236,20 +239,33 @@ function onSaved() {
   show(true); // what stands in the box stays
 }
 
-function showCorrections(corrections, pauseMs = TICK_MS) {
-  setCorrections(corrections);
-  say($("corrections-off"), corrections.enabled ? null : corrections.reason);
-  if (corrections.enabled) return search?.rebuild();
-  setTimeout(async () => {
-    const page = await ask("/v1/page").catch(() => null);
-    showCorrections(page?.corrections ?? corrections, Math.min(2 * pauseMs, PAUSE_MAX_MS));
-  }, pauseMs);
+function showFoot() {
+  text($("foot"), `streamnb ${daemon.version}, learning from ${daemon.source}. Classes: ${inOrder(classNames()).map(nameOf).join(", ")}.`);
 }
 
-function build({ version, names: given, source, classes, languages, corrections, sample, has_history: hasHistory, fields }) {
+function showDaemon(page, pauseMs = TICK_MS) {
+  daemon = page;
+  const { corrections, languages } = daemon;
+  const isOther = corrections.enabled !== correctionsOn();
+  setCorrections(corrections);
+  if (isOther) search.rebuild();
+  say($("corrections-off"), corrections.enabled ? null : corrections.reason);
+  search.offer(languages);
+  showFoot();
+  clearTimeout(learnTimer);
+  // Either may come yet.
+  if (!corrections.enabled || (hasRecent && !languages.length)) learnTimer = setTimeout(learnAgain, pauseMs, Math.min(2 * pauseMs, PAUSE_MAX_MS));
+}
+
+async function learnAgain(pauseMs) {
+  showDaemon(await ask("/v1/page").catch(() => daemon), pauseMs);
+}
+
+function build(page) {
+  const { names: given, classes, sample, has_history: hasHistory, fields } = page;
   setNames(given);
   setClasses(classes);
-  showCorrections(corrections);
+  setCorrections(page.corrections);
   const onQuery = (query, isTyping) => {
     watch(query);
     write({ ...read(), ...query }, isTyping);
@@ -260,13 +276,11 @@ function build({ version, names: given, source, classes, languages, corrections,
     show(true); // what stands in the box stays
   };
   search = makeSearch(onQuery, onRoute, hasHistory, fields);
-  search.languages(languages);
   showModel = makeModel();
   showTryIt = makeTryIt(fields, (words) => write({ view: "try", text: words }, true));
-  const showFoot = () => text($("foot"), `streamnb ${version}, learning from ${source}. Classes: ${inOrder(classNames()).map(nameOf).join(", ")}.`);
-  showFoot();
-  onClasses(showFoot);
   hasRecent = sample !== null;
+  showDaemon(page);
+  onClasses(showFoot);
   document.body.dataset.recent = hasRecent;
   document.body.dataset.words = Object.values(fields).includes("words");
 }

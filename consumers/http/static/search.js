@@ -121,6 +121,12 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
     text($("export-what"), range ? "Download the time of the chart:" : "Download:");
   }
 
+  function offer(codes) {
+    const news = codes.filter((code) => ![...lang.options].some(({ value }) => value === code));
+    lang.append(...news.map((code) => el("option", { value: code }, language(code))));
+    lang.hidden = lang.length < 2;
+  }
+
   function change(data) {
     list.change(data);
     showEmpty();
@@ -133,18 +139,17 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
       list.tick(nowMs);
       showExports(nowMs);
     },
-    languages: (codes) => lang.append(...codes.map((code) => el("option", { value: code }, language(code)))),
+    offer,
     show(route, isTyping) {
       const next = { q: route.q, lang: route.lang };
       if (!isTyping) {
         typed.stop();
         if (box.value.trim() !== next.q) box.value = next.q;
       }
+      offer([next.lang]);
       lang.value = next.lang;
-      if (lang.value !== next.lang) lang.append(el("option", { value: next.lang, selected: "" }, language(next.lang)));
       figures.show(next, route.range);
       comparison.show(route);
-      lang.hidden = !next.lang && lang.length < 2;
       range = route.range;
       const isSame = query.q === next.q && query.lang === next.lang;
       if (!isSame) query = next;
