@@ -127,7 +127,7 @@ def test_ticks_are_told_apart(book: Book, open_page: Callable[..., Opened]) -> N
     page, _ = open_page(book.address, locale="en-GB")
     written = """async ([name, ...ticks]) => {
       const { apart } = await import("/page/model.js");
-      const format = await import("/page/format.js");
+      const format = await import("/page/drawing.js");
       return apart(ticks, format[name]);
     }"""
     assert page.evaluate(written, ["fine", 0.0015, 0.002]) == ["0.15%", "0.20%"]

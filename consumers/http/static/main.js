@@ -1,8 +1,7 @@
 /** Begins the page, shows the view of the address and keeps it live. */
 
 import { $, address, announce, ask, asked, attr, copy, correctionsOn, el, keyed, load, on, part, queryOf, read, say, setCorrections, text, VIEWS, write } from "./base.js";
-import { classNames, goOn, inOrder, makeRing, named, nameOf, names, onClasses, setClasses, setNames } from "./drawing.js";
-import { count, probability, withError } from "./format.js";
+import { classNames, count, goOn, inOrder, makeRing, named, nameOf, names, onClasses, probability, setClasses, setNames, withError } from "./drawing.js";
 import { makeModel, makeTryIt, tried } from "./model.js";
 import { inWords, makeSearch, sharesOf } from "./search.js";
 import { comparisonOf, timesOf } from "./series.js";

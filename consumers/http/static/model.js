@@ -1,10 +1,8 @@
 /** What the model says: of itself, why it judged a text so, and of what one types. */
 
 import { $, announce, ask, attr, copy, debounced, el, load, on, part, say, send, tell, text } from "./base.js";
-import { bandOf, bar, classNames, DASHES, ink, inOrder, linesOf, look, makeBars, makeChart, meant, named, nameOf, setClasses, within } from "./drawing.js";
-import * as format from "./format.js";
-
-const { count, decimal, fine, likelihood, moment, probability, signed, withinWords } = format;
+import * as format from "./drawing.js";
+import { bandOf, bar, classNames, count, DASHES, decimal, fine, ink, inOrder, likelihood, linesOf, look, makeBars, makeChart, meant, moment, named, nameOf, probability, setClasses, signed, within, withinWords } from "./drawing.js";
 
 const charts = new Map();
 

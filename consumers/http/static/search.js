@@ -1,8 +1,7 @@
 /** The view of a search: its box, figures and messages, newest first; new ones wait unless the reader follows. */
 
 import { $, address, announce, ask, asked, attr, coalesced, copy, correctionsOn, debounced, el, keyed, messagePath, on, part, QUERY_MAX, queryOf, say, send, tell, text } from "./base.js";
-import { capital, classNames, inOrder, leading, look, makeBars, makeRing, mark, meant, named, nameOf, names, onClasses } from "./drawing.js";
-import { ago, count, fine, fullTime, language, moment, percent, probability, withError, withinWords } from "./format.js";
+import { ago, capital, classNames, count, fine, fullTime, inOrder, language, leading, look, makeBars, makeRing, mark, meant, moment, named, nameOf, names, onClasses, percent, probability, withError, withinWords } from "./drawing.js";
 import { colouring, explanationTable } from "./model.js";
 import { inMoved, makeComparison, makeSeries, timesOf } from "./series.js";
 

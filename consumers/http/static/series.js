@@ -1,8 +1,7 @@
 /** Shares over time with their intervals, of a search and of what is compared. */
 
 import { $, address, ask, asked, attr, coalesced, copy, debounced, el, keyed, on, part, queryOf, say, text } from "./base.js";
-import { bandOf, capital, classNames, DASHES, ink, inOrder, leading, linesOf, look, makeChart, nameOf, names, onClasses, swatch, within, Z } from "./drawing.js";
-import { count, moment, percent, short, signed, span, withError } from "./format.js";
+import { bandOf, capital, classNames, count, DASHES, ink, inOrder, leading, linesOf, look, makeChart, moment, nameOf, names, onClasses, percent, short, signed, span, swatch, withError, within, Z } from "./drawing.js";
 
 const SPANS_MS = { "15m": 900_000, "6h": 21_600_000, "7d": 604_800_000 };
 const SPAN_MS_MIN = 10_000; // of a chart that was zoomed
