@@ -7,9 +7,9 @@ import re
 from typing import Any, NamedTuple
 
 import yaml
-from prometheus_client import CollectorRegistry
 
-from consumers.monitoring.metrics import Metrics
+from consumers.config.settings import load
+from consumers.replica import FolderFeed, Replica
 from tests.deploy.prometheus_server import DEPLOY, ROOT
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "streamnb.json"
@@ -75,11 +75,10 @@ def recorded_in(expression: str) -> set[str]:
 
 
 def exported() -> set[str]:
-    """Return the names of all series that the daemon exports."""
-    registry = CollectorRegistry()
-    Metrics(registry, ("negative", "positive"))
+    """Return the names of all series that the daemon exports, and a replica beside them."""
+    of = load(None, {})
     names: set[str] = set()
-    for family in registry.collect():
+    for family in Replica(of, FolderFeed(ROOT, of)).registry.collect():
         names |= {sample.name for sample in family.samples}
         if family.type == "counter":
             names.add(f"{family.name}_total")

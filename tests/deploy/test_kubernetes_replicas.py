@@ -14,6 +14,7 @@ from kubernetes_validate import utils as schemas
 from consumers.config.settings import load
 from consumers.http.requests import AllowedHosts
 from streamnb import __version__
+from tests.deploy.metric_names import alerts
 from tests.deploy.prometheus_server import ROOT
 from tests.deploy.test_kubernetes import CONFIG, VERSIONS, pod
 
@@ -89,6 +90,15 @@ def test_a_replica_may_do_as_little_as_the_daemon() -> None:
     assert replica()["securityContext"].items() <= pod()["securityContext"].items()
     assert replica()["automountServiceAccountToken"] is False
     assert {each["name"] for each in ours["volumeMounts"]} == {"config", "tmp"}
+
+
+def test_a_lost_daemon_takes_no_replica_out_of_the_service() -> None:
+    """All follow one daemon: readiness lasts far longer than the alert takes to fire."""
+    (container,) = replica()["containers"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    (alert,) = [each for each in alerts() if each["alert"] == "StreamnbReplicasOutdated"]
+    _, _, outdated_s = alert["expr"].partition("streamnb_follow_age_seconds > ")
+    assert load(CONFIG, {}).follow.stale_after_s >= 24 * 3600 > 100 * float(outdated_s)
 
 
 def test_it_follows_the_daemon_in_the_cluster() -> None:
