@@ -195,6 +195,18 @@ def test_replayer_and_daemon_mean_the_same_topic() -> None:
     assert source.startswith("kafka://kafka:9092/")
 
 
+def test_replayer_and_daemon_are_given_the_token_of_their_configuration(tmp_path: Path) -> None:
+    """With the hash taken away as it says, both services know the variable, and both can start."""
+    text = (DEPLOY / "compose.config.yaml").read_text(encoding="utf-8")
+    assert text.count("# token:") == 1
+    path = tmp_path / "config.yaml"
+    path.write_text(text.replace("# token:", "token:"), encoding="utf-8")
+    for name in ("streamnb", "replayer"):
+        token = "0123456789abcdef"
+        given = dict.fromkeys(services()[name].get("environment", {}), token)
+        assert load(path, given).http.bearer_token == token
+
+
 def test_prometheus_asks_by_a_name_that_is_answered() -> None:
     """The name by which Prometheus scrapes the daemon is one of its own."""
     http = load(DEPLOY / "compose.config.yaml", {}).http

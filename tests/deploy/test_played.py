@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,11 @@ def volume(path: Path, owner: tuple[int, int], mode: int = 0o700) -> Path:
     return path
 
 
+def set_in(environment: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the variables that have a value; those without have none where compose is called."""
+    return {name: value for name, value in environment.items() if value is not None}
+
+
 def ids(user: str) -> tuple[int, int]:
     """Return the two numbers of `UID:GID`."""
     uid, _, gid = user.partition(":")
@@ -140,7 +145,7 @@ class Compose:
         service = services()[name]
         plan = self._image.plan(
             *service.get("command", ()),
-            environment=service.get("environment", {}),
+            environment=set_in(service.get("environment", {})),
             mounts=self._mounts(service, ids(self._image.said["USER"])),
             is_read_only=service["read_only"],
         )
