@@ -114,15 +114,18 @@ MaxMessagesOption = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Stop after N messages.", show_default=False),
 ]
-FromOption = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        metavar="BOUND",
-        help=f"Begin here: {BOUND_FORMS}. A checkpoint's positions win.",
-        show_default=False,
-    ),
-]
+
+
+def _begins_at(but: str) -> Any:
+    """Return the option of where to begin; `but` says what it does not change."""
+    text = f"Begin here: {BOUND_FORMS}. {but}"
+    return typer.Option("--from", metavar="BOUND", help=text, show_default=False)
+
+
+FromOption = Annotated[str | None, _begins_at("A checkpoint's positions win.")]
+RecordFromOption = Annotated[str | None, _begins_at("Leave it out to go on with FILE.")]
+BridgeFromOption = Annotated[str | None, _begins_at("The cursor's position wins.")]
+PlayedFromOption = Annotated[str | None, _begins_at("The made-up stream has no parts.")]
 ReplayFromOption = Annotated[  # of commands that read the log of a checkpoint again
     str | None,
     typer.Option(
