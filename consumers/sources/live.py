@@ -421,7 +421,8 @@ class LiveSource(Source):
     def _check_beginning(self, first: LiveMessage) -> None:
         """Count a gap if the stream has less of its past than was asked for."""
         asked_us, found_us = self._feed.start_us, self._feed.time_us_of(first)
-        if asked_us and found_us > asked_us + _BEGINNING_US:
+        # A time far ahead of our clock is a mistake, and may be none that a date can hold.
+        if asked_us and asked_us + _BEGINNING_US < found_us <= self._latest_us():
             asked, found = (Bound("time", each // 1000) for each in (asked_us, found_us))
             self._note_gap(
                 f"asked for what came from {asked} on, the stream begins at {found}: what lies "

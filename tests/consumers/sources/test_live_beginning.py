@@ -117,6 +117,23 @@ def test_a_time_that_one_host_refuses_is_asked_of_the_others(
     assert int(cursors[0] or 0) >= time_us(1)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_first_message_of_an_absurd_time_is_read_like_any_other(version: int) -> None:
+    """It may be in a year that no date can hold; nothing is known by it of what is missing."""
+    if version == 1:
+        first = commit1(1, time_us=1 << 61)
+        whole = frame(first) + commits(commit1, 2)
+    else:
+        first = commit2(1, time="9999-12-31T23:59:59-12:00")
+        whole = frame(first) + commits(commit2, 2)
+    with LiveServer(playing(whole)) as server:
+        run = begun([server], version=version, start_at=time_us(1))
+        run.until_n(2)
+        run.source.close()
+    assert run.values[0] == first
+    assert run.source.gaps == 0
+
+
 @pytest.mark.parametrize("other", [refusing(playing(commits(commit2, 9))), unreachable])
 def test_a_time_that_no_host_has_is_left_behind(other: Script) -> None:
     """Each is asked once, one that cannot be reached too; then it goes on with what comes."""
