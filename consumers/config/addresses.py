@@ -53,10 +53,11 @@ _HOST = re.compile(rf"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(:{PORT})?")
 _LIVE = ("jetstream", "sse+", "lines+", "ws:", "wss:")
 # What must not stand in an address: how such names end, and what they have for their last word.
 _SECRET_ENDINGS = (
-    "accesskey", "apikey", "authorization", "passphrase", "passwd", "password", "secret",
-    "secretkey", "signature", "token",
+    "accesskey", "apikey", "authkey", "authorization", "credentials", "passphrase", "passwd",
+    "password", "privatekey", "secret", "secretkey", "signature", "token",
 )  # fmt: skip
 _SECRET_WORDS = {"auth", "bearer", "jwt", "key", "pass", "pwd", "sig"}  # unlike `monkey`, `bypass`
+_PUBLIC = re.compile("((next|page|sync|continuation)token|(partition|public|routing|sort)key)")
 _WORD = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -147,8 +148,10 @@ def check_url(url: str) -> str:
 
 def _is_secret(name: str) -> bool:
     """Return whether a parameter's name says that it holds a secret, however it is spelled."""
-    words = _WORD.findall(name)
+    words = _WORD.findall(re.sub(r"[vV]?\d+\Z", "", name))
     whole, last = "".join(words).lower(), "".join(words[-1:]).lower()
+    if _PUBLIC.fullmatch(whole):
+        return False
     return whole.endswith(_SECRET_ENDINGS) or whole in _SECRET_WORDS or last in _SECRET_WORDS
 
 

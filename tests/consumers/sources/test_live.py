@@ -33,9 +33,12 @@ SECRETS = (
     "Signature", "jwt", "access%5Ftoken", "x-api-key", "api_secret", "consumer_secret",
     "refreshtoken", "session_token", "refresh_token", "id_token", "oauth_token", "private_token",
     "bearer_token", "app_key", "subscription-key", "pass", "userPass", "b=2;token", "token[]",
-    "user[key][0]", "APIKey",
+    "user[key][0]", "APIKey", "privatekey", "authkey", "tokenV2", "api_key_2", "credentials",
 )  # fmt: skip
-NO_SECRETS = ("keyword", "monkey", "bypass", "compass", "tokenizer", "keys", "author", "passage")
+NO_SECRETS = (
+    "keyword", "monkey", "bypass", "compass", "tokenizer", "keys", "author", "passage",
+    "routing_key", "sort_key", "partitionKey", "public_key", "next_token", "pageToken",
+)  # fmt: skip
 
 
 class Clock:
