@@ -166,6 +166,10 @@ def test_what_went_wrong_with_older_ones_is_over_once_the_daemon_is_well(
 
     fail()
     book.write("one more quokka")
+    expect(page.get_by_test_id("counts")).to_contain_text("55")
+    expect(problem).to_have_text("busy")  # the figures come each second, and it is to be read
+    page.clock.fast_forward(10_001)
+    book.write("and another quokka")
     expect(problem).to_be_hidden()
     fail()
     page.evaluate(

@@ -90,7 +90,7 @@ export async function load(path, kind, { until, ...options } = {}) {
   const signal = AbortSignal.any([AbortSignal.timeout(ANSWER_MAX_MS), until].filter(Boolean));
   try {
     const response = await fetch(path, { ...options, signal });
-    if (response.ok) return await (kind ? response[kind]() : response.body.cancel());
+    if (response.ok) return await (kind ? response[kind]() : response.body?.cancel());
     // A proxy in between may answer with anything.
     const said = await response.json().catch(() => ({}));
     throw problem(response.status, said.detail ?? said.title ?? `The daemon answered with status ${response.status}.`);

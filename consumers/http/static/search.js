@@ -7,6 +7,7 @@ import { inMoved, makeComparison, makeSeries, timesOf } from "./series.js";
 
 const TYPING_MS = 250;
 const PAGE = 50;
+const TOLD_MS = 10_000; // so long what failed is told, though figures come
 
 /** Return what is searched while somebody types: the last word begins one, but for a single letter. */
 function asYouType(typed) {
@@ -31,6 +32,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
   let query = {};
   let range = "";
   let before = null; // the key below which the next older page begins
+  let failedMs = 0; // when that page could last not be had
   let summary = null;
   let isFresh = true; // no message has come for this query yet
   let isStale = false; // events may have been missed
@@ -76,6 +78,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
       $("follow").focus();
     } catch (error) {
       if (asking === query) say($("search-problem"), error.message);
+      failedMs = Date.now();
     }
   }
 
@@ -165,7 +168,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
     summary(data) {
       const isFirst = !summary;
       summary = data;
-      say($("search-problem"));
+      if ($("columns").hidden || Date.now() > failedMs + TOLD_MS) say($("search-problem"));
       $("columns").hidden = false; // a problem may have hidden them
       draw();
       comparison.refresh();

@@ -404,7 +404,7 @@ export function makeComparison(onRoute) {
 
   const shareOf = (point) => shareIn(point, choice.value);
   const nameAt = (i) =>
-    route.change ? [sides[i].from_ms, sides[i].to_ms].map((timeMs) => moment(timeMs, stepMs % 60_000)).join(" – ") : sides[i].query || "everything";
+    sides[i].from_ms ? [sides[i].from_ms, sides[i].to_ms].map((timeMs) => moment(timeMs, stepMs % 60_000)).join(" – ") : sides[i].query || "everything";
   const isAny = () => route.change || route.vs?.length > 0;
 
   function build() {
