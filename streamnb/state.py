@@ -373,17 +373,16 @@ class ModelState:
     def without_prior(self) -> ModelState:
         """Return a state over the same counts whose class prior is uniform.
 
-        A hybrid's is smaller for a rare class, of which little is known: 20·(N_c + 5) / min(max N,
-        20,000) of the others', if that is below 1. Where few examples were counted the words of the
-        others' weigh against them by a smoothing alone, and a class of three would have most
-        answers.
+        A hybrid's is smaller for a class of which next to nothing is known: 60·(N_c + 5) / min(max
+        N, 1,000) of the others', if that is below 1. Its words say little for it or against it, so
+        it would have what the others leave undecided.
         """
         if not self.classes:
             return replace(self, prior_half_life=None, parts={})
         known = np.ones(len(self.classes))
         if self.is_hybrid:
             n = self.class_counts / self.clock.scale
-            known = np.minimum(20.0 * (n + 5.0) / max(min(n.max(), 20_000.0), 1.0), 1.0)
+            known = np.minimum(60.0 * (n + 5.0) / max(min(n.max(), 1_000.0), 1.0), 1.0)
         prior = Fixed(dict(zip(self.classes, (known / known.sum()).tolist(), strict=True)))
         return replace(
             self,

@@ -56,17 +56,13 @@ def vocabulary_size(counts: Counts) -> Int:
 
 
 @inner
-def write_log_totals(counts: Counts, scale: float, n_classes: int, out: F64) -> None:
-    """Write log (T_c + 1); a class without words is taken for as large as the largest.
-
-    Else each word would seem more frequent in it than in all classes that were seen.
-    """
-    largest = 0.0
+def write_shares(counts: Counts, n_classes: int, out: F64) -> None:
+    """Write T_c / Σ T: the classes' shares of all words that were counted."""
+    total = 0.0
     for c in range(n_classes):
-        largest = max(largest, counts.tokens[c])
+        total += counts.tokens[c]
     for c in range(n_classes):
-        total = counts.tokens[c]
-        out[c] = np.log((total if total > 0.0 else largest) / scale + 1.0)
+        out[c] = counts.tokens[c] / total if total > 0.0 else 0.0
 
 
 @inner

@@ -3,10 +3,11 @@
 The score of class c for an example with n known words is
 
     z_c = x·Σ_j (3·w_g·r_jc + v_jc),   x = (n + 1)^(−3/4)
-    r_jc = log (N_jc + m) − N_j/(N_j + k·m)·log (T_c + 1)
+    r_jc = log (N_jc + m) − log (N_j·T_c/T + m)
 
-over the k classes (without words T_c is the largest, see `write_log_totals`), where word j's group
-g is a kind (`KINDS`) and a band of its count (`band`).
+where word j's group g is a kind (`KINDS`) and a band of its count (`band`). r_jc compares how often
+the word came in the class with how often it would have, did it come in all of them alike: where
+little can be expected, as in a class of few words, that it did not come says nothing.
 For two classes z_1 − z_0 is the log-odds. w_g and v_jc are learned by the gradient of the log-loss,
 before the counts take the example in. Each is kept as a sum of gradients and a precision (the sum
 of curvatures): the weight is their quotient, with a prior's precision in it. So what several logs
@@ -36,7 +37,7 @@ from streamnb.kernels.counting import (
     is_new,
     learn_row,
     prefetch_row,
-    write_log_totals,
+    write_shares,
 )
 from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import (
@@ -65,6 +66,7 @@ WEIGHT_START = 0.6  # w_g before anything is learned
 WEIGHT_PRECISION = 100.0
 _PRECISION_MAX = 500.0  # of w_g: its step gets no smaller, so that it follows the stream
 _SCALE = 3.0
+_FACTORS = 8  # so many ratios multiply before their logarithm is taken: counts cannot overflow it
 OTHER_START = 1.0  # u_o before anything is learned
 SAID_MAX = 10.0  # nats: so far apart a group may put two classes, so that no example moves u_o far
 WHOLE, ONE_PART, PARTS = range(3)  # see `hybrid`
@@ -91,14 +93,14 @@ class Said(NamedTuple):
 class HybridScratch(NamedTuple):
     """Room for one example's sums, and the options and logarithms that a run needs."""
 
-    sums: F64Grid  # (N_WORD_GROUPS, n_classes): Σ_j r_jc of the group's words, to learn by
+    sums: F64Grid  # (N_WORD_GROUPS, n_classes): Σ_j r_jc of the groups that occur
+    ratios: F64Grid  # of the same shape: what a part of the sum is the logarithm of
     weights: F64  # (N_WORD_GROUPS,): 3·w_g of what answers
     own_weights: F64  # (N_WORD_GROUPS,): those of the part that learns
     occurs: I64  # (N_WORD_GROUPS,): how many words of the group occur
     scores: F64  # (n_classes,): z_c, then p_c, then the gradient
-    log_totals: F64  # (n_classes,): log (T_c + 1), see `write_log_totals`
-    logs: F64  # log (i + m) of small whole counts
-    bands: I64  # `band` of the same
+    shares: F64  # (n_classes,): T_c / T
+    bands: I64  # `band` of small whole counts
     options: F64  # SMOOTHING, SHRINKAGE, DECAY
     others: F64Grid  # (n_others, n_classes): s_oc, to learn by
 
@@ -193,7 +195,6 @@ def word_prior(weights: Weights, options: F64) -> float:
 def add_word(
     counts: Counts,
     weights: Weights,
-    group_weights: F64,
     column: int,
     kind: int,
     times: float,
@@ -201,35 +202,51 @@ def add_word(
     per_count: float,
     prior: float,
     n_classes: int,
-    to_learn: bool,
     scratch: HybridScratch,
 ) -> None:
-    """Add what a known word says, but for x, to the scores; if `to_learn`, note r_jc of its group.
+    """Add a known word's v_jc, but for x, to the scores, and its r_jc to its group.
 
-    `total` is the word's count over all classes.
+    `total` is the word's count over all classes. The ratios whose logarithms r_jc are multiply up,
+    as a logarithm takes far longer than a product.
     """
     m = scratch.options[SMOOTHING]
     # No processor foresees which band comes next: a table asks for no branch.
     small = total < len(scratch.bands)
     g = kind * N_BANDS + (scratch.bands[np.int64(total)] if small else band(total))
-    weight = times * group_weights[g]
-    share = total / (total + n_classes * m)
+    n_before = scratch.occurs[g]
+    scratch.occurs[g] = n_before + 1
+    if n_before == 0:
+        for c in range(n_classes):
+            scratch.sums[g, c] = 0.0
+            scratch.ratios[g, c] = 1.0
+    elif n_before % _FACTORS == 0:
+        for c in range(n_classes):
+            scratch.sums[g, c] += np.log(scratch.ratios[g, c])
+            scratch.ratios[g, c] = 1.0
     factor = times / (prior + weights.words[column, 0])
-    if to_learn:
-        scratch.occurs[g] += 1
     gradient = 0.0
     for c in range(1, n_classes):
         gradient -= weights.words[column, c]
-    for c in range(n_classes):
-        if c > 0:
-            gradient = weights.words[column, c]
-        count = counts.by_word[column, c] * per_count
-        place = np.int64(count) if count < len(scratch.logs) else np.int64(0)
-        log = scratch.logs[place] if place == count else np.log(count + m)
-        r = log - share * scratch.log_totals[c]
-        scratch.scores[c] += weight * r + factor * gradient
-        if to_learn:
-            scratch.sums[g, c] += times * r
+        scratch.scores[c] += factor * weights.words[column, c]
+    scratch.scores[0] += factor * gradient
+    if times == 1.0:
+        for c in range(n_classes):
+            ratio = (counts.by_word[column, c] * per_count + m) / (total * scratch.shares[c] + m)
+            scratch.ratios[g, c] *= ratio
+    else:
+        for c in range(n_classes):
+            ratio = (counts.by_word[column, c] * per_count + m) / (total * scratch.shares[c] + m)
+            scratch.sums[g, c] += times * np.log(ratio)
+
+
+@inner
+def add_groups(group_weights: F64, n_classes: int, scratch: HybridScratch) -> None:
+    """Write Σ_j r_jc of the groups that occur, and add them to the scores by their weights."""
+    for g in range(N_WORD_GROUPS):
+        if scratch.occurs[g] > 0:
+            for c in range(n_classes):
+                scratch.sums[g, c] += np.log(scratch.ratios[g, c])
+                scratch.scores[c] += group_weights[g] * scratch.sums[g, c]
 
 
 @inner
@@ -242,15 +259,12 @@ def add_words(
     i: int,
     scale: float,
     n_classes: int,
-    to_learn: bool,
     scratch: HybridScratch,
 ) -> float:
     """Write z_c of row `i` into the scratch; return x, or 0 if no word of it is known."""
     scratch.scores[:] = 0.0
-    write_log_totals(counts, scale, n_classes, scratch.log_totals)
-    if to_learn:
-        scratch.occurs[:] = 0
-        scratch.sums[:] = 0.0
+    write_shares(counts, n_classes, scratch.shares)
+    scratch.occurs[:] = 0
     per_count = 1.0 / scale
     prior = word_prior(weights, scratch.options)
     n_tokens = 0.0
@@ -264,11 +278,12 @@ def add_words(
         times = rows.counts[at]
         n_tokens += times
         add_word(
-            counts, weights, group_weights, column, int(kinds[column]), times, total * per_count,
-            per_count, prior, n_classes, to_learn, scratch,
+            counts, weights, column, int(kinds[column]), times, total * per_count, per_count, prior,
+            n_classes, scratch,
         )  # fmt: skip
     if n_tokens == 0.0:
         return 0.0
+    add_groups(group_weights, n_classes, scratch)
     x = of_length(n_tokens)
     for c in range(n_classes):
         scratch.scores[c] *= x
@@ -291,7 +306,6 @@ def score(
     rows: Rows,
     i: int,
     scale: float,
-    to_learn: bool,
     scratch: HybridScratch,
 ) -> float:
     """Write z_c of row `i` into the scratch; return x, or 0 if no word of it is known.
@@ -300,12 +314,8 @@ def score(
     """
     n_classes = len(counts.tokens)
     if n_classes == 2:
-        return add_words(
-            counts, weights, group_weights, kinds, rows, i, scale, 2, to_learn, scratch
-        )
-    return add_words(
-        counts, weights, group_weights, kinds, rows, i, scale, n_classes, to_learn, scratch
-    )
+        return add_words(counts, weights, group_weights, kinds, rows, i, scale, 2, scratch)
+    return add_words(counts, weights, group_weights, kinds, rows, i, scale, n_classes, scratch)
 
 
 @inner
@@ -514,9 +524,7 @@ def hybrid(
         to_learn = options.learn and y >= 0
         is_taken = amounts[i] < 0.0
         if i >= options.n_predicted and not is_taken:
-            x = score(
-                counts, weights, scratch.weights, kinds, rows, i, scales[i], to_learn, scratch
-            )
+            x = score(counts, weights, scratch.weights, kinds, rows, i, scales[i], scratch)
             for c in range(out.shape[1]):
                 out[i, c] += scratch.scores[c]
             answer_others(weights, said.whole, i, out)
@@ -531,7 +539,7 @@ def hybrid(
             return i, FULL, n_new
         if mode == PARTS or x < 0.0 or own_scales[i] != scales[i]:
             own = scratch.own_weights
-            x = score(part, part_weights, own, kinds, rows, i, own_scales[i], to_learn, scratch)
+            x = score(part, part_weights, own, kinds, rows, i, own_scales[i], scratch)
         weight = min(amounts[i] / own_scales[i], 1.0)
         if x > 0.0 or has_others:
             score_others(part_weights, said.own, i, scratch)
@@ -582,7 +590,7 @@ def explain(
     per_count = 1.0 / scale
     prior = word_prior(weights, scratch.options)
     weigh_groups(weights, scratch.weights)
-    write_log_totals(counts, scale, len(counts.tokens), scratch.log_totals)
+    write_shares(counts, len(counts.tokens), scratch.shares)
     for k in range(len(columns)):
         total = 0.0
         for c in range(len(counts.tokens)):
@@ -590,9 +598,11 @@ def explain(
             scratch.scores[c] = 0.0
         if total == 0.0:
             continue
+        scratch.occurs[:] = 0
         add_word(
-            counts, weights, scratch.weights, columns[k], int(kinds[columns[k]]), times[k],
-            total * per_count, per_count, prior, len(counts.tokens), False, scratch,
+            counts, weights, columns[k], int(kinds[columns[k]]), times[k], total * per_count,
+            per_count, prior, len(counts.tokens), scratch,
         )  # fmt: skip
+        add_groups(scratch.weights, len(counts.tokens), scratch)
         for c in range(len(counts.tokens)):
             out[k, c] = x * scratch.scores[c]
