@@ -149,13 +149,13 @@ def test_what_went_wrong_with_older_ones_is_over_once_the_daemon_is_well(
     book: Book, open_page: Callable[..., Opened]
 ) -> None:
     """New figures, or the stream's return, take the words away that told of it."""
-    book.write(*[f"a quokka, number {i}" for i in range(54)])
-    book.until_found("quokka", 54)
+    book.write(*[f"a thylacine, number {i}" for i in range(54)])
+    book.until_found("thylacine", 54)
     page, watch = open_page("about:blank")
     watch.expect("503")
     page.add_init_script(_HIDDEN)
     page.clock.install()
-    page.goto(f"{book.address}/?q=quokka")
+    page.goto(f"{book.address}/?q=thylacine")
     older, problem = page.get_by_test_id("older"), page.get_by_test_id("search-problem")
 
     def fail() -> None:
@@ -165,11 +165,11 @@ def test_what_went_wrong_with_older_ones_is_over_once_the_daemon_is_well(
         expect(problem).to_have_text("busy")
 
     fail()
-    book.write("one more quokka")
+    book.write("one more thylacine")
     expect(page.get_by_test_id("counts")).to_contain_text("55")
     expect(problem).to_have_text("busy")  # the figures come each second, and it is to be read
     page.clock.fast_forward(10_001)
-    book.write("and another quokka")
+    book.write("and another thylacine")
     expect(problem).to_be_hidden()
     fail()
     page.evaluate(
