@@ -13,8 +13,9 @@ from streamnb.errors import InputError, check_whole
 from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import Effect, FeatureLogs, GroupView, candidates, views_of
 from streamnb.inspection.parameters import difference
-from streamnb.kernels.hybrid import other_factors
+from streamnb.kernels.hybrid import OTHER_START, SAID_MAX
 from streamnb.labels import Label
+from streamnb.likelihoods.multinomial import mean_weights
 from streamnb.state import ModelState, Weighing
 
 CLASS_PRIOR = "class prior"
@@ -182,21 +183,31 @@ def _weighted(
     for name, effect in effects:
         if name in weighing.others:
             said[weighing.others.index(name)] += effect.by_class
-    of_others = np.empty(len(said))
-    other_factors(state.groups[weighing.host].weights, said, of_others)
-    factors = dict(zip(weighing.others, of_others.tolist(), strict=True))
+    weights = mean_weights(state.groups[weighing.host].weights.others, OTHER_START)
+    own = dict(zip(weighing.others, zip(weights, said, strict=True), strict=True))
     return [
-        (name, effect._replace(by_class=_times(factors[name], effect.by_class)))
-        if name in factors
+        (name, effect._replace(by_class=_times(*own[name], effect.by_class)))
+        if name in own
         else (name, effect)
         for name, effect in effects
     ]
 
 
-def _times(factor: float, by_class: Floats) -> Floats:
-    """Return log-likelihoods times a factor; what is impossible stays so."""
-    is_possible = by_class > -np.inf
-    return np.where(is_possible, factor * np.where(is_possible, by_class, 0.0), -np.inf)
+def _times(weight: float, said: Floats, by_class: Floats) -> Floats:
+    """Return a feature's log-likelihoods times what its group counts, of which it is a part.
+
+    Where the group puts a class further than `SAID_MAX` from its best, they are those beside the
+    best class's, and that class's are as much less. What is impossible stays so.
+    """
+    best, is_possible = int(said.argmax()), by_class > -np.inf
+    apart = (
+        said[best] - np.where(said > -np.inf, said, said[best]) if said[best] > -np.inf else said
+    )
+    factors: Floats = np.full(len(said), weight)
+    if apart.max() > SAID_MAX:
+        by_class = by_class - by_class[best]
+        factors *= np.minimum(1.0, SAID_MAX / np.maximum(apart, SAID_MAX))
+    return np.where(is_possible, factors * np.where(is_possible, by_class, 0.0), -np.inf)
 
 
 # ---- the ranking of all features ----------------------------------------------------------------

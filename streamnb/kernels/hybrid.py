@@ -18,8 +18,8 @@ that adding them is exact in any order.
 
 What other groups of the model say, numbers, flags and categories, is weighted beside it: the score
 gains Σ_o u_o·s_oc, where s_oc is group o's log-likelihood in class c less that of its best class,
-and made smaller where classes lie more than `SAID_MAX` apart (`damping`). u_o begins at 1 and takes
-the steps of a w_g, in the gradient of the whole score.
+and no less than −`SAID_MAX`. u_o begins at 1 and takes the steps of a w_g, in the gradient of the
+whole score.
 """
 
 from __future__ import annotations
@@ -130,14 +130,12 @@ def group_weight(weights: Weights, g: int) -> float:
 
 
 @inner
-def damping(said: F64Grid, row: int) -> tuple[float, float]:
-    """Return a group's best log-likelihood of a row, and what it is multiplied by: 1 or less."""
-    best, worst = -np.inf, np.inf
+def best_said(said: F64Grid, row: int) -> float:
+    """Return a group's best log-likelihood of a row."""
+    best = -np.inf
     for c in range(said.shape[1]):
         best = max(best, said[row, c])
-        if said[row, c] > -np.inf:
-            worst = min(worst, said[row, c])
-    return best, SAID_MAX / (best - worst) if best - worst > SAID_MAX else 1.0
+    return best
 
 
 @inner
@@ -145,11 +143,10 @@ def answer_others(weights: Weights, said: F64Grid, i: int, out: F64Grid) -> None
     """Add Σ_o u_o·s_oc of row `i` to `out`; a class that a group finds impossible stays so."""
     for o in range(len(weights.others)):
         row = o * (len(said) // len(weights.others)) + i
-        best, factor = damping(said, row)
-        factor *= mean_weight(weights.others, o, OTHER_START)
+        best, weight = best_said(said, row), mean_weight(weights.others, o, OTHER_START)
         for c in range(out.shape[1]):
             value = said[row, c]
-            out[i, c] += factor * (value - best) if value > -np.inf else -np.inf
+            out[i, c] += weight * max(value - best, -SAID_MAX) if value > -np.inf else -np.inf
 
 
 @inner
@@ -160,11 +157,10 @@ def score_others(weights: Weights, said: F64Grid, i: int, scratch: HybridScratch
     """
     for o in range(len(weights.others)):
         row = o * (len(said) // len(weights.others)) + i
-        best, factor = damping(said, row)
-        weight = mean_weight(weights.others, o, OTHER_START)
+        best, weight = best_said(said, row), mean_weight(weights.others, o, OTHER_START)
         for c in range(len(scratch.scores)):
             value = said[row, c]
-            s = factor * (value - best) if value > -np.inf else -SAID_MAX
+            s = max(value - best, -SAID_MAX) if value > -np.inf else -SAID_MAX
             scratch.others[o, c] = s
             scratch.scores[c] += weight * s
 
@@ -556,14 +552,6 @@ def hybrid(
             learn_row(counts, rows, i, y, amounts[i], count_new(counts.by_word, rows, i), decays)
         learn_row(part, rows, i, y, amounts[i], n_new, decays)
     return len(labels), ADDED, 0
-
-
-@kernel
-def other_factors(weights: Weights, said: F64Grid, out: F64) -> None:
-    """Write what each group's log-likelihoods of one example are multiplied by."""
-    for o in range(len(out)):
-        _, factor = damping(said, o)
-        out[o] = factor * mean_weight(weights.others, o, OTHER_START)
 
 
 @kernel

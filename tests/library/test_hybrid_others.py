@@ -74,10 +74,8 @@ class MixedTwin(Twin):
             own = {field: [value] for field, value in x.items() if field in model.state.fields}
             logs = model.joint_log_likelihood_many(own)[0].tolist()
             best = max(logs)
-            apart = best - min(each for each in logs if each > -math.inf) if best > -math.inf else 0
             self.said[name] = [
-                (each - best) * min(1.0, 10 / apart if apart else 1.0) if each > -math.inf else each
-                for each in logs
+                max(each - best, -10.0) if each > -math.inf else each for each in logs
             ]
 
     def answer(self, words: list[str]) -> list[float]:
@@ -343,3 +341,34 @@ def test_groups_that_tell_the_same_are_not_counted_twice(doubled: bool) -> None:
     else:
         assert found[0] < before[0] + 0.003
         assert found[1] < before[1] + 0.006
+
+
+@pytest.mark.parametrize("n_far", [1, 1_000])
+def test_a_class_that_lies_far_off_hides_no_other(n_far: int) -> None:
+    """What numbers say of two classes is not made less by what they say of a third.
+
+    One stray label makes a class of next to no variance, from which all others lie far.
+    """
+    rng = np.random.default_rng(4)
+    model = nb.NaiveBayes(
+        ["bad", "good", "far"],
+        features={
+            "text": nb.Words(nb.Multinomial(), field="text", hybrid=nb.Hybrid()),
+            "size": nb.Numbers(nb.Gaussian(), fields=["near", "apart"]),
+        },
+    )
+
+    def learn_and_judge(labels: list[str], *, learn: bool) -> float:
+        near = rng.normal(size=len(labels)) + np.array([2.0 * (each == "good") for each in labels])
+        apart = rng.normal(size=len(labels)) * 0.1
+        apart += np.array([50.0 * (each == "far") for each in labels])
+        x = {"text": ["the same"] * len(labels), "near": near, "apart": apart}
+        if learn:
+            model.learn_many(x, labels)
+        return float(np.mean(np.array(model.predict_many(x)) == np.array(labels)))
+
+    labels = [*["bad", "good"] * 1_500, *["far"] * n_far]
+    learn_and_judge(rng.permutation(labels).tolist(), learn=True)
+    assert learn_and_judge(["bad", "good"] * 500, learn=False) > 0.8
+    told = model.explain_one({"text": "the same", "near": 2.0, "apart": 0.0})
+    assert sum(each.weight for each in told.contributions) == pytest.approx(told.log_odds)

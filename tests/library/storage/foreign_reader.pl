@@ -55,10 +55,10 @@ sub density {
     return undef unless $table->{n}[$i][$c];
     return $v ? -(log(2 * $PI * $v) + $d * $d / $v) / 2 : $d == 0 ? 0 : undef;
 }
-sub weighted {  # what a group says, made smaller where classes lie far apart
+sub weighted {  # what a group says, no class further than 10 from the best
     my ($weight, @sums) = @_;
-    my ($best, $worst) = (max(@sums), min grep { $_ > -$INF } @sums);
-    return map { $_ == -$INF ? $_ : $weight * ($_ - $best) * min(1, 10 / (($best - $worst) || 1)) } @sums;
+    my $best = max(@sums);
+    return map { $_ == -$INF ? $_ : $weight * max($_ - $best, -10) } @sums;
 }
 sub calibrated {
     my ($at, $curve, @logs) = (@{ $_[0] }{qw(scaled_odds log_odds)}, @_[1 .. $#_]);
