@@ -85,8 +85,9 @@ class Complement:
         would else be proof.
     normalise : bool
         Divide each class's weights by Σ_j |log θ̃_cj|, which tempers classes whose texts repeat
-        themselves. Not together with decay: each passing moment would move the weight of every
-        word.
+        themselves. Scores then differ by thousandths, so the class prior decides nearly alone: give
+        it a uniform one, or ask the model `without_prior`. Not together with decay: each passing
+        moment would move the weight of every word.
 
     Raises
     ------
