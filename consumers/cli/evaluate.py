@@ -20,6 +20,7 @@ import typer
 from rich.console import Console
 
 from consumers.cli.conventions import (
+    EXIT_DIFFERENT,
     ConfigOption,
     JsonOption,
     MaxMessagesOption,
@@ -69,7 +70,8 @@ REVERT_EPILOG = "  streamnb model revert -c tweets.yaml"
 SUBTRACT_HELP = (
     "Write the newest checkpoint's model without what one slice of its log teaches: a day of "
     "the messages' time (UTC), or a value of a field. The log is read from its beginning for it; "
-    "the checkpoint stays as it is."
+    "the checkpoint stays as it is. First they are compared, as by `streamnb verify`: what the "
+    "model never learned must not be taken out of it."
 )
 SUBTRACT_EPILOG = (
     "  streamnb model subtract --slice 2026-11-02 --to without.nb\n"
@@ -391,12 +393,18 @@ def subtract_slice(
     config: ConfigOption = None,
     source: SourceOption = None,
     begin: ReplayFromOption = None,
+    is_verified: Annotated[
+        bool,
+        typer.Option(
+            "--verify/--no-verify", help="Whether model and log are compared before that."
+        ),
+    ] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Write a model without a slice."""
     from consumers.cli import model_report as answers
-    from consumers.cli.output import print_warning
-    from consumers.cli.verify import without_slice
+    from consumers.cli.output import print_verified, print_warning
+    from consumers.cli.verify import verify, without_slice
     from consumers.private_files import FILE_MODE, sync_folder
     from streamnb import save
 
@@ -406,6 +414,17 @@ def subtract_slice(
     newest = answers.newest_checkpoint(settings, takes_model=False)
     _check_target(to, newest.parent)
     part, show = stream_range(begin, None), sys.stderr.isatty()
+    if is_verified and not (done := verify(settings, stored, part, show=show)).is_equal:
+        errors = Console(stderr=True)
+        print_verified(errors, done)
+        errors.print(
+            f"--slice {name}: nothing was written, as the log may hold of it what the model never"
+            " learned; --no-verify takes out what the log says",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(EXIT_DIFFERENT)
     model, n = without_slice(settings, stored, by, name, part, show=show)
     made = to.with_name(f".{to.name}.made")  # what `save` writes loses any FILE.1 beside it
     save(model, made, mode=FILE_MODE)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from consumers.cli.conventions import EXIT_DIFFERENT
 from consumers.cli.verify import without_slice
 from consumers.errors import QuestionError
 from consumers.features import build_model
@@ -17,6 +18,7 @@ from streamnb.storage import save
 from tests.consumers.cli.test_commands import Command, command
 from tests.consumers.cli.test_verify import (
     LABELS,
+    MODEL,
     entries,
     run,
     settings_for,
@@ -85,6 +87,35 @@ def test_a_slice_is_subtracted_by_name(command: Command, tmp_path: Path, by: str
         assert told.code == 78
         assert said in told.err
     assert stored(tmp_path).model.digest() == before
+
+
+def test_what_was_never_learned_is_not_taken_out(command: Command, tmp_path: Path) -> None:
+    """A line that was read in two halves is whole when the log is read again."""
+    path = tmp_path / "in.jsonl"
+    messages = [
+        {"id": str(n), "text": "cat dog", "lang": "de" if n == 9 else "en", "label": LABELS[n % 2]}
+        for n in range(10)
+    ]
+    begin = write_lines(path, messages)[-2]
+    data = path.read_bytes()
+    path.write_bytes(data[: begin + 25])
+    text = MODEL | {"features": {"text": MODEL["features"]["text"]}}
+    settings = settings_for(tmp_path, f"file:{path}", message={"fields": ["lang"]}, model=text)
+    run(settings)
+    path.write_bytes(data)
+    run(settings)
+    assert stored(tmp_path).model.n_examples == 9
+    config = tmp_path / "config.yaml"
+    config.write_text(settings.model_dump_json(exclude_unset=True))
+    arguments = ("model", "subtract", "-c", str(config), "--slice", "de", "--by", "lang", "--to")
+    told = command(*arguments, "rest.nb")
+    assert (told.code, told.out) == (EXIT_DIFFERENT, "")
+    assert "does NOT count what its log says" in told.err
+    assert "--no-verify takes out what the log says" in told.err
+    assert not (tmp_path / "rest.nb").exists()
+    told = command(*arguments, "rest.nb", "--no-verify")
+    assert (told.code, told.err) == (0, "")
+    assert load(tmp_path / "rest.nb").n_examples == 8
 
 
 def test_a_slice_is_written_over_no_file_but_a_model(command: Command, tmp_path: Path) -> None:
