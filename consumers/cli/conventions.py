@@ -125,7 +125,9 @@ def _begins_at(but: str) -> Any:
 FromOption = Annotated[str | None, _begins_at("A checkpoint's positions win.")]
 RecordFromOption = Annotated[str | None, _begins_at("Leave it out to go on with FILE.")]
 BridgeFromOption = Annotated[str | None, _begins_at("The cursor's position wins.")]
-PlayedFromOption = Annotated[str | None, _begins_at("The made-up stream has no parts.")]
+PlayedFromOption = Annotated[
+    str | None, _begins_at("The made-up stream always begins with its first message.")
+]
 ReplayFromOption = Annotated[  # of commands that read the log of a checkpoint again
     str | None,
     typer.Option(
