@@ -1,9 +1,10 @@
 """Posteriors of a model's state.
 
 Predicting never changes anything. Formulas: class prior π_c = (N_c + α_c)/(n + Σα), or with a
-half-life of its own (R_c + α_c)/(ΣR + Σα), R_c the recent examples of the class; likelihoods as in
-`likelihoods/`; ties go to the class declared first; unknown words are ignored; an untrained model
-answers its class prior, and so does one that finds every class impossible: then it says so.
+half-life of its own (R_c + α_c)/(ΣR + Σα), R_c the recent examples of the class; equal for all
+classes where it is left out (`ModelState.leaves_prior_out`); likelihoods as in `likelihoods/`; ties
+go to the class declared first; unknown words are ignored; an untrained model answers its class
+prior, and so does one that finds every class impossible: then it says so.
 """
 
 from __future__ import annotations

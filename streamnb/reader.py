@@ -248,7 +248,11 @@ class ModelReader:
         return predict.joint_and_prior(self.state.raw(), columns)[0]
 
     def class_priors(self) -> Floats:
-        """Return π̂_c = (N_c + α_c)/(n + Σα), ndarray of shape (n_classes,)."""
+        """Return π̂_c = (N_c + α_c)/(n + Σα), ndarray of shape (n_classes,).
+
+        By the recent examples if the class prior has a half-life; as given if it is `Fixed`. All
+        are equal where it is left out: in a model of `Complement(normalise=True)` alone.
+        """
         priors: Floats = np.exp(predict.log_class_priors(self.state))
         return priors
 

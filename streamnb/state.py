@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from streamnb.decay import Clock, HalfLife, check_forgets, check_prior_half_life
 from streamnb.errors import InputError, check_bool, check_kind
+from streamnb.features.fields import check_features
 from streamnb.features.protocol import Floats, Group, GroupPart, GroupState
 from streamnb.kernels import posterior
 from streamnb.kernels.hybrid import Said
@@ -248,7 +249,7 @@ class ModelState:
     n_declared_classes: int  # so many lead the list and never leave it
     new_classes: bool  # whether other classes may join those that were declared
     class_prior: ClassPrior
-    pseudo_counts: Floats  # α_c, or the probabilities of a fixed prior
+    pseudo_counts: Floats  # α_c, or the probabilities of a prior that no data moves
     class_counts: Floats  # N_c, weighted, and scaled by decay
     recent: Floats  # R_c, weighted: recent examples, with the prior's half-life; 0 without one
     groups: dict[str, GroupState]
@@ -259,11 +260,12 @@ class ModelState:
     prior_half_life: float | None = None  # of the class prior, in examples; None: N_c answers
     parts: dict[str, PartState] = field(default_factory=dict)  # empty if the model is kept whole
     calibration: Floats | None = None  # the curve that a snapshot's answers are calibrated by
-    is_prior_fixed: bool = field(init=False)  # whether no data moves the class prior
+    is_prior_fixed: bool = field(init=False)  # whether no data moves the class prior of answers
     weighing: Weighing | None = field(init=False)  # the groups that a hybrid weights, if it does
 
     def __post_init__(self) -> None:
-        self.is_prior_fixed = isinstance(self.class_prior, Fixed)
+        self.is_prior_fixed = isinstance(self.class_prior, Fixed) or self.leaves_prior_out
+        self._leave_prior_out()
         self.find_weighing()
 
     def find_weighing(self) -> None:
@@ -275,6 +277,19 @@ class ModelState:
             group.set_n_others(n_others)
             for part in self.summands():
                 part.groups[name].set_n_others(n_others)
+
+    @property
+    def leaves_prior_out(self) -> bool:
+        """Whether the class prior is left out, as it would decide alone; one asked for stays."""
+        if isinstance(self.class_prior, Fixed) or self.prior_half_life is not None:
+            return False
+        likelihoods = (group.spec.likelihood for group in self.groups.values())
+        return all(getattr(each, "leaves_prior_out", False) for each in likelihoods)
+
+    def _leave_prior_out(self) -> None:
+        if self.leaves_prior_out:
+            k = len(self.classes)
+            self.pseudo_counts = np.full(k, 1.0 / max(k, 1))
 
     @property
     def is_closed(self) -> bool:
@@ -422,6 +437,7 @@ class ModelState:
         self.class_counts = _resized(self.class_counts, n_classes)
         self.recent = _resized(self.recent, n_classes)
         self.pseudo_counts = pseudo_counts(self.class_prior, self.classes)
+        self._leave_prior_out()
         for group in self.groups.values():
             group.set_classes(n_classes)
         for part in self.summands():
@@ -539,7 +555,7 @@ def new_state(
         raise InputError(f"n_threads must be 1 or 2. Got {n_threads!r} instead.")
     check_bool("new_classes", new_classes)
     declared = check_classes(classes)
-    specs = _checked_features(features)
+    specs = check_features(features)
     if decay is not None:
         check_kind("decay", decay, HalfLife)
     prior = Dirichlet() if class_prior is None else class_prior
@@ -574,24 +590,6 @@ def new_state(
         n_threads=n_threads,
         prior_half_life=of_prior,
     )
-
-
-def _checked_features(features: Any) -> Mapping[str, Group]:
-    """Refuse what is no mapping of names to groups."""
-    if not isinstance(features, Mapping) or not features:
-        raise InputError(
-            "features must hold at least one group, such as {'text': Words(...)}."
-            f" Got {features!r} instead."
-        )
-    for name, group in features.items():
-        if not isinstance(name, str):
-            raise InputError(f"features: a group's name must be a str. Got {name!r} instead.")
-        if isinstance(group, type) or not hasattr(group, "start"):
-            raise InputError(
-                f"features[{name!r}] must be a group, such as Words(...), Bag(...), Categories(),"
-                f" Flags() or Numbers(). Got {group!r} instead."
-            )
-    return features
 
 
 def _resized(counts: Floats, n: int) -> Floats:

@@ -76,7 +76,8 @@ class Complement:
     """Likelihood of words by how often they occur in all other classes.
 
     It tells classes apart and does not generate text: −Σ_j x_j·log θ̃_cj is no log-probability. The
-    class prior is added to it as to any other. While there is one class alone, it says nothing.
+    class prior is added to it as to any other, unless weights are normalised. While there is one
+    class alone, it says nothing.
 
     Parameters
     ----------
@@ -85,9 +86,12 @@ class Complement:
         would else be proof.
     normalise : bool
         Divide each class's weights by Σ_j |log θ̃_cj|, which tempers classes whose texts repeat
-        themselves. Scores then differ by thousandths, so the class prior decides nearly alone: give
-        it a uniform one, or ask the model `without_prior`. Not together with decay: each passing
-        moment would move the weight of every word.
+        themselves. Scores then differ by thousandths, and a class prior would decide alone: a model
+        of such groups only leaves it out, as in the paper, unless it is `Fixed` or has a half-life.
+        A class that was never learned counts as others do then, as in scikit-learn. Probabilities
+        lie near 1/k: take labels alone, no threshold and no log-loss. Any other group keeps the
+        class prior in, even one that never saw a field, and these scores then say next to nothing.
+        Not together with decay: each passing moment would move the weight of every word.
 
     Raises
     ------
@@ -122,6 +126,11 @@ class Complement:
     def counts_occurrences(self) -> bool:
         """True: repetitions count."""
         return True
+
+    @property
+    def leaves_prior_out(self) -> bool:
+        """Whether a model of it alone answers without its class prior: with normalised weights."""
+        return self.normalise
 
     @property
     def forgets(self) -> bool:

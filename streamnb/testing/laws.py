@@ -216,7 +216,9 @@ def untrained_answers_prior(case: Case) -> None:
             raise Broken("a model without classes names one")
         raise DoesNotApply("no class is declared")
     prior = model.state.class_prior
-    if isinstance(prior, Fixed):
+    if model.state.leaves_prior_out:
+        expected = np.full(len(model.classes), 1.0 / len(model.classes))
+    elif isinstance(prior, Fixed):
         given = dict(prior.probabilities)
         expected = np.array([given[label] for label in model.classes])
     else:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.naive_bayes import ComplementNB
 
-from streamnb import Bag, Beta, Complement, Dirichlet, Fixed, NaiveBayes, Words
+from streamnb import Bag, Beta, Complement, Dirichlet, Fixed, NaiveBayes, Numbers, Words
 from streamnb.errors import InputError
 from tests.library.features.count_models import (
     PROBES,
@@ -142,3 +142,47 @@ def test_a_prior_by_word_needs_a_dictionary() -> None:
         model_of({"text": Words(kind, dictionary=("a", "b", "c"))})
     model = model_of({"text": Words(kind, dictionary=("a", "b"))})
     assert facts(NaiveBayes.from_bytes(model.to_bytes())) == facts(model)
+
+
+def topics(n: int, rng: np.random.Generator) -> tuple[dict[str, list[str]], list[str]]:
+    """Return texts of two topics that share half of their words, a fifth of them of the second."""
+    labels = ["b" if k % 5 == 0 else "a" for k in range(n)]
+    texts = [
+        " ".join(f"{label}{k}" if k < 20 else f"w{k}" for k in rng.integers(0, 40, 12))
+        for label in labels
+    ]
+    return {"text": texts}, labels
+
+
+def test_normalised_weights_leave_the_class_prior_out() -> None:
+    """Scores that differ by thousandths decide, and not how often a class came."""
+    rng = np.random.default_rng(2)
+    features = {"text": Words(Complement(normalise=True), field="text")}
+    model = NaiveBayes(features=features, hash_key=1)
+    model.learn_many(*topics(400, rng))
+    columns, labels = topics(200, rng)
+    said = model.predict_many(columns)
+    assert said == model.without_prior().predict_many(columns)
+    assert np.mean([one == other for one, other in zip(said, labels, strict=True)]) > 0.95
+    assert model.class_priors().tolist() == [0.5, 0.5]
+    model.learn_one({"text": "news"}, "c")  # a class that joins has an equal share
+    assert model.class_priors() == pytest.approx([1 / 3] * 3)
+    loaded = NaiveBayes.from_bytes(model.to_bytes())
+    assert loaded.predict_log_proba_one({"text": "w20 a1"}) == model.predict_log_proba_one(
+        {"text": "w20 a1"}
+    )
+    found = model.explain_one({"text": "w20 a1"})
+    assert sum(each.weight for each in found.contributions) == pytest.approx(found.log_odds)
+
+
+@pytest.mark.parametrize(
+    "options", [{"class_prior": Fixed({"a": 0.9, "b": 0.1})}, {"prior_half_life": 50.0}]
+)
+def test_a_class_prior_that_was_asked_for_stays_in(options: dict[str, Any]) -> None:
+    """One that is fixed, or has a half-life; and any beside groups of log-probabilities."""
+    features: dict[str, Any] = {"text": Words(Complement(normalise=True), field="text")}
+    data = topics(40, np.random.default_rng(2))
+    for groups, more in ((features, options), (features | {"x": Numbers()}, {})):
+        model = NaiveBayes(["a", "b"], features=groups, hash_key=1, **more)
+        model.learn_many(*data)
+        assert model.class_priors()[0] > 0.75
