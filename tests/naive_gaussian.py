@@ -69,7 +69,7 @@ def plain(
         for c in range(n_classes):
             total = mpmath.mpf(0)
             for seen, p, x in zip(fields, pooled, row, strict=True):
-                if not math.isnan(x) and p.n:
+                if not math.isnan(x) and p.n and p.m2 + floor:
                     total += _plain_one(seen, x, c, n_classes, floor, shared=shared)
             found.append(float(total))
     return found
@@ -79,11 +79,12 @@ def _plain_one(
     seen: Sequence[Seen], x: float, c: int, n_classes: int, floor: Fraction, *, shared: bool
 ) -> Any:
     own = of_class(seen, c)
-    if not own.n:
-        return mpmath.mpf("-inf")
+    is_own = bool(own.n)
+    if not is_own:
+        own = moments(seen)
     all_classes = [of_class(seen, k) for k in range(n_classes)]
     n, m2 = own.n, own.m2
-    if shared:
+    if shared and is_own:
         n, m2 = sum(each.n for each in all_classes), sum(each.m2 for each in all_classes)  # type: ignore[assignment]
     v = m2 / n + floor
     d = Fraction(x) - own.mean

@@ -79,9 +79,13 @@ class GaussianView(NumbersView, of=Gaussian):
         return float(-0.5 * np.sum(n * np.log(2.0 * np.pi * v) + squares / v))
 
     def sample(self, labels: NDArray[np.int32], rng: np.random.Generator) -> dict[str, list[Any]]:
-        """Draw from each class's predictive; None if the class knows nothing of a field."""
+        """Draw from each class's predictive; None if the class knows nothing of a field.
+
+        By maximum likelihood it has no value of it then: all classes' density stands in for its own
+        where an example is judged, but is no sample of it.
+        """
         p = self.posterior
-        known = p.speaks & (p.n > 0.0) if not self._is_bayes else p.speaks
+        known = p.speaks if self._is_bayes else p.n > 0.0
         drawn: dict[str, list[Any]] = {}
         for j, name in enumerate(self.state.fields):
             there = known[labels, j]
@@ -118,11 +122,15 @@ class GaussianView(NumbersView, of=Gaussian):
                 f"{where}: a field has no variance within any class, so that its weight is"
                 " infinite. Take a VarianceFloor above 0."
             )
+        names = [self.state.fields[j] for j in known.tolist()]
+        for _, t in np.argwhere(p.n[:, known] == 0.0)[:1].tolist():
+            raise InputError(
+                f"{where}, field {names[t]!r}: a class has no value of it, and so takes the"
+                " variance of all classes together: its log-odds are quadratic. Learn a value of"
+                " each class, or leave the field out."
+            )
         constants = -0.5 * np.sum(location * location / v, axis=1)
-        constants[(p.n[:, known] == 0.0).any(axis=1)] = -np.inf
-        return Linear(
-            [self.state.fields[j] for j in known.tolist()], (location / v).T.copy(), constants
-        )
+        return Linear(names, (location / v).T.copy(), constants)
 
     def log_odds(self) -> FeatureLogs:
         """Return each field's mean log-likelihood ratio, class c's own examples against the others.
@@ -140,7 +148,8 @@ class GaussianView(NumbersView, of=Gaussian):
         """Return log-likelihoods under drawn means and variances, shape (n, n_classes).
 
         σ² ~ IG(a, b), μ ~ N(m, σ²/κ'). Without a prior from the reference posterior, σ² ~
-        M2/χ²(n − 1) and μ ~ N(mean, σ²/n), which needs two examples a class.
+        M2/χ²(n − 1) and μ ~ N(mean, σ²/n), which needs two examples a class. A class without a
+        value of a field takes the density of all classes as it stands.
         """
         p = self.posterior
         total = np.zeros((n, len(p.n)))
@@ -152,7 +161,7 @@ class GaussianView(NumbersView, of=Gaussian):
                 noise = rng.standard_normal(variance.shape) / np.sqrt(p.kappa[seen, j])
                 d = value - (p.location[seen, j] + np.sqrt(variance) * noise)
                 total[:, seen] += log_normal(d, variance + self._floor(p, j))
-                total[:, ~seen] = -np.inf
+                total[:, ~seen] += log_normal(value - p.location[~seen, j], p.variance[~seen, j])
         return total
 
     def export(self) -> tuple[dict[str, Any], ExportTable]:

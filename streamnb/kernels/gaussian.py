@@ -279,7 +279,9 @@ class Estimates(NamedTuple):
     base: F64Grid  # (n_classes, n_fields): m, in two floats
     shift: F64Grid
     spread: F64Grid  # variance without the floor, or s²
-    shape: F64Grid  # Student's a; 0 where the field says nothing. Not used by maximum likelihood
+    # Student's a; 0 where the field says nothing. By maximum likelihood 1; 0 where nothing varies,
+    # so that without a floor the field says nothing.
+    shape: F64Grid
 
 
 @inner
@@ -311,19 +313,31 @@ def floor_of(moments: Moments, share: float) -> float:
 
 @inner
 def estimate_plain(moments: Moments, estimates: Estimates, shared: bool, j: int) -> None:
-    """Set one field's maximum-likelihood estimates."""
+    """Set one field's maximum-likelihood estimates.
+
+    A class without a value has those of all classes together: the likelihood of no data is
+    undefined and not zero, and one value of a field that came late would else prove another class.
+    """
     n_classes = len(estimates.spread)
     n, m2 = 0.0, 0.0
     for c in range(n_classes):
         n += moments.n[1 + c, j]
         m2 += moments.m2[1 + c, j]
+    varies = 1.0 if m2 > 0.0 or moments.m2[0, j] > 0.0 else 0.0
     for c in range(n_classes):
+        estimates.shape[c, j] = varies
+        if moments.n[1 + c, j] == 0.0:
+            n_all = moments.n[0, j]
+            estimates.base[c, j] = moments.mean[0, j]
+            estimates.shift[c, j] = moments.mean_low[0, j]
+            estimates.spread[c, j] = moments.m2[0, j] / n_all if n_all > 0.0 else 0.0
+            continue
         estimates.base[c, j] = moments.mean[1 + c, j]
         estimates.shift[c, j] = moments.mean_low[1 + c, j]
         if not shared:
             n = moments.n[1 + c, j]
             m2 = moments.m2[1 + c, j]
-        estimates.spread[c, j] = m2 / n if n > 0.0 else 0.0
+        estimates.spread[c, j] = m2 / n
 
 
 @inner
@@ -410,8 +424,8 @@ def log_normal(
         j = places[t]
         if j < 0 or np.isnan(x[i, t]) or moments.n[0, j] == 0.0:
             continue
-        if moments.n[1 + c, j] == 0.0:
-            return -np.inf
+        if floor == 0.0 and estimates.shape[c, j] == 0.0:
+            continue  # always one value: another would be impossible in all classes alike
         d = (x[i, t] - estimates.base[c, j]) - estimates.shift[c, j]
         v = estimates.spread[c, j] + floor
         if v > 0.0:

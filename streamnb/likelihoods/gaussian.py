@@ -150,7 +150,9 @@ class Posterior(NamedTuple):
     n: Floats  # the sum of weights, as decay has left it
     mean: Floats  # of the data, as decay has left it
     m2: Floats
-    location: Floats  # what a value is compared with: the mean, or the posterior's m
+    # What a value is compared with: the mean, or the posterior's m; by maximum likelihood that of
+    # all classes together, and their variance, where n is 0
+    location: Floats
     variance: Floats  # M2/n with the floor, or b/a
     shape: Floats  # a, half of Student's degrees of freedom; infinite without a prior
     kappa: Floats  # κ + n, how many examples the location is worth; n without a prior
@@ -195,8 +197,8 @@ class GaussianEstimator:
         n, location = held.n[1:] / scale, room.base + room.shift
         data = n, held.mean[1:], held.m2[1:] / scale, location
         if not self._options.is_bayes:
-            seen = np.broadcast_to(held.n[:1] > 0.0, n.shape)
-            return Posterior(*data, room.spread + floor, np.full(n.shape, np.inf), n, seen)
+            speaks = (held.n[:1] > 0.0) & ((room.shape > 0.0) | (floor > 0.0))
+            return Posterior(*data, room.spread + floor, np.full(n.shape, np.inf), n, speaks)
         kappa = self._options.prior.kappa + n
         variance = room.spread * kappa / (kappa + 1.0)
         return Posterior(*data, variance, room.shape, kappa, room.shape > 0.0)

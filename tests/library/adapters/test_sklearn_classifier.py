@@ -56,6 +56,32 @@ def test_scikit_learn_is_content(estimator: Any, check: Callable[[Any], None]) -
     check(estimator)
 
 
+def test_a_column_that_a_class_lacks_is_left_to_the_others() -> None:
+    """A class whose values of a column are all missing is found all the same."""
+    rng = np.random.default_rng(1)
+    y = np.repeat([0, 1, 2], 40)
+    X = rng.normal(size=(120, 3)) + 4.0 * y[:, np.newaxis]
+    gaps = X.copy()
+    gaps[y == 0, 0] = np.nan
+    for variance in ("own", "shared"):
+        said = StreamNBClassifier(variance=variance).fit(gaps, y).predict(X)
+        assert (said[y == 0] == 0).mean() > 0.9
+        assert (said == y).mean() > 0.9
+
+
+def test_a_class_that_was_never_seen_is_none() -> None:
+    """Of `classes=` it is impossible by its class prior, in GaussianNB as here."""
+    X, y = np.array([[1.0], [2.0], [4.0], [7.0]]), ["a", "a", "b", "b"]
+    theirs, ours = naive_bayes.GaussianNB(), StreamNBClassifier()
+    with np.errstate(divide="ignore"):  # of the logarithm of 0
+        for each in (theirs, ours):
+            each.partial_fit(X, y, classes=["a", "b", "c"])
+        expected, share = theirs.predict_joint_log_proba(X), theirs.predict_proba(X)
+    assert np.isneginf(expected[:, 2]).all()
+    assert ours.predict_joint_log_proba(X) == pytest.approx(expected)
+    assert ours.predict_proba(X) == pytest.approx(share)
+
+
 # ---- the oracle ----------------------------------------------------------------------------------
 
 

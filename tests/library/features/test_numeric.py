@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -17,12 +17,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streamnb import (
+    Dirichlet,
     Gaussian,
     HalfLife,
+    Multinomial,
     NaiveBayes,
     NormalInverseGamma,
     Numbers,
     VarianceFloor,
+    Words,
     merge,
     subtract,
 )
@@ -424,3 +427,101 @@ def test_another_likelihood_needs_its_formula_and_a_name(monkeypatch: pytest.Mon
     other.learn_one({"a": 50.0}, "long")
     model.learn_one({"a": 50.0}, "long")
     assert close(merge(loaded, other), model)
+
+
+# ---- fields that a class has no value of --------------------------------------------------------
+
+
+def posteriors(model: NaiveBayes, x: dict[str, Any]) -> list[float]:
+    """Return one example's probabilities, in the order of the classes."""
+    return [math.exp(p) for p in model.predict_log_proba_one(x).values()]
+
+
+@pytest.mark.parametrize("variance", ["own", "shared"])
+def test_one_value_of_a_late_field_decides_nothing(variance: Literal["own", "shared"]) -> None:
+    """A class without a value of a field stands where all classes together stand."""
+    generator = np.random.default_rng(4)
+    labels = ["a", "b"] * 100
+    model = made(Numbers(Gaussian(variance=variance)))
+    model.learn_many({"f": generator.normal(size=200) + 3.0 * (np.arange(200) % 2)}, labels)
+    model.learn_one({"f": 0.1, "g": 0.5}, "a")
+    before = posteriors(model, {"f": 3.0})
+    assert before[1] > 0.9
+    for g in (0.5, 0.6, 40.0):  # 10¹¹ nats for both classes, which leaves four digits
+        assert posteriors(model, {"f": 3.0, "g": g}) == pytest.approx(before, rel=1e-3)
+    model.learn_many({"f": [0.2, -0.3], "g": [1.0, 0.0]}, ["a", "a"])
+    n, mean, m2 = 3, 0.5, 0.5
+    joint = model.joint_log_likelihood_one({"g": 1.5})
+    expected = -0.5 * (math.log(2 * math.pi * (m2 / n)) + (1.5 - mean) ** 2 / (m2 / n))
+    prior = np.log(model.class_priors())
+    assert list(joint.values()) == pytest.approx((prior + expected).tolist(), abs=1e-6)
+
+
+def test_a_late_group_of_one_field_is_no_proof() -> None:
+    """Examples make a class known, even if none of them had a number of the group."""
+    features: dict[str, Any] = {"text": Words(Multinomial()), "x": Numbers()}
+    model = NaiveBayes(features=features, hash_key=1)
+    model.learn_many({"text": ["red sun", "blue sea"] * 50}, ["a", "b"] * 50)
+    model.learn_many({"text": ["red", "red", "red"], "g": [1.0, 2.0, 3.0]}, ["a"] * 3)
+    assert posteriors(model, {"text": "blue sea", "g": 2.0})[1] > 0.99
+
+
+def test_a_class_of_which_nothing_was_learned_is_for_its_prior_to_tell() -> None:
+    """Declared, never learned or unlearned: its numbers are those of all classes together."""
+    model = made(Numbers(), classes=["a", "b", "c"])
+    seen = [1.0, 2.0, 3.0, 4.0]
+    model.learn_many({"f": seen}, ["a", "b", "a", "b"])
+    v = float(np.var(seen)) * (1.0 + 1e-9)
+    density = -0.5 * (math.log(2 * math.pi * v) + (2.0 - np.mean(seen)) ** 2 / v)
+    expected = math.log(model.class_priors()[2]) + density
+    assert model.joint_log_likelihood_one({"f": 2.0})["c"] == pytest.approx(expected)
+    never = model.to_bytes()
+    model.learn_one({"g": 1.0}, "c")
+    model.unlearn_one({"g": 1.0}, "c")
+    assert model.to_bytes() == never
+    assert model.joint_log_likelihood_one({"f": 2.0})["c"] == pytest.approx(expected)
+    by_share = NaiveBayes(
+        ["a", "b", "c"], class_prior=Dirichlet(0.0), features={"x": Numbers()}, hash_key=1
+    )
+    by_share.learn_many({"f": seen}, ["a", "b", "a", "b"])
+    assert by_share.joint_log_likelihood_one({"f": 2.0})["c"] == -math.inf
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-9])
+def test_a_field_that_never_varied_tells_no_class_apart(share: float) -> None:
+    """Its first other value is news of the field: what the rest says stands."""
+    features: dict[str, Any] = {
+        "text": Words(Multinomial()),
+        "x": Numbers(Gaussian(VarianceFloor(share))),
+    }
+    model = NaiveBayes(features=features, hash_key=1)
+    columns = {"text": ["red sun", "blue sea"] * 50, "version": [5.0] * 100}
+    model.learn_many(columns, ["a", "b"] * 50)
+    alone = model.judge_one({"text": "blue sea"})
+    for version in (5.0, 6.0):
+        assert model.judge_one({"text": "blue sea", "version": version}) == alone
+    found = model.explain_one({"text": "blue sea", "version": 6.0})
+    assert not [each for each in found.contributions if each.group == "x"]
+
+
+@given(groups, streams, streams, st.dictionaries(st.sampled_from(FIELDS), values, min_size=1))
+def test_explanations_and_parts_say_what_the_model_does(
+    group: Numbers, one: list[Example], two: list[Example], x: dict[str, Any]
+) -> None:
+    """Contributions add up to the answer where classes lack values; so do parts and one model."""
+    classes = ["yes", "no", "maybe"]
+    model, parted = made(group, classes=classes), made(group, classes=classes)
+    for name, stream in (("0", one), ("1", two)):
+        if stream:
+            model.learn_many(*columns_of(stream))
+            parted.learn_many(*columns_of(stream), part=name)
+    joint = list(model.joint_log_likelihood_one(x).values())
+    of_parts = list(parted.joint_log_likelihood_one(x).values())
+    assert np.isneginf(joint).tolist() == np.isneginf(of_parts).tolist()
+    state = model.state
+    view = view_of(state.groups["x"], state.clock.scale)
+    fields = state.groups["x"].read({name: [value] for name, value in x.items()}, 1)
+    total = np.log(model.class_priors())
+    for effect in view.contributions(fields, 0):
+        total = total + effect.by_class
+    assert np.allclose(total, joint, rtol=1e-9, atol=1e-9)

@@ -101,6 +101,36 @@ def test_linear_form_is_the_log_odds() -> None:
     assert np.allclose(scores - scores[0], wanted - wanted[0], rtol=1e-9, atol=1e-7)
 
 
+def test_a_class_without_values_has_no_linear_form() -> None:
+    """It takes the variance of all classes, which is not the one that all share."""
+    numbers = Numbers(Gaussian(variance="shared"))
+    model = NaiveBayes(classes=["p", "q", "r"], features={"x": numbers}, hash_key=1)
+    model.learn_many({"a": [1.0, 2.0, 3.0, 5.0]}, ["p", "p", "q", "q"])
+    with pytest.raises(InputError, match=r"field 'a': a class has no value"):
+        model.weights()
+    model.learn_one({"a": 4.0}, "r")
+    assert np.isfinite(model.weights().groups["x"].constants).all()
+
+
+@pytest.mark.parametrize("variance", ["own", "shared"])
+def test_draws_of_a_class_without_values_are_all_classes_density(variance: Any) -> None:
+    """They do not scatter."""
+    model = NaiveBayes(
+        classes=["p", "q", "r"], features={"x": Numbers(Gaussian(variance=variance))}
+    )
+    model.learn_many(
+        {"a": [1.0, 2.0, 4.0, 3.0], "b": [None, None, None, 1.0]}, ["p", "p", "p", "q"]
+    )
+    model.learn_many({"a": [5.0, 6.0, 7.0], "b": [None] * 3}, ["q"] * 3)
+    state = model.state
+    view = GaussianView(state.groups["x"], 1.0)
+    fields = state.groups["x"].read({"a": [4.5]}, 1)
+    drawn = view.draws(fields, 0, 50, np.random.default_rng(0))
+    assert np.ptp(drawn[:, :2], axis=0).all()
+    wanted = model.joint_log_likelihood_one({"a": 4.5})["r"] - np.log(model.class_priors()[2])
+    assert drawn[:, 2] == pytest.approx(np.full(50, wanted))
+
+
 @pytest.mark.parametrize(
     ("name", "why"), [("own", "quadratic"), ("student, shared", "Student's t")]
 )

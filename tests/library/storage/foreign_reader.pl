@@ -52,7 +52,6 @@ sub density {
     my ($density, $value, $i, $c, $table) = @_;
     my ($d, $v, $df, $s2) = ($value - ($table->{location}[$i][$c] // 0), map { $table->{$_} && $table->{$_}[$i][$c] } qw(variance df scale_squared));
     return lgamma(($df + 1) / 2) - lgamma($df / 2) - log($PI * $df * $s2) / 2 - ($df + 1) / 2 * log1p($d * $d / ($df * $s2)) if $density eq 'student_t';
-    return undef unless $table->{n}[$i][$c];
     return $v ? -(log(2 * $PI * $v) + $d * $d / $v) / 2 : $d == 0 ? 0 : undef;
 }
 sub weighted {  # what a group says, no class further than 10 from the best

@@ -31,6 +31,7 @@ from streamnb import (
     Categories,
     Dirichlet,
     Flags,
+    Gaussian,
     HalfLife,
     Hybrid,
     Multinomial,
@@ -39,6 +40,7 @@ from streamnb import (
     Predictor,
     Snapshot,
     SnapshotBoard,
+    VarianceFloor,
     Words,
 )
 from streamnb.errors import InputError, StoreError
@@ -398,3 +400,21 @@ def test_mlflow_is_asked_for_if_it_is_missing(
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(InputError, match=r"streamnb\[mlflow\]"):
         export_mlflow(told, tmp_path / "folder")
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-9])
+def test_another_program_judges_numbers_that_classes_lack(share: float) -> None:
+    """A class without a value, one without an example, and a field that never varied."""
+    numbers = Numbers(Gaussian(VarianceFloor(share)), fields=["age", "size", "version"])
+    for last in ("text", "size"):
+        stream: Stream = [
+            ({"age": 3.0 + k, "version": 5.0, "text": "sun"}, "ham") for k in range(3)
+        ]
+        stream += [({"age": 7.0, "size": 1.0}, "ham"), ({last: 2.0}, "spam")]
+        if last == "text":
+            stream[-1] = ({"text": "rain"}, "spam")
+        model = learned(stream, {"numbers": numbers, "text": Words(Multinomial())})
+        for x in ({"age": 4.5}, {"size": 1.5}, {"version": 6.0}, {"age": 9.0, "version": 5.0}):
+            assert_judged_alike(model, x)
+        fields = export_dict(model)["groups"][0]["table"]["field"]
+        assert ("version" in fields) == (share > 0.0)
