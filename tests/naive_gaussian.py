@@ -79,12 +79,11 @@ def _plain_one(
     seen: Sequence[Seen], x: float, c: int, n_classes: int, floor: Fraction, *, shared: bool
 ) -> Any:
     own = of_class(seen, c)
-    is_own = bool(own.n)
-    if not is_own:
+    if not own.n:
         own = moments(seen)
     all_classes = [of_class(seen, k) for k in range(n_classes)]
     n, m2 = own.n, own.m2
-    if shared and is_own:
+    if shared:
         n, m2 = sum(each.n for each in all_classes), sum(each.m2 for each in all_classes)  # type: ignore[assignment]
     v = m2 / n + floor
     d = Fraction(x) - own.mean

@@ -122,14 +122,8 @@ class GaussianView(NumbersView, of=Gaussian):
                 f"{where}: a field has no variance within any class, so that its weight is"
                 " infinite. Take a VarianceFloor above 0."
             )
-        names = [self.state.fields[j] for j in known.tolist()]
-        for _, t in np.argwhere(p.n[:, known] == 0.0)[:1].tolist():
-            raise InputError(
-                f"{where}, field {names[t]!r}: a class has no value of it, and so takes the"
-                " variance of all classes together: its log-odds are quadratic. Learn a value of"
-                " each class, or leave the field out."
-            )
         constants = -0.5 * np.sum(location * location / v, axis=1)
+        names = [self.state.fields[j] for j in known.tolist()]
         return Linear(names, (location / v).T.copy(), constants)
 
     def log_odds(self) -> FeatureLogs:

@@ -315,8 +315,9 @@ def floor_of(moments: Moments, share: float) -> float:
 def estimate_plain(moments: Moments, estimates: Estimates, shared: bool, j: int) -> None:
     """Set one field's maximum-likelihood estimates.
 
-    A class without a value has those of all classes together: the likelihood of no data is
-    undefined and not zero, and one value of a field that came late would else prove another class.
+    A class without a value has those of all classes together (a shared variance is its own too):
+    the likelihood of no data is undefined and not zero, and one value of a field that came late
+    would else prove another class.
     """
     n_classes = len(estimates.spread)
     n, m2 = 0.0, 0.0
@@ -325,19 +326,14 @@ def estimate_plain(moments: Moments, estimates: Estimates, shared: bool, j: int)
         m2 += moments.m2[1 + c, j]
     varies = 1.0 if m2 > 0.0 or moments.m2[0, j] > 0.0 else 0.0
     for c in range(n_classes):
+        own = 1 + c if moments.n[1 + c, j] > 0.0 else 0  # row 0 has all classes
         estimates.shape[c, j] = varies
-        if moments.n[1 + c, j] == 0.0:
-            n_all = moments.n[0, j]
-            estimates.base[c, j] = moments.mean[0, j]
-            estimates.shift[c, j] = moments.mean_low[0, j]
-            estimates.spread[c, j] = moments.m2[0, j] / n_all if n_all > 0.0 else 0.0
-            continue
-        estimates.base[c, j] = moments.mean[1 + c, j]
-        estimates.shift[c, j] = moments.mean_low[1 + c, j]
+        estimates.base[c, j] = moments.mean[own, j]
+        estimates.shift[c, j] = moments.mean_low[own, j]
         if not shared:
-            n = moments.n[1 + c, j]
-            m2 = moments.m2[1 + c, j]
-        estimates.spread[c, j] = m2 / n
+            n = moments.n[own, j]
+            m2 = moments.m2[own, j]
+        estimates.spread[c, j] = m2 / n if n > 0.0 else 0.0
 
 
 @inner

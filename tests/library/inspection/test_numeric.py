@@ -101,15 +101,17 @@ def test_linear_form_is_the_log_odds() -> None:
     assert np.allclose(scores - scores[0], wanted - wanted[0], rtol=1e-9, atol=1e-7)
 
 
-def test_a_class_without_values_has_no_linear_form() -> None:
-    """It takes the variance of all classes, which is not the one that all share."""
+def test_a_class_without_values_has_a_linear_form_too() -> None:
+    """It has the shared variance, about the mean of all classes together."""
     numbers = Numbers(Gaussian(variance="shared"))
     model = NaiveBayes(classes=["p", "q", "r"], features={"x": numbers}, hash_key=1)
     model.learn_many({"a": [1.0, 2.0, 3.0, 5.0]}, ["p", "p", "q", "q"])
-    with pytest.raises(InputError, match=r"field 'a': a class has no value"):
-        model.weights()
-    model.learn_one({"a": 4.0}, "r")
-    assert np.isfinite(model.weights().groups["x"].constants).all()
+    form = view_of(model).linear()
+    scores = 4.5 * form.weights[0] + form.constants
+    wanted = likelihoods(model, {"a": 4.5})
+    assert np.allclose(scores - scores[0], wanted - wanted[0], rtol=1e-9, atol=1e-9)
+    variance = (0.5 + 2.0) / 4.0  # within p and q; the floor is a billionth
+    assert wanted[2] - wanted[0] == pytest.approx((3.0**2 - 1.75**2) / (2.0 * variance))
 
 
 @pytest.mark.parametrize("variance", ["own", "shared"])
