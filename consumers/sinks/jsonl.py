@@ -5,9 +5,10 @@ again after the checkpoint; the next run cuts it off before its own first line. 
 beginning of a record is somebody else's: it stays, and records follow behind a line break.
 
 A checkpoint knows how long the file was. What stands behind that after a kill comes again, in the
-same order if the log has one: it is recognised line by line and not written twice. Nothing is ever
-cut off for that, so a reader that follows the file sees each line once, and a line that somebody
-else wrote is safe: from the first that is not the expected one on, records are appended.
+same order if the log has one: it is recognised line by line and not written twice. From the first
+that is not the expected one on, records are recognised by their message's place in its log: another
+partition may come first now, or a message be judged that was not. Nothing is ever cut off for that,
+so a reader that follows the file sees each line once, and a line that somebody else wrote is safe.
 """
 
 from __future__ import annotations
@@ -18,14 +19,19 @@ import os
 import re
 import stat
 import zlib
-from collections import deque
+from array import array
+from collections import defaultdict, deque
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+import msgspec
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from consumers.errors import SinkError
-from consumers.messages import CheckpointEntry
+from consumers.messages import CheckpointEntry, Partition
 from consumers.private_files import (
     Overwrites,
     make_private_folder,
@@ -162,22 +168,23 @@ class JsonLinesSink:
 
     def _without_repeats(self, repeats: _Repeats, records: Sequence[Record]) -> Sequence[Record]:
         """Return the records that do not stand in the file already."""
-        is_first = repeats.at == repeats.begin
-        n = next((i for i, record in enumerate(records) if not repeats.take(record.key)), None)
-        if is_first and repeats.at > repeats.begin:
+        is_first = not repeats.n_taken
+        new = [each for each in records if not repeats.take(each)]
+        if is_first and repeats.n_taken:
             # The run before may have ended because they could not be synced.
-            self._safe_bytes, self._checksum = repeats.begin, repeats.checksum()
+            size = os.fstat(self._fd).st_size
+            self._safe_bytes, self._checksum = repeats.begin, repeats.checksum(size)
             self._is_doubtful = True
-        if n is None:
-            return ()
-        self._repeats = None
-        if repeats.at < repeats.end:
+        if new and not repeats.is_warned and repeats.n_unknown:
+            repeats.is_warned = True
             log.warning(
                 "records_may_come_twice",
                 path=str(self.path),
                 detail=f"from byte {repeats.at} on stand other lines than those that come again",
             )
-        return records[n:]
+        if repeats.is_over:
+            self._repeats = None
+        return new
 
     def _write(self) -> None:
         """Write everything pending."""
@@ -245,18 +252,58 @@ class JsonLinesSink:
 
 
 class _Repeats:
-    """The lines of a file from a place on: those that are expected to come again, in order."""
+    """The lines of a file from a place on, which are expected to come again: in order, or by place.
+
+    `n_unknown`: so many of those that are looked for by place say none, as other people's do.
+    """
 
     def __init__(self, fd: int, begin: int, end: int) -> None:
-        self.begin = self.at = begin  # where the next of them stands
+        self.begin = self.at = begin  # where the next of them stands, as long as they are in order
         self.end = end
+        self.n_taken = self.n_unknown = 0
+        self.is_warned = False
         self._fd = fd
         self._lines: deque[bytes] = deque()
         self._read = begin
         self._rest = b""
+        # By partition the offsets of the rest, ascending, and which of them came.
+        self._left: dict[Partition, tuple[NDArray[np.int64], NDArray[np.bool_]]] | None = None
 
-    def take(self, key: bytes) -> bool:
-        """Pass over the next line if it is the record of this key."""
+    @property
+    def is_over(self) -> bool:
+        """Whether none of them can come any more."""
+        return not self._left and self._left is not None
+
+    def take(self, record: Record) -> bool:
+        """Return whether a record stands there, and pass over its line."""
+        if self._left is None:
+            if self._has_more() and _is_of(self._lines[0], record):
+                self.at += len(self._lines.popleft()) + 1
+                self.n_taken += 1
+                return True
+            self._left = self._by_place()
+        place = record.place or _place_of(record.value)
+        if place is None or (left := self._left.get(place[0])) is None:
+            return False
+        (offsets, came), offset = left, place[1]
+        n = int(np.searchsorted(offsets, offset))
+        if offset >= offsets[-1]:
+            del self._left[place[0]]
+        if n == len(offsets) or offsets[n] != offset or came[n]:
+            return False
+        came[n] = True
+        self.n_taken += 1
+        return True
+
+    def checksum(self, end: int) -> int:
+        """Return the checksum of all of them, and of what stands behind up to `end`."""
+        at, checksum = self.begin, 0
+        while data := os.pread(self._fd, min(_WRITE_BYTES, end - at), at):
+            at, checksum = at + len(data), zlib.crc32(data, checksum)
+        return checksum
+
+    def _has_more(self) -> bool:
+        """Return whether a line follows, and read it."""
         while not self._lines and self._read < self.end:
             data = os.pread(self._fd, min(_WRITE_BYTES, self.end - self._read), self._read)
             if not data:  # the file is shorter by now
@@ -264,17 +311,46 @@ class _Repeats:
             self._read += len(data)
             *lines, self._rest = (self._rest + data).split(b"\n")
             self._lines.extend(lines)
-        if not self._lines or key_of(self._lines[0]) != key:
-            return False
-        self.at += len(self._lines.popleft()) + 1
-        return True
+        return bool(self._lines)
 
-    def checksum(self) -> int:
-        """Return the checksum of all of them."""
-        at, checksum = self.begin, 0
-        while data := os.pread(self._fd, min(_WRITE_BYTES, self.end - at), at):
-            at, checksum = at + len(data), zlib.crc32(data, checksum)
-        return checksum
+    def _by_place(self) -> dict[Partition, tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+        """Return the places of the rest; eight bytes a line are held, and a truth value."""
+        found: defaultdict[Partition, array[int]] = defaultdict(partial(array, "q"))
+        while self._has_more():
+            place = _place_of(self._lines.popleft())
+            if place is None:
+                self.n_unknown += 1
+            else:
+                found[place[0]].append(place[1])
+        places = {each: np.unique(np.array(own)) for each, own in found.items()}
+        return {each: (own, np.zeros(len(own), np.bool_)) for each, own in places.items()}
+
+
+class _Placed(msgspec.Struct, frozen=True):
+    """What a line says of the place of its message."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+_decode_placed = msgspec.json.Decoder(_Placed).decode
+
+
+def _place_of(line: bytes) -> tuple[Partition, int] | None:
+    """Return the place of the message that a line is of; None if it says none."""
+    try:
+        found = _decode_placed(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return Partition(found.topic, found.partition), found.offset
+
+
+def _is_of(line: bytes, record: Record) -> bool:
+    """Return whether a line is a record's; an id may have several messages, each in its place."""
+    if key_of(line) != record.key:
+        return False
+    return record.place is None or _place_of(line) in {None, record.place}
 
 
 def _is_torn_record(torn: bytes, before: bytes | None) -> bool:

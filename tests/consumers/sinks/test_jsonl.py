@@ -9,6 +9,7 @@ import json
 import math
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -94,6 +95,17 @@ def lines_of(ids: Sequence[str]) -> list[Record]:
         prediction_record(msgspec.structs.replace(ENVELOPE, id=name), "ab", [-0.5, -1.0], 1)
         for name in ids
     ]
+
+
+def placed(places: Sequence[tuple[int, int]]) -> list[Record]:
+    """Return predictions of messages at some partitions and offsets, which all have one id."""
+    return [
+        Record(
+            b"i", b'{"id":"i","topic":"t","partition":%d,"offset":%d}' % (number, at), None,
+            (Partition("t", number), at),
+        )
+        for number, at in places
+    ]  # fmt: skip
 
 
 OURS = lines_of("a")[0].value + b"\n"
@@ -428,6 +440,62 @@ def test_lines_of_others_stay(tmp_path: Path) -> None:
     assert path.read_bytes().endswith(foreign + rest)
     [told] = [each for each in logs if each["event"] == "records_may_come_twice"]
     assert f"from byte {3 * len(OURS)} on" in told["detail"]
+
+
+@given(st.data())
+def test_in_another_order_and_beside_new_ones_none_is_written_twice(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Partitions come in any order; some are judged now that were not, and others no more."""
+    places = st.integers(0, 6).map(lambda offset: (0, offset)) | st.integers(0, 6).map(
+        lambda offset: (1, offset)
+    )
+    lost = data.draw(st.lists(places, unique=True, max_size=8))
+    again = [*data.draw(st.permutations(range(14)))]
+    order = [(number // 7, 0) for number in again]
+    seen = Counter[int]()
+    for k, (number, _) in enumerate(order):  # each partition in its own order
+        order[k] = number, seen[number]
+        seen[number] += 1
+    order = [place for place in order if data.draw(st.booleans())]
+    path = tmp_path_factory.mktemp("sink") / "out"
+    lost.sort(key=lambda place: place[1])
+    written = b"".join(each.value + b"\n" for each in placed(lost))
+    cut = data.draw(st.integers(0, len(order)))
+    with capture_logs() as logs, closing(after_a_kill(path, "ab", written)) as sink:
+        sink.add(placed(order[:cut]))
+        sink.flush(LONG_S)
+        entry = sink.pack()
+        sink.add(placed(order[cut:]))
+    new = [place for place in order if place not in lost]
+    expected = written + b"".join(each.value + b"\n" for each in placed(new))
+    assert path.read_bytes()[2 * len(OURS) :] == expected
+    assert logs == []
+    with closing(JsonLinesSink(path)) as sink:  # killed once more, nothing is written twice either
+        sink.unpack(entry)
+        sink.add(placed(order[cut:]))
+    assert path.read_bytes()[2 * len(OURS) :] == expected
+
+
+def test_what_was_known_by_its_place_is_synced_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run before may have ended because it could not be: records behind it count too."""
+    written = b"".join(each.value + b"\n" for each in placed([(0, 3), (0, 4)]))
+    fails = failing_sync(monkeypatch)
+    with closing(after_a_kill(tmp_path / "out", "ab", written)) as sink:
+        sink.add(placed([(0, 2)]))
+        sink._write()
+        sink.add(placed([(0, 3)]))
+        assert (sink._is_doubtful, sink._safe_bytes) == (True, 2 * len(OURS))
+        sink.flush(LONG_S)
+        assert not sink._is_doubtful
+        sink.add(placed([(0, 4), (0, 5)]))
+        fails()
+        with pytest.raises(SinkError, match="could not be made safe"):
+            sink.flush(LONG_S)
+    found = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
+    assert [each.get("offset") for each in found] == [None, None, 3, 4, 2, 5]
 
 
 def test_a_file_that_was_put_aside_is_begun_anew(tmp_path: Path) -> None:
