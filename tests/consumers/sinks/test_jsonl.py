@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import errno
 import itertools
 import json
@@ -31,10 +30,8 @@ from consumers.sinks.records import (
     NoSink,
     Record,
     Sink,
-    key_of,
     prediction_record,
     reject_record,
-    reject_without_bytes,
 )
 
 LONG_S = 60.0
@@ -241,33 +238,6 @@ def test_an_impossible_class_has_probability_zero() -> None:
     assert value["probabilities"] == {"a": 1.0, "b": 0.0}
     assert value["log_posterior"] == {"a": 0.0, "b": None}
     assert "text" not in value
-
-
-@given(st.none() | st.binary(max_size=5000), st.none() | st.binary())
-def test_a_reject_keeps_every_byte(value: bytes | None, key: bytes | None) -> None:
-    """From a reject's line its bytes can be had again, whatever they are."""
-    place = Partition("tweets", 3)
-    record = reject_record(Reject(Reason.NOT_JSON, "odd", place, 17, 99, key, value))
-    line = json.loads(record.value)
-    assert b"\n" not in record.value
-    assert record.key == b"tweets-3-17"
-    for name, data in (("value_base64", value), ("key_base64", key)):
-        assert (line[name] and base64.b64decode(line[name])) == (
-            data if data is None or data else ""
-        )
-    named = (line["reason"], line["topic"], line["partition"], line["offset"], line["time_ms"])
-    assert named == ("not_json", "tweets", 3, 17, 99)
-
-
-def test_short_text_is_readable_in_a_reject() -> None:
-    """Where the bytes are short and UTF-8 they stand there as text too, else not."""
-    place = Partition("t", 0)
-    values = (b"h\xc3\xa9", b"\xff", b"a" * 5000)
-    lines = [
-        json.loads(reject_record(Reject(Reason.NOT_JSON, "", place, 0, 0, None, value)).value)
-        for value in values
-    ]
-    assert [line.get("value") for line in lines] == ["hé", None, None]
 
 
 def failing_sync(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
@@ -511,16 +481,3 @@ def test_a_file_that_was_put_aside_is_begun_anew(tmp_path: Path) -> None:
     assert path.read_bytes() == b"".join(each.value + b"\n" for each in lines_of("de"))
     with closing(JsonLinesSink(Path("/dev/null"))) as sink:
         assert not sink.is_file
-
-
-def test_rejects_are_known_by_their_place() -> None:
-    """A reject is found again by its place in the log, also if its text was erased."""
-    log = Partition("t", 3)
-    found = [
-        reject_record(Reject(Reason.NOT_JSON, "it is not", log, at, 5, None, b"{%d" % at))
-        for at in (7, 9)
-    ]
-    assert [key_of(each.value) for each in found] == [each.key for each in found]
-    erased = reject_without_bytes(found[0].value, {b'"7"': {}}) or b""
-    assert key_of(erased + b"  ") == found[0].key == b"t-3-7"
-    assert [key_of(line) for line in (b"", b"{}", b"[1]", b"\xff", b'{"id":3}')] == [None] * 5

@@ -1,4 +1,4 @@
-"""The bytes of a rejected message leave its record by the id that the message has."""
+"""Records: a reject keeps every byte of its message, and loses them by the id that it has."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from consumers.config.settings import Settings
 from consumers.factories import build_decoder, build_source
 from consumers.messages import Envelope, Messages, Operation, Partition, Reason, Reject
 from consumers.sinks.records import (
     is_output,
+    key_of,
     prediction_record,
     prediction_without_text,
     reject_record,
@@ -186,3 +189,43 @@ def test_an_id_in_broken_csv_or_latin_1_is_found(value: bytes, name: str) -> Non
     """A cell is an id whatever blanks, quotes and letters it holds."""
     record = reject_record(Reject(Reason.NOT_CSV, "odd", LOG, 1, 2, None, value))
     assert reject_without_bytes(record.value, {msgspec.json.encode(name): {}}) is not None
+
+
+@given(st.none() | st.binary(max_size=5000), st.none() | st.binary())
+def test_a_reject_keeps_every_byte(value: bytes | None, key: bytes | None) -> None:
+    """From a reject's line its bytes can be had again, whatever they are."""
+    place = Partition("tweets", 3)
+    record = reject_record(Reject(Reason.NOT_JSON, "odd", place, 17, 99, key, value))
+    line = json.loads(record.value)
+    assert b"\n" not in record.value
+    assert record.key == b"tweets-3-17"
+    for name, data in (("value_base64", value), ("key_base64", key)):
+        assert (line[name] and base64.b64decode(line[name])) == (
+            data if data is None or data else ""
+        )
+    named = (line["reason"], line["topic"], line["partition"], line["offset"], line["time_ms"])
+    assert named == ("not_json", "tweets", 3, 17, 99)
+
+
+def test_short_text_is_readable_in_a_reject() -> None:
+    """Where the bytes are short and UTF-8 they stand there as text too, else not."""
+    place = Partition("t", 0)
+    values = (b"h\xc3\xa9", b"\xff", b"a" * 5000)
+    lines = [
+        json.loads(reject_record(Reject(Reason.NOT_JSON, "", place, 0, 0, None, value)).value)
+        for value in values
+    ]
+    assert [line.get("value") for line in lines] == ["hé", None, None]
+
+
+def test_rejects_are_known_by_their_place() -> None:
+    """A reject is found again by its place in the log, also if its text was erased."""
+    log = Partition("t", 3)
+    found = [
+        reject_record(Reject(Reason.NOT_JSON, "it is not", log, at, 5, None, b"{%d" % at))
+        for at in (7, 9)
+    ]
+    assert [key_of(each.value) for each in found] == [each.key for each in found]
+    erased = reject_without_bytes(found[0].value, {b'"7"': {}}) or b""
+    assert key_of(erased + b"  ") == found[0].key == b"t-3-7"
+    assert [key_of(line) for line in (b"", b"{}", b"[1]", b"\xff", b'{"id":3}')] == [None] * 5
