@@ -6,24 +6,28 @@ beginning of a record is somebody else's: it stays, and records follow behind a 
 
 A checkpoint knows how long the file was. What stands behind that after a kill comes again, in the
 same order if the log has one: it is recognised line by line and not written twice. From the first
-that is not the expected one on, records are recognised by their message's place in its log: another
-partition may come first now, or a message be judged that was not. Nothing is ever cut off for that,
-so a reader that follows the file sees each line once, and a line that somebody else wrote is safe.
+that is not the expected one on, records are recognised by their message's place in its log and by
+their key: another partition may come first now, or a message be judged that was not; and a log that
+was rewritten has other messages at the same places. Lines that have not come by then are listed in
+the checkpoint. Nothing is ever cut off for that, so a reader that follows the file sees each line
+once, and a line that somebody else wrote is safe.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import stat
 import zlib
 from array import array
+from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -45,8 +49,11 @@ from consumers.sinks.records import Record, is_json, is_output, key_of
 _WRITE_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 16
 _STRING = re.compile(rb"(?:[^\"\\]|\\.)*+", re.DOTALL)
+_REJECT = b'{"reason":"'
 # What stands in front of the first string of a prediction or a reject, and what behind it.
-_BESIDE = ((b'{"id":"', b'","time_ms":'), (b'{"reason":"', b'","detail":"'))
+_BESIDE = ((b'{"id":"', b'","time_ms":'), (_REJECT, b'","detail":"'))
+# How many lines that never came again are taken over from a checkpoint: 64 MiB.
+_CARRIED_MAX = 1 << 22
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -132,19 +139,21 @@ class JsonLinesSink:
         os.close(self._fd)
 
     def pack(self) -> CheckpointEntry:
-        """Return how long the file is, without what is still to come again; after a flush."""
+        """Return how long the file is and what of it is still to come again; after a flush."""
         size = os.fstat(self._fd).st_size
-        return CheckpointEntry({"length": self._repeats.at if self._repeats else size})
+        return self._repeats.pack(size) if self._repeats else CheckpointEntry({"length": size})
 
     def unpack(self, entry: CheckpointEntry) -> None:
-        """Expect the lines behind a checkpoint's length to come again."""
+        """Expect what had not come, and the lines behind a checkpoint's length, to come again."""
         length = entry.values["length"]
         try:
             size = self._without_zeros(length, os.fstat(self._fd).st_size)
         except OSError as error:
             raise self._error("cannot be made ready", error) from error
-        if size > length:
-            self._repeats = _Repeats(self._fd, length, size)
+        # A file that is shorter was put aside, and with it what had not come.
+        left = _unpacked(entry) if size >= length else {}
+        if size > length or left:
+            self._repeats = _Repeats(self._fd, length, size, left)
 
     def _without_zeros(self, begin: int, size: int) -> int:
         """Cut the file off before a line behind a place that has a zero byte; return its size.
@@ -168,14 +177,14 @@ class JsonLinesSink:
 
     def _without_repeats(self, repeats: _Repeats, records: Sequence[Record]) -> Sequence[Record]:
         """Return the records that do not stand in the file already."""
-        is_first = not repeats.n_taken
         new = [each for each in records if not repeats.take(each)]
-        if is_first and repeats.n_taken:
-            # The run before may have ended because they could not be synced.
+        if records and not repeats.is_begun:
+            # The run before may have ended because its lines could not be synced.
+            repeats.is_begun = True
             size = os.fstat(self._fd).st_size
             self._safe_bytes, self._checksum = repeats.begin, repeats.checksum(size)
             self._is_doubtful = True
-        if new and not repeats.is_warned and repeats.n_unknown:
+        if (new or repeats.is_over) and not repeats.is_warned and repeats.n_unknown:
             repeats.is_warned = True
             log.warning(
                 "records_may_come_twice",
@@ -251,23 +260,65 @@ class JsonLinesSink:
         )
 
 
+class _Lines:
+    """Lines of one partition that are expected to come again: 17 bytes each are held."""
+
+    def __init__(self, offsets: NDArray[np.int64], keys: NDArray[np.int64]) -> None:
+        order = np.lexsort((keys, offsets))
+        offsets, keys = offsets[order], keys[order]
+        is_new = np.ones(len(order), np.bool_)  # a line that stands there twice comes once
+        is_new[1:] = (np.diff(offsets) != 0) | (np.diff(keys) != 0)
+        self.offsets, self.keys = (_as_array(each[is_new]) for each in (offsets, keys))
+        self._came = bytearray(len(self.offsets))
+        self.n_left = len(self.offsets)
+
+    def find(self, offset: int, key: int) -> tuple[bool, bool]:
+        """Return whether a line with that offset and key is left, and whether another stands there.
+
+        The line counts as come from then on.
+        """
+        k = bisect_left(self.offsets, offset)
+        begin = k
+        while k < len(self.offsets) and self.offsets[k] == offset:
+            if self.keys[k] == key:
+                is_left = not self._came[k]
+                self._came[k] = True
+                self.n_left -= is_left
+                return is_left, False
+            k += 1
+        return False, k > begin
+
+    def left(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return offsets and keys of those that have not come."""
+        is_left = np.frombuffer(self._came, np.uint8) == 0
+        offsets, keys = (np.frombuffer(each, np.int64) for each in (self.offsets, self.keys))
+        return offsets[is_left], keys[is_left]
+
+
 class _Repeats:
     """The lines of a file from a place on, which are expected to come again: in order, or by place.
 
-    `n_unknown`: so many of those that are looked for by place say none, as other people's do.
+    By place, a line is held until it has come; those of a partition's predictions also no longer
+    than until one comes behind the last of them, since they come in the order of the log. Rejects
+    do not: a correction or a late label may be refused long after those behind it. The checkpoint
+    has what is left, and the file's whole length: nothing before that is read again. So at most
+    `_CARRIED_MAX` lines of earlier runs are held, and those between a checkpoint and a kill.
+
+    `n_unknown`: so many of those that are looked for by place say none, as other people's do, or
+    have another key than what comes from there.
     """
 
-    def __init__(self, fd: int, begin: int, end: int) -> None:
+    def __init__(self, fd: int, begin: int, end: int, left: Mapping[Partition, _Lines]) -> None:
         self.begin = self.at = begin  # where the next of them stands, as long as they are in order
         self.end = end
-        self.n_taken = self.n_unknown = 0
-        self.is_warned = False
+        self.n_unknown = 0
+        self.is_begun = self.is_warned = False
         self._fd = fd
         self._lines: deque[bytes] = deque()
         self._read = begin
         self._rest = b""
-        # By partition the offsets of the rest, ascending, and which of them came.
-        self._left: dict[Partition, tuple[NDArray[np.int64], NDArray[np.bool_]]] | None = None
+        # By partition the rest, once one came out of order.
+        self._left = self._by_place(left) if left else None
 
     @property
     def is_over(self) -> bool:
@@ -279,21 +330,30 @@ class _Repeats:
         if self._left is None:
             if self._has_more() and _is_of(self._lines[0], record):
                 self.at += len(self._lines.popleft()) + 1
-                self.n_taken += 1
                 return True
-            self._left = self._by_place()
+            self._left = self._by_place({})
         place = record.place or _place_of(record.value)
-        if place is None or (left := self._left.get(place[0])) is None:
+        if place is None or (lines := self._left.get(place[0])) is None:
             return False
-        (offsets, came), offset = left, place[1]
-        n = int(np.searchsorted(offsets, offset))
-        if offset >= offsets[-1]:
+        stands_there, is_other = lines.find(place[1], _key_hash(record.key))
+        self.n_unknown += is_other
+        is_passed = not record.value.startswith(_REJECT) and place[1] >= lines.offsets[-1]
+        if is_passed or not lines.n_left:
             del self._left[place[0]]
-        if n == len(offsets) or offsets[n] != offset or came[n]:
-            return False
-        came[n] = True
-        self.n_taken += 1
-        return True
+        return stands_there
+
+    def pack(self, size: int) -> CheckpointEntry:
+        """Return from where on the file is to be read again, and what of it before that is left."""
+        if not self._left:
+            return CheckpointEntry({"length": size if self.is_over else self.at})
+        left = {each: lines.left() for each, lines in self._left.items()}
+        return CheckpointEntry(
+            {"length": size, "left": [[*each, len(own[0])] for each, own in left.items()]},
+            {
+                name: np.concatenate([own[k] for own in left.values()])
+                for k, name in enumerate(("offsets", "keys"))
+            },
+        )
 
     def checksum(self, end: int) -> int:
         """Return the checksum of all of them, and of what stands behind up to `end`."""
@@ -313,25 +373,57 @@ class _Repeats:
             self._lines.extend(lines)
         return bool(self._lines)
 
-    def _by_place(self) -> dict[Partition, tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-        """Return the places of the rest; eight bytes a line are held, and a truth value."""
-        found: defaultdict[Partition, array[int]] = defaultdict(partial(array, "q"))
+    def _by_place(self, carried: Mapping[Partition, _Lines]) -> dict[Partition, _Lines]:
+        """Return by partition what a checkpoint carried on, and the rest of the file."""
+        n_carried = sum(lines.n_left for lines in carried.values())
+        if n_carried > _CARRIED_MAX:
+            self.n_unknown += n_carried
+            carried = {}
+        found: defaultdict[Partition, tuple[array[int], array[int]]] = defaultdict(
+            lambda: (array("q"), array("q"))
+        )
+        for partition, lines in carried.items():
+            found[partition] = lines.offsets[:], lines.keys[:]
         while self._has_more():
-            place = _place_of(self._lines.popleft())
-            if place is None:
+            line = self._lines.popleft()
+            place, key = _place_of(line), key_of(line)
+            if place is None or key is None:
                 self.n_unknown += 1
             else:
-                found[place[0]].append(place[1])
-        places = {each: np.unique(np.array(own)) for each, own in found.items()}
-        return {each: (own, np.zeros(len(own), np.bool_)) for each, own in places.items()}
+                offsets, keys = found[place[0]]
+                offsets.append(place[1])
+                keys.append(_key_hash(key))
+        return {
+            each: _Lines(np.array(offsets), np.array(keys))
+            for each, (offsets, keys) in found.items()
+        }
+
+
+def _unpacked(entry: CheckpointEntry) -> dict[Partition, _Lines]:
+    """Return what a checkpoint says that has not come again; older ones say nothing."""
+    found, begin = {}, 0
+    for topic, partition, n in entry.values.get("left", ()):
+        own = (entry.arrays[name][begin : begin + n] for name in ("offsets", "keys"))
+        found[Partition(topic, partition)] = _Lines(*own)
+        begin += n
+    return found
+
+
+def _as_array(values: NDArray[np.int64]) -> array[int]:
+    return array("q", values.tobytes())
+
+
+def _key_hash(key: bytes) -> int:
+    """Return 64 bits of a key; checkpoints have them."""
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little", signed=True)
 
 
 class _Placed(msgspec.Struct, frozen=True):
     """What a line says of the place of its message."""
 
     topic: str
-    partition: int
-    offset: int
+    partition: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+    offset: Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)]  # others' lines say anything
 
 
 _decode_placed = msgspec.json.Decoder(_Placed).decode

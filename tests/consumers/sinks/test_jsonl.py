@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -94,11 +95,11 @@ def lines_of(ids: Sequence[str]) -> list[Record]:
     ]
 
 
-def placed(places: Sequence[tuple[int, int]]) -> list[Record]:
+def placed(places: Sequence[tuple[int, int]], name: bytes = b"i") -> list[Record]:
     """Return predictions of messages at some partitions and offsets, which all have one id."""
     return [
         Record(
-            b"i", b'{"id":"i","topic":"t","partition":%d,"offset":%d}' % (number, at), None,
+            name, b'{"id":"%s","topic":"t","partition":%d,"offset":%d}' % (name, number, at), None,
             (Partition("t", number), at),
         )
         for number, at in places
@@ -402,7 +403,8 @@ def test_lines_of_others_stay(tmp_path: Path) -> None:
     """From the first line on that does not come again, all is kept, and records are appended."""
     path = tmp_path / "out"
     ours, later = (each.value + b"\n" for each in lines_of("de"))
-    foreign = ours + b'{"note":"mine"}\n' + later
+    odd = b'{"id":"d","topic":"t","partition":0,"offset":9223372036854775808}\n'  # no such place
+    foreign = ours + b'{"note":"mine"}\n' + odd + later
     with capture_logs() as logs, closing(after_a_kill(path, "ab", foreign)) as sink:
         sink.add(lines_of("d"))
         sink.add(lines_of("ef"))
@@ -445,6 +447,93 @@ def test_in_another_order_and_beside_new_ones_none_is_written_twice(
         sink.unpack(entry)
         sink.add(placed(order[cut:]))
     assert path.read_bytes()[2 * len(OURS) :] == expected
+
+
+def begun(path: Path, before: Sequence[Record], entry: CheckpointEntry) -> JsonLinesSink:
+    """Return the sink of a run after one that was killed behind some records."""
+    with closing(JsonLinesSink(path)) as sink:
+        sink.unpack(entry)
+        sink.add(before)
+    sink = JsonLinesSink(path)
+    sink.unpack(entry)
+    return sink
+
+
+START = CheckpointEntry({"length": 0})
+
+
+def said(path: Path, name: str = "offset") -> list[Any]:
+    """Return what the lines of a file say of one thing."""
+    return [json.loads(line)[name] for line in path.read_text().splitlines()]
+
+
+def test_other_messages_at_the_same_places_are_written(tmp_path: Path) -> None:
+    """A log that lost its end and was written anew was taken for what stood there, in silence."""
+    path = tmp_path / "out"
+    new = [placed([(0, at)], name)[0] for at, name in ((10, b"b"), (20, b"a"), (30, b"b"))]
+    with (
+        capture_logs() as logs,
+        closing(begun(path, placed([(0, at) for at in (10, 20, 30)], b"a"), START)) as sink,
+    ):
+        sink.add(new[:1])
+        sink.add(new[1:])
+    assert list(zip(said(path, "id"), said(path), strict=True)) == [
+        ("a", 10), ("a", 20), ("a", 30), ("b", 10), ("b", 30),
+    ]  # fmt: skip
+    assert [each["event"] for each in logs] == ["records_may_come_twice"]
+    lines = path.read_bytes()
+    with closing(JsonLinesSink(path)) as sink:  # killed once more, all of them are known
+        sink.unpack(START)
+        sink.add(new)
+    assert path.read_bytes() == lines
+
+
+@given(st.permutations([10, 20, 30, 40]), st.integers(1, 3), st.integers(0, 4))
+def test_rejects_come_in_any_order_and_once(
+    tmp_path_factory: pytest.TempPathFactory, again: list[int], n: int, cut: int
+) -> None:
+    """A correction may wait for its message, and is refused behind later ones, or a kill later."""
+    log = Partition("journal:corrections.jsonl", 0)
+    first, rest = (
+        [reject_record(Reject(Reason.CORRECTION, "", log, at, 5, None, b"{")) for at in offsets]
+        for offsets in ([10, 20, 30, 40][:n], again)
+    )
+    path = tmp_path_factory.mktemp("sink") / "out"
+    with capture_logs() as logs, closing(begun(path, first, START)) as sink:
+        sink.add(rest[:cut])
+        sink.flush(LONG_S)
+        entry = sink.pack()
+        sink.add(rest[cut:])
+    with closing(JsonLinesSink(path)) as sink:
+        sink.unpack(entry)
+        sink.add(rest[cut:])
+    assert sorted(said(path)) == [10, 20, 30, 40]
+    assert logs == []
+
+
+def test_what_never_comes_again_holds_up_no_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every later start read the whole file behind one line of a partition that went elsewhere."""
+    path = tmp_path / "out"
+    lost = placed([(1, 5), (1, 6), (0, 1)])
+    entry = START
+    for life in range(3):
+        with closing(begun(path, [] if life else lost, entry)) as sink:
+            sink.add(placed([(0, 1 + life), (0, 2 + life)]))
+            sink.flush(LONG_S)
+            entry = sink.pack()
+        assert entry.values == {"length": path.stat().st_size, "left": [["t", 1, 2]]}
+    with closing(JsonLinesSink(path)) as sink:
+        sink.unpack(entry)
+        sink.add(placed([(1, 6), (1, 7)]))  # it comes back, from further on
+        sink.flush(LONG_S)
+        assert sink.pack().values == {"length": path.stat().st_size}
+    monkeypatch.setattr(jsonl, "_CARRIED_MAX", 1)
+    with capture_logs() as logs, closing(JsonLinesSink(path)) as sink:
+        sink.unpack(entry)  # what is left is bounded, and what is given up is told
+        sink.add(placed([(1, 6)]))
+    assert [each["event"] for each in logs] == ["records_may_come_twice"]
 
 
 def test_what_was_known_by_its_place_is_synced_anew(
