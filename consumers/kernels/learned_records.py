@@ -524,7 +524,8 @@ def _revised(
     elif operation == DELETE:
         unmatched = DELETE_REPEATED if is_known else DELETE_UNMATCHED
         counts[DELETE_MATCHED if is_matched else unmatched] += 1
-    if is_matched:
+    # Versions without a label may have come since the last record: one given now is too late.
+    if is_matched or (is_known and operation == DELETE):
         return DELETED
     return NOTHING if is_known or operation == DELETE_OF_ACCOUNT else EARLY_DELETE
 

@@ -199,7 +199,7 @@ class PlainFold:
             return self._late_kind(row, seen[-1], alive)
         if is_update and self.labels[row] != NO_LABEL:
             return UPDATED if is_known else EARLY_UPDATE
-        if alive or is_open:
+        if alive or is_open or (is_known and not is_update):
             return DELETED
         return _NOTHING if is_known else EARLY_DELETE
 

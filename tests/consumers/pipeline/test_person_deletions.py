@@ -169,3 +169,34 @@ def test_what_an_earlier_version_noted_means_what_it_meant() -> None:
     assert living(records) == records[:2]
     ((waiting,),) = waiting_messages([records])
     assert waiting.state == "gone"
+
+
+_UPDATE, _BARE, _DELETE = (
+    Said("update", "a", "rain"),
+    Said("create", "a", "sun"),
+    Said("delete", "a"),
+)
+_TOLD = Said("create", "a", "sun", "positive")
+
+
+@pytest.mark.parametrize("size", [1, 9])
+@pytest.mark.parametrize(
+    "log",
+    [
+        [_TOLD, _UPDATE, _DELETE],
+        [_BARE, _UPDATE, _DELETE],
+        [_UPDATE, _DELETE],
+        [_TOLD, _DELETE, _BARE, _DELETE],
+        [_TOLD, _DELETE, _UPDATE, _DELETE],
+        [_TOLD, _UPDATE, _DELETE, _UPDATE, _DELETE, Said("tombstone", "a")],
+    ],
+)
+def test_a_label_behind_the_deletion_is_of_nothing(log: list[Said], size: int) -> None:
+    """The memory knows of the deletion, though what was deleted last had no label."""
+    run = Run(None)
+    for at in range(0, len(log), size):
+        run.read(log, min(at + size, len(log)))
+    for at, each in enumerate(log):
+        if each.operation in {"create", "update"}:
+            said = Correction("label", "a", 5, {"text": each.text}, "positive", None, None, LOG, at)
+            assert run.state(said) == "gone"
