@@ -22,6 +22,7 @@ import structlog
 
 from consumers.config.model import FieldKind
 from consumers.config.settings import MessageSettings
+from consumers.corrections.journal import Journal
 from consumers.corrections.model import (
     Appended,
     Correction,
@@ -149,7 +150,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
     The message teaches `label` from now on (None: nothing, it is deleted), and taught `was` so far.
     The correction stands at `position`, as ``corrections.jsonl@1234``; None where nothing had to be
-    written, as the message teaches that label already.
+    written: the message teaches that label already, and the log is ours alone.
     """
 
     id: str
@@ -174,6 +175,10 @@ class CorrectionService:
     `classes` are the model's; those that may join may be taught too. `not_ready` says in a sentence
     why corrections cannot be taken now, `bound` how many messages are kept, for people. `clock`
     returns Unix seconds, `part_of` the part that learns what stands in a partition of the log.
+
+    Nobody else writes into a journal, so what a message teaches is known here. With any other log
+    that may be outdated: who reads the message's partition now has learned an update, or what was
+    said there is not read back yet. So a label is written even if it seems to be taught already.
     """
 
     def __init__(
@@ -189,6 +194,7 @@ class CorrectionService:
         part_of: Callable[[Partition], str] = part_name,
     ) -> None:
         self._log = log
+        self._is_own = isinstance(log, Journal)
         self._lookup = lookup
         self._classes = KnownClasses.of(classes)
         self._examples = examples
@@ -218,7 +224,7 @@ class CorrectionService:
             self._check_label(label)
         with self._lock(id):
             found = self._find(id)
-            if found.taught == label:
+            if found.taught == label and self._is_own:
                 return Receipt(id, label, label, None)
             return self._replace("withdraw" if label is None else "label", id, label, found)
 

@@ -351,7 +351,8 @@ class LabelRequest(Struct, forbid_unknown_fields=True):
 class LabelReceipt(Struct):
     """The label is in the log at `position`, safe; `was` is what the message taught so far.
 
-    `position` is null where nothing had to be written: it teaches that label already, or nothing.
+    `position` is null where nothing had to be written: it teaches that label already, or nothing,
+    and the log is a journal. A topic gets it all the same.
     """
 
     id: str

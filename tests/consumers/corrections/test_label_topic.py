@@ -167,3 +167,21 @@ def test_what_another_daemon_wrote_is_remembered(
         assert kept is not None
         assert (kept.taught, kept.taught_part) == ("positive", f"{topic}/0")
     assert [type(each) for each in in_topic(broker, topic, 2)] == [Correction, Correction]
+
+
+def test_a_label_that_seems_to_be_taught_is_written_into_a_shared_topic(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """Another daemon may have learned an update of the message: what is kept here is outdated."""
+    topic, store = new_topic(), Store()
+    store.offer("m1", Kept({"text": "x"}, "negative", "t/0", Partition("t", 0), 0))
+    store.offer("m2", Kept({"text": "y"}, None, None, Partition("t", 0), 1))
+    with corrections_of(broker, topic, tmp_path, store) as corrections:
+        label = corrections.correction_service.label
+        receipts = [label("m1", "negative"), label("m2", None)]
+    assert [each.position for each in receipts] == [f"{topic}@0", f"{topic}@1"]
+    said = in_topic(broker, topic, 2)
+    assert [(each.kind, each.was, each.label) for each in said] == [
+        ("label", "negative", "negative"),
+        ("withdraw", None, None),
+    ]
