@@ -41,6 +41,7 @@ from consumers.kafka.client import (
 )
 from consumers.messages import Partition, RawColumns
 from consumers.sources.base import Backoff, LogFacts, Source, behind_position, offsets_of
+from consumers.sources.records import no_messages
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -225,6 +226,9 @@ class GroupSource(Source):
         # Assigned partitions that must be sought before they are read. None: ask `position_of`.
         self._to_seek: dict[Partition, int | None] = {}
         self._retry_at_s: dict[Partition, float] = {}  # partitions whose next batch cannot be read
+        # Where reading went on behind lost messages. A partition may stay quiet, so a batch without
+        # messages carries the position there: the next start would tell of the same loss again.
+        self._went_on: dict[Partition, int] = {}
         self._heard_at_s = clock()
         self._ended_at_s: float | None = None  # since when our partitions are read to the end
 
@@ -264,6 +268,7 @@ class GroupSource(Source):
     def rewind(self, partition: Partition) -> None:
         """Read a partition again; see `Source.rewind`."""
         self._rewound.add(partition)
+        self._went_on.pop(partition, None)
         if partition in self._positions:
             self._to_seek[partition] = None
             self.client.pause(partition)
@@ -306,7 +311,7 @@ class GroupSource(Source):
             self.n_partitions = self.client.n_partitions() or self.n_partitions
         self._handle_events()  # the group may have changed within that poll
         batches = self._accept(fetched)
-        if batches:
+        if any(map(len, batches)):
             self._heard(reads=True)
         else:
             self._ask()
@@ -395,6 +400,7 @@ class GroupSource(Source):
                 self._positions.forget(partition)
                 self._retry_at_s.pop(partition, None)
                 self._to_seek.pop(partition, None)
+                self._went_on.pop(partition, None)
                 self._troubles.clear(str(partition))
                 if event.assigned:
                     self._to_seek[partition] = None
@@ -461,6 +467,7 @@ class GroupSource(Source):
 
     def _report_lost(self, partition: Partition, lost: int, log_start: int) -> None:
         self.lost_messages += lost
+        self._went_on[partition] = log_start
         log.error(
             "messages_lost",
             partition=str(partition),
@@ -482,10 +489,13 @@ class GroupSource(Source):
             self._positions.advance(partition, position, log_end)
             if columns is not None:
                 batches.append(columns)
+                self._went_on.pop(partition, None)
             if fault is not None:
                 self._handle_fault(partition, fault)
             elif columns is not None or position == log_end:
                 self._troubles.clear(str(partition))
+        batches += [no_messages(partition, at) for partition, at in self._went_on.items()]
+        self._went_on.clear()
         return batches
 
     def _handle_fault(self, partition: Partition, fault: FetchFault) -> None:

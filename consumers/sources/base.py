@@ -135,9 +135,10 @@ class Source(ABC):
         """Return the next messages, at most one batch a partition.
 
         It waits up to `timeout_s` for the first, at the end of the logs too, as it is called again
-        at once; an empty list means that nothing came. Temporary
-        failures (a broker that is away) are reported by `trouble` and retried inside, with growing
-        pauses of at most 1 s; they are never raised.
+        at once; an empty list means that nothing came. A batch without messages moves the position
+        alone, as where the messages before it are lost. Temporary failures (a broker that is away)
+        are reported by `trouble` and retried inside, with growing pauses of at most 1 s; they are
+        never raised.
         """
 
     def logs(

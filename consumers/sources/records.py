@@ -246,6 +246,12 @@ def raw_columns(
     )
 
 
+def no_messages(partition: Partition, next_offset: int) -> RawColumns:
+    """Return a batch without messages: all it says is where reading goes on."""
+    none = np.empty(0, np.int64)
+    return raw_columns(partition, b"", Records(none, none, 0), none, next_offset)
+
+
 def from_parts(
     partition: Partition,
     keys: Sequence[bytes | None],

@@ -350,6 +350,26 @@ def test_removed_messages_are_counted_as_lost(
         assert fresh.source.lost_messages == 0
 
 
+def test_the_loss_of_a_quiet_partition_is_told_once(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """A batch without messages moves the position to the log's start: the next start knows it."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 100))
+    broker.delete_records(topic, 0, 100)
+    place = Partition(topic, 0)
+    with read(broker.address, topic, positions={place: 20}) as reader:
+        reader.until(reader.source.at_end)
+        assert (reader.source.lost_messages, reader.n_values) == (80, 0)
+        assert reader.positions == {place: 100}
+    with read(broker.address, topic, positions=reader.positions) as later:
+        later.until(later.source.at_end)
+        assert later.source.lost_messages == 0
+        fill(broker.address, topic, numbered(100, 105))
+        later.until(lambda: later.n_values >= 5)
+        assert later.offsets[0] == list(range(100, 105))
+
+
 def test_what_others_read_before_it_was_removed_is_not_lost(
     broker: Broker, new_topic: NewTopic, read: Read
 ) -> None:

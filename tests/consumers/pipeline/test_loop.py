@@ -37,6 +37,7 @@ from consumers.pipeline.revision import Reviser
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import NoSink, Record, Sink, is_output
 from consumers.sources.base import LogFacts
+from consumers.sources.records import no_messages
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 from streamnb.storage import read
 from tests.consumers.decoded_messages import decoder, raw
@@ -165,6 +166,15 @@ def test_a_run_learns_what_is_read_and_saves_it(tmp_path: Path) -> None:
     assert (stored.model.n_examples, stored.positions) == (4, {"t/0": 6})
     assert run.source.reported == [{LOG: 6}]
     assert run.value("checkpoints_total") == 1.0
+
+
+def test_a_batch_without_messages_moves_the_position(tmp_path: Path) -> None:
+    """Where all that was unread is lost, the checkpoint says where reading went on."""
+    run = Run(tmp_path, [raw(LOG, [LABELLED] * 3)], [no_messages(LOG, 80)])
+    assert run.pipeline.run(Limits(until_end=True)) == "end of source"
+    run.end()
+    stored = read(run.file)
+    assert (stored.model.n_examples, stored.positions) == (3, {"t/0": 80})
 
 
 def test_all_threads_end_though_the_source_does_not_close(
