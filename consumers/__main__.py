@@ -11,7 +11,12 @@ import gc
 import os
 import sys
 
-from consumers.process import drop_empty_sizes, missing_packages, open_standard_streams
+from consumers.process import (
+    drop_empty_sizes,
+    missing_packages,
+    open_standard_streams,
+    watch_early,
+)
 
 EXIT_CONFIG = 78  # as `consumers.errors.ConfigError`, whose module may not be importable
 EXIT_INTERRUPTED = 130  # as a shell shows a program that SIGINT ended
@@ -20,6 +25,8 @@ EXIT_INTERRUPTED = 130  # as a shell shows a program that SIGINT ended
 def main() -> None:
     """Run the command line, or say what it lacks."""
     open_standard_streams()
+    if sys.argv[1:2] in (["run"], ["serve"]):  # what they import takes a second
+        watch_early()
     drop_empty_sizes()
     # What is there at the end goes with the process; to look for what nobody needs among all that
     # was imported took `evaluate` 0.7 s.

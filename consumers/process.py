@@ -68,6 +68,8 @@ _SCREEN_BACK = b"\x1b[?1049l\x1b[?25h"
 # How outputs treat a character that their encoding lacks, as standard error does anyway. In Latin-1
 # a dash in the summary of a run that had succeeded would be an error.
 _ESCAPED = "backslashreplace"
+_early: list[threading.Event] = []
+_may_say = threading.Event()
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Where a cgroup of version 1 has no bound it says a number beyond any memory there is.
 _NO_BOUND = 1 << 60
@@ -81,10 +83,14 @@ def missing_packages() -> list[str]:
 def watch_signals() -> threading.Event:
     """Return an event that SIGTERM, SIGINT and SIGHUP set, for as long as the process lives.
 
+    If `watch_early` was called before, it is the event that has been set since then.
+
     The second SIGTERM or SIGINT is logged, the third ends the process at once with
     `EXIT_GAVE_UP`. A terminal that hangs up may tell it twice, so SIGHUP does not count. Where
-    SIGHUP is ignored, as after `nohup`, it stays so. Called on the main thread, once.
+    SIGHUP is ignored, as after `nohup`, it stays so. Called on the main thread.
     """
+    if _early:
+        return _early.pop()
     stop = threading.Event()
     told, tell = os.pipe()
     os.set_blocking(tell, False)
@@ -95,6 +101,16 @@ def watch_signals() -> threading.Event:
     threading.Thread(target=_handle, args=(told, stop), name="signals", daemon=True).start()
     atexit.register(_ignore_signals)
     return stop
+
+
+def watch_early() -> None:
+    """Watch signals while the commands are still to be imported, which takes a second."""
+    _early.append(watch_signals())
+
+
+def logs_are_set_up() -> None:
+    """Let signals that came be logged: before, their lines would go to standard output."""
+    _may_say.set()
 
 
 def _ignore_signals() -> None:
@@ -117,6 +133,7 @@ def _handle(told: int, stop: threading.Event) -> None:
 
 
 def _say(name: str, is_stopping: bool) -> None:
+    _may_say.wait()
     import structlog  # noqa: PLC0415 -- commands that answer at once do not log
 
     log = structlog.get_logger(__name__)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 import structlog
 
-from consumers.process import watch_cache
+from consumers.process import logs_are_set_up, watch_cache
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
@@ -125,6 +125,7 @@ def configure(stream: LogStream | None = None, *, json: bool | None = None) -> N
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
+    logs_are_set_up()
 
 
 class HeldLines:

@@ -15,7 +15,7 @@ from signal import SIGCONT, SIGHUP, SIGINT, SIGSTOP, SIGTERM
 import pytest
 
 from streamnb.storage import read
-from tests.endtoend.daemon_process import Daemon, environment, write_config
+from tests.endtoend.daemon_process import STREAMNB, Daemon, environment, write_config
 from tests.endtoend.expected_counts import counts_at, counts_of, examples, messages
 
 N = 300
@@ -105,6 +105,26 @@ def test_a_signal_during_the_start_ends_it(tmp_path: Path, event: str) -> None:
         assert daemon.stop() == 0
         assert daemon.summary["exit_reason"] == "told to stop"
     assert counts_at(tmp_path / "state") == before == counts_of(examples(N))
+
+
+def test_a_signal_during_the_imports_ends_it(tmp_path: Path) -> None:
+    """It is noted before anything heavy is imported, and acted on and logged once that can be."""
+    command = [*STREAMNB, "run", "--config", str(make_config(tmp_path)), "--json"]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=environment(PYTHONPROFILEIMPORTTIME="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        while not process.stderr.readline().endswith(b" typer\n"):
+            assert process.poll() is None
+        process.send_signal(SIGTERM)
+        output, log = process.communicate()
+    assert process.returncode == 0
+    assert json.loads(output)["exit_reason"] == "told to stop"
+    assert b'"event": "stopping"' in log
 
 
 @pytest.mark.parametrize(
