@@ -28,6 +28,7 @@ from consumers.search.chunks import NOTED_MAX, OF_FIELD, Chunk
 from consumers.search.database import COLUMNS, SHOWN, RowValues, partition_at
 from consumers.search.query_syntax import (
     field_value,
+    is_plain_name,
     lang_sign,
     literal,
     signs_of,
@@ -494,23 +495,19 @@ _TIME_MS = "CASE WHEN time_ms >= 0 THEN time_ms ELSE arrived_ms END"
 
 
 class ExportForm(msgspec.Struct, frozen=True):
-    """How rows are written as a file.
-
-    `values` are SQL expressions over a row of a chunk's table; `line` is one over these, which are
-    called c0, c1 and so on. `piece_rows` lines are made at once.
-    """
+    """How rows are written as a file."""
 
     media_type: str
     header: bytes
-    values: tuple[str, ...]
-    line: str
-    piece_rows: int
+    values: tuple[str, ...]  # SQL expressions over a row of a chunk's table
+    line: str  # one over these, which are called c0, c1 and so on
+    piece_rows: int  # so many lines are made at once
 
 
 class _Column(NamedTuple):
     name: str
     value: str  # an SQL expression
-    is_text: bool = True  # or of any kind; else a number, or the JSON of one
+    is_text: bool = True  # or anything, JSON as a blob; else a number, or the JSON of one
     group: str = ""  # the object that it belongs to in JSON
 
 
@@ -537,7 +534,8 @@ def jsonl_form(classes: Sequence[str], fields: Sequence[str]) -> ExportForm:
     columns = _columns(classes, fields)
     members: dict[str, dict[str, list[str]]] = {"": {}, "probabilities": {}, "fields": {}}
     for i, column in enumerate(columns):
-        value = f"json_quote(c{i})" if column.is_text else f"ifnull(c{i}, 'null')"
+        value = f"iif(typeof(c{i}) = 'blob', c{i}, json_quote(c{i}))"
+        value = value if column.is_text else f"ifnull(c{i}, 'null')"
         members[column.group][column.name] = [value]
     groups = {group: _object(own) for group, own in members.items() if group}
     parts = [*_object(members[""] | groups), literal("\n")]
@@ -551,10 +549,9 @@ def _form(
     parts: Sequence[str],
     fields: Sequence[str],
 ) -> ExportForm:
+    values = tuple(column.value for column in columns)
     n_rows = max(1, _CELLS_MAX // (1 + len(fields)))
-    return ExportForm(
-        media_type, header, tuple(column.value for column in columns), _joined(parts), n_rows
-    )
+    return ExportForm(media_type, header, values, _joined(parts), n_rows)
 
 
 def _columns(classes: Sequence[str], fields: Sequence[str]) -> list[_Column]:
@@ -580,8 +577,11 @@ def _columns(classes: Sequence[str], fields: Sequence[str]) -> list[_Column]:
 
 
 def _field(name: str) -> str:
-    value = field_value(name)
-    return f"CASE typeof({value}) WHEN 'text' THEN substr({value}, 1, {TEXT_MAX}) ELSE {value} END"
+    value, path = field_value(name), literal(f'$."{name}"')
+    # A number has all its digits as JSON; SQL writes 15.
+    number = f"CAST(example -> {path} AS BLOB)" if is_plain_name(name) else value
+    kinds = f"WHEN 'text' THEN substr({value}, 1, {TEXT_MAX}) WHEN 'real' THEN {number}"
+    return f"CASE typeof({value}) {kinds} ELSE {value} END"
 
 
 def _object(members: Mapping[str, Sequence[str]]) -> list[str]:

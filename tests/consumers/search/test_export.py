@@ -169,6 +169,19 @@ def test_fields_have_columns_of_their_own() -> None:
         assert newest_message["fields"]["income"] is None
 
 
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_number_keeps_all_its_digits(number: float) -> None:
+    """SQL writes 15 of them."""
+    with running(None) as store:
+        tell(store, ["x"])
+        example = json.dumps({"ratio": number, "age": 7})
+        store._file()._db.execute("UPDATE rows1 SET example = ?", (example,))
+        (message,) = of_jsonl(exported(store, jsonl_form(CLASSES, ("age", "ratio"))))
+        assert message["fields"] == {"ratio": number, "age": 7}
+        (cells,) = of_csv(exported(store, csv_form(CLASSES, ("age", "ratio"))))
+        assert (cells["fields.age"], float(cells["fields.ratio"])) == ("7", number)
+
+
 def test_many_classes_make_no_expression_too_deep() -> None:
     """A model of 400 classes is exported too."""
     classes = [f"class {k}" for k in range(400)]
