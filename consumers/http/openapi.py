@@ -43,6 +43,7 @@ code, pre { font-family: ui-monospace, monospace; font-size: .9rem; }
 section { border-top: 1px solid color-mix(in srgb, currentColor 25%, transparent); }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0; }
+td { overflow-wrap: anywhere; }
 td:first-child { white-space: nowrap; }
 .method { display: inline-block; min-width: 4.5rem; font-weight: 700; }
 .doc { white-space: pre-line; }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import violations
+from tests.browser.axe import sticking_out, violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book
 
@@ -32,11 +32,6 @@ LIGHTNESS = """() => {
     const [red, green, blue] = getComputedStyle(node).backgroundColor.match(/[\\d.]+/g);
     return 0.3 * red + 0.6 * green + 0.1 * blue;
 }"""
-
-# Elements that stick out of the window, for the reader of a failure.
-STICKING_OUT = """() => [...document.querySelectorAll('body *')]
-    .filter(node => node.getBoundingClientRect().right > innerWidth + 1 && node.checkVisibility())
-    .slice(0, 5).map(node => node.outerHTML.slice(0, 100))"""
 
 # Names of classes that stand on two lines, as "negativ" and "e".
 BROKEN_NAMES = """() => {
@@ -102,8 +97,7 @@ def test_every_view_is_open_to_all(
     )
     filled(page, view)
     assert violations(page) == []
-    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    assert overflow <= 0, page.evaluate(STICKING_OUT)
+    assert sticking_out(page) == []
     assert page.evaluate(BROKEN_NAMES) == []
     expect(page.locator("html")).to_have_attribute("data-theme", scheme)
     lightness = page.evaluate(LIGHTNESS)
@@ -145,8 +139,16 @@ def test_other_widths(book: Book, open_page: Callable[..., Opened], width: int) 
     for view in (None, "tab-model", "tab-try"):
         if view is not None:
             page.get_by_test_id(view).click()
-        overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert overflow <= 0, page.evaluate(STICKING_OUT)
+        assert sticking_out(page) == []
+
+
+def test_the_pages_about_the_interface_fit_a_phone(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """No table of `/docs` sticks out sideways."""
+    page, _ = open_page(f"{book.address}/docs", **PHONE)
+    expect(page.get_by_role("heading").first).to_be_visible()
+    assert sticking_out(page) == []
 
 
 def tab_to(page: Page, test_id: str, label: str | None = None) -> None:

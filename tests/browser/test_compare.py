@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.axe import violations
+from tests.browser.axe import sticking_out, violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book, open_book
 from tests.browser.test_search import ask, query_of
@@ -402,7 +402,7 @@ def test_a_touch_names_the_words(bandicoots: Book, open_page: Callable[..., Open
     page.touchscreen.tap(x, area["y"] + 20)
     expect(page.get_by_test_id("series-moved")).to_contain_text("great +")
     assert violations(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert sticking_out(page) == []
 
 
 def test_an_alert_on_the_page(open_page: Callable[..., Opened], tmp_path: Path) -> None:
@@ -460,4 +460,4 @@ def test_the_comparison_is_open_to_all(
     told(page, 4)
     expect(page.get_by_test_id("ring")).to_be_visible()
     assert violations(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert sticking_out(page) == []

@@ -16,7 +16,7 @@ from tests.browser.conftest import Opened
 
 DARK = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] < 100"
 INKS = "() => [...document.querySelectorAll('svg text')].map(each => getComputedStyle(each).fill)"
-WIDTHS = "() => [document.documentElement.scrollWidth, innerWidth]"
+WIDTHS = "() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
 
 
 @pytest.fixture(scope="module", params=["evaluate", "compare"])

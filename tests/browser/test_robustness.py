@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Route, expect
 
-from tests.browser.axe import violations
+from tests.browser.axe import sticking_out, violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book, open_book
-from tests.browser.test_appearance import PHONE, STICKING_OUT
+from tests.browser.test_appearance import PHONE
 from tests.endtoend.daemon_process import Daemon, write_config
 
 pytestmark = pytest.mark.deep
@@ -26,14 +26,6 @@ ODD_CLASSES = [
     *("negative", "positive", "constructor", "__proto__", "10", "2", "<b>bold</b>", "\u202eturned"),
     "a class with a name that is longer than anybody would choose for one",
 ]
-
-
-def overflow(page: Page) -> list[str]:
-    """Return what sticks out of the window, if anything does."""
-    if page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
-        return []
-    found: list[str] = page.evaluate(STICKING_OUT)
-    return found or ["something"]
 
 
 def kept(what: str) -> str:
@@ -58,7 +50,7 @@ def test_odd_tweets(book: Book, open_page: Callable[..., Opened], media: str) ->
     rows = page.get_by_test_id("message")
     expect(rows).to_have_count(len(texts))
     page.emulate_media(media=media)  # type: ignore[arg-type]  # one of two that it knows
-    assert overflow(page) == []
+    assert sticking_out(page) == []
     if media == "screen":
         assert violations(page) == []
     first = rows.first
@@ -324,6 +316,17 @@ def test_a_step_without_a_class_of_an_odd_name(odd: Book, open_page: Callable[..
     expect(figure).to_contain_text("%")
 
 
+def test_a_comparison_of_odd_classes_fits_a_phone(
+    odd: Book, open_page: Callable[..., Opened]
+) -> None:
+    """A class's name is longer than the phone is wide."""
+    odd.write(*["a tarsier"] * 40)
+    odd.until_found("tarsier", 40)
+    page, _ = open_page(f"{odd.address}/?q=&vs=tarsier", **PHONE)
+    expect(page.get_by_test_id("compare-chart").locator("canvas")).to_be_visible()
+    assert sticking_out(page) == []
+
+
 @pytest.mark.parametrize(
     "size", [{}, pytest.param(PHONE, marks=pytest.mark.deep)], ids=["wide", "phone"]
 )
@@ -342,18 +345,18 @@ def test_odd_classes(odd: Book, open_page: Callable[..., Opened], size: dict[str
     assert words is not None
     beside = chooser["x"] >= words["x"] + words["width"]
     assert beside or chooser["y"] + chooser["height"] <= words["y"]
-    assert overflow(page) == []
+    assert sticking_out(page) == []
     row.get_by_test_id("message-why").click()
     expect(row.get_by_test_id("credible-interval")).to_contain_text("%")
     page.get_by_test_id("tab-model").click()
     expect(page.get_by_test_id("telling")).to_have_count(9)
     expect(page.get_by_test_id("confusion").locator("tbody tr")).to_have_count(9)
-    assert overflow(page) == []
+    assert sticking_out(page) == []
     assert violations(page) == []
     page.get_by_test_id("tab-try").click()
     page.get_by_test_id("try-text").fill("what a lovely day")
     expect(page.get_by_test_id("try-share")).to_have_count(9)
-    assert overflow(page) == []
+    assert sticking_out(page) == []
 
 
 def test_a_refresh_keeps_where_a_table_was_scrolled_to(

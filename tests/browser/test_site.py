@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
+from tests.browser.axe import sticking_out
 from tests.browser.conftest import Opened
 from tests.conftest import ROOT
 
@@ -25,12 +26,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     subprocess.run([sys.executable, "-m", "scripts.website", folder], cwd=ROOT, check=True)
     return folder
-
-
-def wider_than_window(page: Page) -> int:
-    """Return by how many pixels a page is wider than its window."""
-    found: int = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    return found
 
 
 @pytest.mark.deep
@@ -64,7 +59,7 @@ def test_pages_fit_in_light_and_dark(
         watch.expect(f"leaves the machine: {re.escape(site.as_uri())}/")
         for name in PAGES:
             page.goto((site / name).as_uri())
-            assert wider_than_window(page) == 0, name
+            assert sticking_out(page) == [], name
             for picture in page.locator("article img").all():
                 picture.scroll_into_view_if_needed()
                 assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)")
