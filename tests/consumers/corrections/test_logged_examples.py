@@ -45,13 +45,15 @@ class Corrected:
             }
         )
         self.run = Run(None, settings=self.settings)
-        self.run.read([Said("create", "a", "sun", "positive"), Said("create", "b", "rain")], 2)
+        texts = {"b": "rain", "c": "fog"}
+        log = [Said("create", "a", "sun", "positive")]
+        self.run.read([*log, *(Said("create", *each) for each in texts.items())], 3)
         built = build_corrections(self.settings, None, Metrics(CollectorRegistry()), lambda: 0.0)
         assert built is not None
         self.parts: CorrectionParts = built
         self.parts.applier._memory = self.run.reviser if has_memory else None
         self.parts.applier._reading._source.open(lambda _log: None)
-        self.positions: dict[Partition, int] = {LOG: 2}
+        self.positions: dict[Partition, int] = {LOG: 3}
 
     def apply(self, *said: Correction) -> list[Reject]:
         """Write corrections into the journal and apply them."""
@@ -114,8 +116,9 @@ def test_an_example_is_learned_as_a_message_with_its_values(tmp_path: Path) -> N
             "user": "a\0b", "lang": ["en"],
         }  # fmt: skip
         assert daemon.apply(label("b", 1, "negative", example=example)) == []
-        assert daemon.apply(label("a", 0, "negative", example={"text": "sun", "user": 17})) == []
+        assert daemon.apply(label("c", 2, "negative", example={"text": "fog", "user": 17})) == []
         model, told = daemon.run.learner.model, example | {"colour": "true", "lang": "en"}
+        assert model.n_examples == 3
         found.append(model.raw().predict_proba_one({k: told[k] for k in told if k != "unread"}))
         daemon.end()
     assert found[0] == found[1]
