@@ -396,7 +396,7 @@ def test_positions_in_a_label_topic_made_anew_are_refused(
         group = DaemonGroup(tmp_path, source, stack, f"kafka:{labels}", group_id=f"of-{topic}")
         first = group.start("first")
         group.until_it_knows("first", 100)
-        first.until_metric("streamnb_rejects_total", 3)
+        first.until_metric("streamnb_corrections_total", 3)
         assert first.stop() == 0
         (furthest,) = (tmp_path / "shared").rglob(f"*-{3:020d}-*.nb")
         assert read(furthest).header["notes"]["labels_id"]
