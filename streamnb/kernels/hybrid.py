@@ -7,10 +7,12 @@ The score of class c for an example with n known words is
 
 where word j's group g is a kind (`KINDS`) and a band of its count (`band`). r_jc compares how often
 the word came in the class with how often it would have, did it come in all of them alike: where
-little can be expected, as in a class of few words, that it did not come says nothing.
+little can be expected, as in a class of few words, that it did not come says nothing. Of k classes
+m is 2/k of the smoothing of two, as a word's count is spread over k.
 For two classes z_1 − z_0 is the log-odds. w_g and v_jc are learned by the gradient of the log-loss,
 before the counts take the example in. Each is kept as a sum of gradients and a precision (the sum
-of curvatures): the weight is their quotient, with a prior's precision in it. So what several logs
+of curvatures; of v_jc the mean of all classes', twice): the weight is their quotient, with a
+prior's precision in it. So what several logs
 have learned adds up as counts do. The gradients of all classes add up to zero, so that of the first
 is not kept. The prior of v_jc then counts as often as the cube root of the
 number of logs (`word_prior`), that of w_g once. The sums are multiples of 2⁻²⁴ (`rounded`), so
@@ -404,6 +406,7 @@ def learn_weights(
             scratch.own_weights[g] = _SCALE * group_weight(own, g)
     learn_others(own, whole, is_shared, y, weight, scratch)
     prior = 2.0 * scratch.options[SHRINKAGE]
+    curvature *= 2.0 / n_classes
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
         if is_new(known, column):

@@ -165,7 +165,8 @@ class Hybrid:
     Parameters
     ----------
     smoothing : float
-        What is added to each count in the words' log-odds.
+        What is added to each count in the words' log-odds of two classes; of k classes 2/k of it,
+        as so much less of a word is to be expected in each.
     shrinkage : float
         Precision of the normal prior around 0 of a word's residual weight: more keeps it smaller.
     half_life : float
@@ -195,6 +196,7 @@ class Hybrid:
 
 def hybrid_scratch(hybrid: Hybrid, n_classes: int, n_others: int) -> HybridScratch:
     """Return room for one run of the kernel."""
+    smoothing = 2.0 * hybrid.smoothing / max(n_classes, 1)
     return HybridScratch(
         np.empty((N_WORD_GROUPS, n_classes)),
         np.empty((N_WORD_GROUPS, n_classes)),
@@ -204,7 +206,7 @@ def hybrid_scratch(hybrid: Hybrid, n_classes: int, n_others: int) -> HybridScrat
         np.empty(n_classes),
         np.empty(n_classes),
         small_bands(),
-        np.array([hybrid.smoothing, hybrid.shrinkage, 0.5 ** (1.0 / hybrid.half_life)]),
+        np.array([smoothing, hybrid.shrinkage, 0.5 ** (1.0 / hybrid.half_life)]),
         np.empty((n_others, n_classes)),
     )
 

@@ -80,7 +80,7 @@ class Twin:
             band = sum(total >= limit for limit in (2, 4, 10, 30, 100, 1000, 10_000))
             kind = 2 if " " in word else int(word.startswith("¬"))
             own = sums.setdefault((kind, band), [0.0] * 3)
-            m = self.hybrid.smoothing
+            m = self.hybrid.smoothing * 2 / 3
             for c in range(3):
                 expected = total * self.tokens[c] / sum(self.tokens)
                 r = math.log(self.counts[word][c] + m) - math.log(expected + m)
@@ -117,7 +117,7 @@ class Twin:
         x = (len(known) + 1) ** -0.75
         for word in known:
             own = self.words[word]
-            more = weight * x * x * sum(each * (1 - each) for each in p)
+            more = weight * x * x * 2 / 3 * sum(each * (1 - each) for each in p)
             held = [each / (2 * self.hybrid.shrinkage + own[0]) for each in own[1:]]
             own[0] += more
             for c in range(3):
