@@ -14,7 +14,7 @@ import numpy as np
 import typer
 
 import streamnb as nb
-from benchmarks.accuracy import SIGNS, model_of
+from benchmarks.accuracy import SIGNS, judge, model_of
 from benchmarks.tweets import load
 
 WORDS = (
@@ -50,12 +50,8 @@ def judged(tweets: list[tuple[str, str]], classes: list[str], smoothing: float) 
             for begin in range(0, len(texts), PIECE)
         ]
     )
-    own = np.array([classes.index(label) for label in labels])
-    shares, is_right = np.exp(logs.max(axis=1)), logs.argmax(axis=1) == own
-    bins = np.minimum((20 * shares).astype(int), 19)
-    error = sum(abs(np.sum(is_right[bins == k] - shares[bins == k])) for k in range(20))
-    loss = -logs[np.arange(len(own)), own].mean()
-    return f"{is_right.mean():.2%} / {loss:.4f} / {error / len(own):.4f}"
+    accuracy, log_loss, ece = judge(logs, np.array([classes.index(label) for label in labels]))
+    return f"{accuracy:.2%} / {log_loss:.4f} / {ece:.4f}"
 
 
 def main() -> None:

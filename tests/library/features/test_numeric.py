@@ -458,7 +458,7 @@ def test_one_value_of_a_late_field_decides_nothing(variance: Literal["own", "sha
 
 
 def test_a_late_group_of_one_field_is_no_proof() -> None:
-    """Examples make a class known, even if none of them had a number of the group."""
+    """A class that never had a number of the group is still told by its words."""
     features: dict[str, Any] = {"text": Words(Multinomial()), "x": Numbers()}
     model = NaiveBayes(features=features, hash_key=1)
     model.learn_many({"text": ["red sun", "blue sea"] * 50}, ["a", "b"] * 50)
