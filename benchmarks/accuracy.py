@@ -134,9 +134,12 @@ def judge(log_posteriors: Floats, truth: Places) -> tuple[float, float, float]:
 def model_of(max_words: int = MAX_WORDS, **options: Any) -> nb.NaiveBayes:
     """Return a model of words and pairs, as the daemon's default, with a choice's options.
 
-    `prior_half_life`, `classes` and the groups `beside` are the model's, all others are the words'.
+    `prior_half_life`, `half_life` in examples, `classes` and the groups `beside` are the model's,
+    all others are the words'.
     """
     half_life, beside = options.pop("prior_half_life", None), options.pop("beside", {})
+    examples = options.pop("half_life", None)
+    decay = None if examples is None else nb.HalfLife(examples=examples)
     classes = options.pop("classes", CLASSES)
     pairs: dict[str, Any] = {
         "likelihood": nb.Multinomial(),
@@ -147,7 +150,9 @@ def model_of(max_words: int = MAX_WORDS, **options: Any) -> nb.NaiveBayes:
     }
     words = nb.Words(max_words=max_words, **(pairs | options))
     features = {"text": words} | beside
-    return nb.NaiveBayes(classes, features=features, hash_key=1, prior_half_life=half_life)
+    return nb.NaiveBayes(
+        classes, features=features, decay=decay, hash_key=1, prior_half_life=half_life
+    )
 
 
 def columns_of(model: nb.NaiveBayes, tweets: Tweets, rows: Places) -> dict[str, Any]:

@@ -155,7 +155,7 @@ class Clock:
         every_one = ones(n)
         given = every_one if weights is None else weights
         if self.half_life is None:
-            return DecaySchedule(RowUpdates(labels, given, every_one, every_one), [], self, None)
+            return DecaySchedule(RowUpdates(labels, given, *(every_one,) * 3), [], self, None)
         if self.half_life.seconds is not None and times_s is None:
             raise InputError(
                 "this model's half-life is in seconds: time_s (or times_s) must say when each"
@@ -178,7 +178,8 @@ class Clock:
             if math.isnan(before_lives[0]):
                 # Nothing is learned yet: no count to compare a prior to.
                 scales[np.isnan(scales)] = 1.0
-            grown = given * _growth(own_lives, landmarks)
+            growths = _growth(own_lives, landmarks)
+            grown = given * growths
         if own_now is None and not math.isnan(before_lives[0]):
             own_scales, own_now = scales, after
         else:
@@ -188,7 +189,8 @@ class Clock:
             labels = np.where(taught, labels, np.int32(UNLABELLED))
         now = None if n and math.isnan(after) else (after if n else self.now)
         clock = Clock(self.half_life, now, landmark)
-        updates = RowUpdates(labels, grown, scales, own_scales, decays=True)
+        own_after = np.fmax(own_scales, growths)
+        updates = RowUpdates(labels, grown, scales, own_scales, own_after, decays=True)
         return DecaySchedule(updates, moves, clock, None if math.isnan(own_now) else own_now)
 
     def _times(

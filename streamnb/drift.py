@@ -504,7 +504,7 @@ class HalfLives:
         if (places < 0).any():
             other = codes.classes[codes.codes[places.argmin()]]
             raise InputError(f"labels must be among {self.classes!r}. Got {other!r} instead.")
-        updates = RowUpdates(places, ones, ones, ones)
+        updates = RowUpdates(places, ones, ones, ones, ones)
         return self._run(fields[_GROUP], updates, True)
 
     def predict_log_proba_many(self, columns: Any) -> Floats:

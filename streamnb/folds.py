@@ -130,7 +130,7 @@ class Folds:
             end = min(begin + BATCH_ROWS, n)
             rows = slice(begin, end)
             every_one = ones(end - begin)
-            updates = RowUpdates(indices[rows], amounts[rows], every_one, every_one)
+            updates = RowUpdates(indices[rows], amounts[rows], *(every_one,) * 3)
             batches = encode(state, fields, begin, end, updates.labels, learn=True)
             part.count(state.groups, batches, updates, state.prior_decay, state.weighing)
 

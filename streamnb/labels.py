@@ -235,7 +235,7 @@ def unlabelled_rows(n: int, scale: float = 1.0) -> RowUpdates:
     [-1, -1]
     """
     scales = ones(n) if scale == 1.0 else np.full(n, scale)
-    return RowUpdates(unlabelled(n), ones(n), scales, scales)
+    return RowUpdates(unlabelled(n), ones(n), scales, scales, scales)
 
 
 def checked_log_posteriors(log_posteriors: ArrayLike, *, gaps: bool = False) -> NDArray[np.float64]:

@@ -513,7 +513,7 @@ def unlearn(
         batches.append(taken)
         n_skipped.append(skipped)
     scales = np.full(n, state.clock.scale)
-    updates = RowUpdates(indices, -amounts, scales, scales, decays)
+    updates = RowUpdates(indices, -amounts, scales, scales, scales, decays)
     learn_batches(state, batches, updates, target if len(state.parts) > 1 else None)
     for group, skipped in zip(state.groups.values(), n_skipped, strict=True):
         group.n_skipped += skipped

@@ -225,6 +225,8 @@ def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any
     }
     if not state.new_classes:  # without the key a file is that of 0.1.0: open to any class
         header["new_classes"] = False
+    if state.is_hybrid and state.clock.half_life is not None:
+        header["weights_decay"] = True
     header["states"] = {name: group.state_to_dict() for name, group in state.groups.items()}
     header["sections"] = sections
     return header, arrays
@@ -272,6 +274,9 @@ def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str
         )
         for name, each in part.groups.items():
             each.n_dropped = section["n_dropped"][name]
+            if each.weights is not None and not header.get("weights_decay", False):
+                # Until 0.1.0 words' weights did not decay: they begin to as they are now.
+                np.multiply(each.weights.words, state.clock.scale, out=each.weights.words)
         sections.append((section["part"], part))
         if section["position"] is not None:
             positions[section["part"]] = section["position"]

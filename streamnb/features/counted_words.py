@@ -241,8 +241,7 @@ class CountedState(GroupState):
         theirs = other.live_columns()
         fps = other.vocabulary.table.fingerprints[theirs]
         ours = self.vocabulary.enter(fps, other.vocabulary.texts(theirs))
-        self.counts = self.grow(self.counts)
-        counts = self.counts
+        counts = self.counts = self.grow(self.counts)
         by_word = other.counts.by_word[theirs] * factor
         examples, tokens = other.counts.examples * factor, other.counts.tokens * factor
         if sign > 0:
@@ -253,7 +252,7 @@ class CountedState(GroupState):
             self._take(ours, places, by_word, examples, other.n_dropped)
         if self.weights is not None:
             self.weights = self._grow_weights(self.weights)
-            merge_weights(self.weights, other.weights, (ours, theirs), places, sign)
+            merge_weights(self.weights, other.weights, (ours, theirs), places, sign, factor)
             totals = statistics.column_totals(counts, len(self.weights.words))
             self.weights.words[totals == 0.0] = 0.0
             self._read_kinds()
@@ -320,6 +319,7 @@ class CountedState(GroupState):
         """Multiply a part's counts; a word that falls to zero takes its weights with it."""
         super().rescale_part(part, factor)
         if part.weights is not None:
+            np.multiply(part.weights.words, factor, out=part.weights.words)
             totals = statistics.column_totals(part.counts, len(part.weights.words))
             self._forget_weights(part, np.flatnonzero(totals == 0.0))
 
@@ -541,7 +541,7 @@ class CountedState(GroupState):
         if weights is not None:
             columns = self._unpacked["columns"][arrays[f"{prefix}/columns"]]
             statistics.unpack_weights(f"{prefix}/hybrid_", arrays, weights, columns)
-            check_weights(prefix, weights)
+            check_weights(prefix, weights, decays=self.decays)
         return part
 
     # ---- files -----------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ class NumbersState(FieldsState):
         columns = np.arange(len(batch.names))
         tried = statistics.take(held, "fields", batch.places)
         ones = np.ones(len(labels))
-        updates = RowUpdates(labels, -weights, ones, ones, self.decays)
+        updates = RowUpdates(labels, -weights, ones, ones, ones, self.decays)
         if kernel.learn(tried, batch.x, columns, updates) < 0:
             return batch, 0
         tried = statistics.take(held, "fields", batch.places)

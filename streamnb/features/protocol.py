@@ -530,7 +530,7 @@ class ExampleScratch:
         rows = Rows(np.empty(_GRAMS, dtype=np.int32), np.empty(_GRAMS), np.zeros(2, dtype=np.int64))
         self.batch = Batch(rows, np.ones(1, dtype=np.bool_))
         self.tokens = scratch_for(SHORT_BYTES_MAX, GRAMS_PER_TOKEN_MAX)
-        self.updates = RowUpdates(np.zeros(1, dtype=np.int32), ones(1), ones(1), ones(1))
+        self.updates = RowUpdates(np.zeros(1, dtype=np.int32), *(ones(1),) * 4)
         self.words = np.empty(_CHAR_BYTES * _VALUE_CHARS_MAX // 8 + 2, dtype=np.uint64)
         self.places = [np.arange(n) for n in range(_VALUES_MAX + 1)]
 

@@ -402,7 +402,7 @@ def bernoulli(
     rebuilt, going on at the row that is returned.
     """
     scale = -1.0
-    labels, weights, scales, _, decays = updates
+    labels, weights, scales, _, _, decays = updates
     for i in range(options.row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         if scales[i] != scale:

@@ -174,7 +174,7 @@ def categorical(
     log-likelihood already. Returns where it stopped, why (`counting.ADDED` or `FULL`), and how many
     new values that row has; the row it stops at has been predicted and not learned.
     """
-    labels, weights, scales, _, decays = updates
+    labels, weights, scales, _, _, decays = updates
     for i in range(options.row, len(labels)):
         if i >= options.n_predicted:
             add_log_likelihood(counts, alphas, order, columns, i, scales[i], products, out)
@@ -406,7 +406,7 @@ def learn_flags(
     counts: FlagCounts, betas: Betas, x: F64Grid, places: I64, updates: RowUpdates
 ) -> None:
     """Learn the rows that have a label."""
-    labels, weights, _, _, decays = updates
+    labels, weights, _, _, _, decays = updates
     for i in range(len(labels)):
         if labels[i] >= 0:
             learn_flag_row(counts, betas, x, places, i, labels[i], weights[i], decays)
@@ -428,7 +428,7 @@ def flags(
     `x` (n, n_columns) has 1, 0, or nan where a flag is missing; column t is the flag at
     `places[t]`, and is ignored where that is -1. `products` has a row of two for each class.
     """
-    labels, weights, scales, _, decays = updates
+    labels, weights, scales, _, _, decays = updates
     for i in range(len(labels)):
         add_flag_log_likelihood(counts, betas, x, places, i, scales[i], products, out)
         if learn and labels[i] >= 0:

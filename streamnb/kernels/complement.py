@@ -198,7 +198,7 @@ def complement(
     the counts if `normalise`; `scratch` has a row of three a class.
     Returns where it stopped, why, and how many new words that row has.
     """
-    labels, weights, scales, _, decays = updates
+    labels, weights, scales, _, _, decays = updates
     for i in range(options.row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         if not present[i]:

@@ -157,7 +157,7 @@ def add_rows(
     A row that would take V past `n_words_max` is left for the caller, who makes room first; with
     V = 0 it is taken whole.
     """
-    labels, weights, _, _, decays = updates
+    labels, weights, _, _, _, decays = updates
     for i in range(row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         y = labels[i]

@@ -296,7 +296,7 @@ def half_lives(
     `kept` is the share of the weights of half-lives that an example leaves. Returns as
     `multinomial` does.
     """
-    labels, weights, _, _, _ = updates
+    labels, weights, _, _, _, _ = updates
     n_lives, n_classes = lives.scores.shape
     for h in range(n_lives):
         lives.growths[h] = np.exp2(lives.ages[h])

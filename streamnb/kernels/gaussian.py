@@ -207,7 +207,7 @@ def learn(held: Moments, x: F64Grid, places: I64, updates: RowUpdates) -> int:
 
     Returns the first column from which more was taken away than was there, or -1.
     """
-    labels, weights, _, _, decays = updates
+    labels, weights, _, _, _, decays = updates
     misfit = -1
     for i in range(len(labels)):
         if labels[i] >= 0:
@@ -485,7 +485,7 @@ def gaussian(
     Column t of `x` is the field at `places[t]`, and is ignored where that is -1. `estimates` is
     room.
     """
-    labels, weights, scales, _, decays = updates
+    labels, weights, scales, _, _, decays = updates
     scale = scales[0] if len(scales) else 1.0
     floor = estimate_places(moments, estimates, options, scale, places)
     for i in range(len(labels)):

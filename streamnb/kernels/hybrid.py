@@ -14,9 +14,10 @@ before the counts take the example in. Each is kept as a sum of gradients and a 
 of curvatures; of v_jc the mean of all classes', twice): the weight is their quotient, with a
 prior's precision in it. So what several logs
 have learned adds up as counts do. The gradients of all classes add up to zero, so that of the first
-is not kept. The prior of v_jc then counts as often as the cube root of the
-number of logs (`word_prior`), that of w_g once. The sums are multiples of 2⁻²⁴ (`rounded`), so
-that adding them is exact in any order.
+is not kept. The prior of v_jc then counts as often as the cube root of the number of logs
+(`word_prior`), that of w_g once. The sums are multiples of 2⁻²⁴ (`rounded`), so that adding them is
+exact in any order. Under decay those of v_jc fade as counts do: examples enter with growing
+weights, and the prior's precision is scaled (`decay`); w_g follows by steps of a least size.
 
 What other groups of the model say, numbers, flags and categories, is weighted beside it: the score
 gains Σ_o u_o·s_oc, where s_oc is group o's log-likelihood in class c less that of its best class,
@@ -264,7 +265,7 @@ def add_words(
     write_shares(counts, n_classes, scratch.shares)
     scratch.occurs[:] = 0
     per_count = 1.0 / scale
-    prior = word_prior(weights, scratch.options)
+    prior = scale * word_prior(weights, scratch.options)
     n_tokens = 0.0
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
@@ -297,15 +298,9 @@ def of_length(n_tokens: float) -> float:
 
 @inner
 def score(
-    counts: Counts,
-    weights: Weights,
-    group_weights: F64,
-    kinds: U8,
-    rows: Rows,
-    i: int,
-    scale: float,
-    scratch: HybridScratch,
-) -> float:
+    counts: Counts, weights: Weights, group_weights: F64, kinds: U8, rows: Rows, i: int,
+    scale: float, scratch: HybridScratch,
+) -> float:  # fmt: skip
     """Write z_c of row `i` into the scratch; return x, or 0 if no word of it is known.
 
     For two classes the compiler writes out the loops over classes.
@@ -340,13 +335,17 @@ def to_gradient(recent: F64, y: int, scores: F64) -> float:
 
 
 @inner
-def move(row: F64Grid, at: int, place: int, change: float, total: F64Grid, is_shared: bool) -> None:
-    """Add to a sum of a part, rounded, and to that of the whole."""
+def move(
+    row: F64Grid, at: int, place: int, change: float, total: F64Grid, is_shared: bool,
+    unit: float = 1.0, per_unit: float = 1.0,
+) -> None:  # fmt: skip
+    """Add to a sum of a part, rounded to multiples of a unit's, and to that of the whole."""
     before = row[at, place]
-    after = rounded(before + change)
+    after = unit * rounded(per_unit * (before + change))
     row[at, place] = after
-    if is_shared:
-        total[at, place] += after - before
+    if is_shared:  # of equal numbers equal ones are made: under decay the difference rounds
+        held = total[at, place]
+        total[at, place] = after if held == before else held + (after - before)
 
 
 @inner
@@ -390,9 +389,10 @@ def learn_weights(
     y: int,
     x: float,
     weight: float,
+    unit: float,
     scratch: HybridScratch,
 ) -> None:
-    """Take a step of the regression for row `i`; the score of the part has just been computed."""
+    """Take a step for row `i`, which the part has just scored; decay has scaled it by `unit`."""
     scores, sums = scratch.scores, scratch.sums
     n_classes = len(scores)
     curvature = to_gradient(own.recent, y, scores)
@@ -405,7 +405,7 @@ def learn_weights(
             scratch.weights[g] = _SCALE * group_weight(whole, g)
             scratch.own_weights[g] = _SCALE * group_weight(own, g)
     learn_others(own, whole, is_shared, y, weight, scratch)
-    prior = 2.0 * scratch.options[SHRINKAGE]
+    prior, per_unit = 2.0 * scratch.options[SHRINKAGE] * unit, 1.0 / unit
     curvature *= 2.0 / n_classes
     for at in range(rows.indptr[i], rows.indptr[i + 1]):
         column = rows.columns[at]
@@ -413,13 +413,12 @@ def learn_weights(
             continue
         there = x * rows.counts[at]
         before = own.words[column, 0]
-        more = rounded(weight * there * there * curvature)
-        grown = more / (prior + before)
-        move(own.words, column, 0, more, whole.words, is_shared)
+        more = unit * rounded(weight * there * there * curvature)
+        grown, step = more / (prior + before), unit * (weight * there)
+        move(own.words, column, 0, more, whole.words, is_shared, unit, per_unit)
         for c in range(1, n_classes):
-            held = own.words[column, c] * grown
-            change = held + weight * there * scores[c]
-            move(own.words, column, c, change, whole.words, is_shared)
+            change = own.words[column, c] * grown + step * scores[c]
+            move(own.words, column, c, change, whole.words, is_shared, unit, per_unit)
 
 
 @inner
@@ -511,7 +510,7 @@ def hybrid(
     part is the same arrays, ONE_PART if it has the same numbers, else PARTS.
     Returns where it stopped, why, and how many new words that row has, as `multinomial` does.
     """
-    labels, amounts, scales, own_scales, decays = updates
+    labels, amounts, scales, own_scales, own_after, decays = updates
     is_shared, has_others = mode != WHOLE, len(weights.others) > 0
     weigh_groups(weights, scratch.weights)
     weigh_groups(part_weights, scratch.own_weights)
@@ -539,12 +538,13 @@ def hybrid(
         if mode == PARTS or x < 0.0 or own_scales[i] != scales[i]:
             own = scratch.own_weights
             x = score(part, part_weights, own, kinds, rows, i, own_scales[i], scratch)
-        weight = min(amounts[i] / own_scales[i], 1.0)
+        weight = min(amounts[i] / own_after[i], 1.0)
         if x > 0.0 or has_others:
             score_others(part_weights, said.own, i, scratch)
             learn_weights(
-                part_weights, weights, is_shared, part.by_word, rows, i, y, x, weight, scratch
-            )
+                part_weights, weights, is_shared, part.by_word, rows, i, y, x, weight,
+                own_after[i], scratch,
+            )  # fmt: skip
         decay = scratch.options[DECAY]
         count_recent(part_weights.recent, weights.recent, is_shared, y, decay, 1.0)
         if not present[i]:
@@ -579,7 +579,7 @@ def explain(
     """Write what each word of an example adds to its scores."""
     x = of_length(n_tokens)
     per_count = 1.0 / scale
-    prior = word_prior(weights, scratch.options)
+    prior = scale * word_prior(weights, scratch.options)
     weigh_groups(weights, scratch.weights)
     write_shares(counts, len(counts.tokens), scratch.shares)
     for k in range(len(columns)):

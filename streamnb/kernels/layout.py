@@ -100,13 +100,14 @@ class RowUpdates(NamedTuple):
     weights: F64  # (n,): what a row adds to its counts, never zero; a negative one unlearns it
     scales: F64  # (n,): how far decay has scaled the counts by then, so priors too; 1 without decay
     own_scales: F64  # (n,): the same by the newest time of the part that learns, not of the model
+    own_after: F64  # (n,): that once the row is learned
     decays: bool = False  # whether weights are powers of two to any fraction, as under a half-life
 
     def rows(self, begin: int, end: int) -> RowUpdates:
         """Return the updates of rows `begin` to `end`."""
-        labels, weights, scales, own, decays = self
+        labels, weights, scales, own, after, decays = self
         rows = slice(begin, end)
-        return RowUpdates(labels[rows], weights[rows], scales[rows], own[rows], decays)
+        return RowUpdates(labels[rows], weights[rows], scales[rows], own[rows], after[rows], decays)
 
     def of_part(self) -> RowUpdates:
         """Return the updates by which the part that learns judges the rows itself."""

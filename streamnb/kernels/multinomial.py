@@ -95,7 +95,7 @@ def multinomial(
     Returns where it stopped, why, and how many new words that row has, which has been predicted and
     not learned.
     """
-    labels, weights, scales, _, decays = updates
+    labels, weights, scales, _, _, decays = updates
     for i in range(options.row, len(labels)):
         prefetch_row(counts, rows, i + 1)
         if not present[i]:

@@ -56,7 +56,7 @@ def class_prior(
     `pseudo` are the pseudo-counts α_c, or with `fixed` the probabilities. `now` has a place for
     each class; it holds the last row's prior in the end.
     """
-    labels, weights, scales, _, decays = updates
+    labels, weights, scales, _, _, decays = updates
     n_classes = len(examples)
     n = 0.0
     pseudo_sum = 0.0
@@ -147,7 +147,7 @@ def recent_class_prior(
     a copy of the log's N_c. An example counts as `most` at most: a model that decays weighs those
     that are newer than all before above 1.
     """
-    labels, weights, _, own_scales, decays = updates
+    labels, weights, _, own_scales, _, decays = updates
     n_classes = len(whole)
     is_due = True
     for i in range(len(labels)):
@@ -172,7 +172,7 @@ def recent_class_prior(
 @kernel
 def count_recent_classes(examples: F64, own: F64, decay: float, updates: RowUpdates) -> None:
     """Count the labelled examples among the recent ones, as `recent_class_prior` does."""
-    labels, weights, _, _, decays = updates
+    labels, weights, _, _, _, decays = updates
     for i in range(len(labels)):
         if labels[i] >= 0:
             y, weight = labels[i], weights[i]
@@ -182,7 +182,7 @@ def count_recent_classes(examples: F64, own: F64, decay: float, updates: RowUpda
 @kernel
 def count_classes(examples: F64, updates: RowUpdates) -> None:
     """Count the labelled examples by class, as `class_prior` does while it predicts."""
-    labels, weights, _, _, decays = updates
+    labels, weights, _, _, _, decays = updates
     for i in range(len(labels)):
         y = labels[i]
         if y >= 0:

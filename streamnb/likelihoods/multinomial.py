@@ -29,6 +29,7 @@ from streamnb.likelihoods.base import Batch
 from streamnb.priors import Dirichlet, as_lists, check
 
 _SUM_MAX = 1e60  # of a hybrid's gradients and precisions; one count is at most 1e50
+_GROWN_MAX = 1e140  # the same of words, which decay scales up, by 2^256 at most
 _N_SMALL = 1024  # of small counts, which most words have
 _LEAST = 1e-6  # less would be no prior, and let a quotient overflow
 
@@ -229,28 +230,37 @@ def mean_weights(rows: NDArray[np.float64], start: float) -> NDArray[np.float64]
     return weights
 
 
-def check_weights(prefix: str, weights: Weights) -> None:
+def check_weights(prefix: str, weights: Weights, *, decays: bool) -> None:
     """Refuse weights that learning cannot have left, and that would be no number when divided."""
     least = min(rows[:, 0].min(initial=0.0) for rows in weights[1:])
-    largest = max(np.abs(array).max(initial=0.0) for array in weights)
-    if least < 0.0 or largest > _SUM_MAX:
-        raise InputError(
-            f"{prefix}: a hybrid's precisions must be at least 0, and its sums at most"
-            f" {_SUM_MAX:g}. Got {least:g} and {largest:g} instead."
-        )
+    for array in weights:
+        most = _GROWN_MAX if decays and array is weights.words else _SUM_MAX
+        largest = np.abs(array).max(initial=0.0)
+        if least < 0.0 or largest > most:
+            raise InputError(
+                f"{prefix}: a hybrid's precisions must be at least 0, and its sums at most"
+                f" {most:g}. Got {least:g} and {largest:g} instead."
+            )
 
 
 def merge_weights(
-    own: Weights, other: Weights, columns: tuple[Any, Any], places: NDArray[np.int64], sign: int
+    own: Weights,
+    other: Weights,
+    columns: tuple[Any, Any],
+    places: NDArray[np.int64],
+    sign: int,
+    factor: float,
 ) -> None:
     """Add another group's weights, word by word, or take them away.
 
     `columns`: those of the words here, and there. `places`: the index here of each class there.
+    `factor`: what decay multiplies theirs by.
     Taken from what was not merged from it, a precision may come out below zero: then nothing is
     left of the weight.
     """
     ours, theirs = columns
-    own.words[ours] += sign * _of_classes(other.words[theirs], places, own.words.shape[1])
+    words = _of_classes(other.words[theirs], places, own.words.shape[1])
+    own.words[ours] += sign * factor * words
     own.groups[...] += sign * other.groups
     own.others[...] += sign * other.others
     own.recent[places] = np.maximum(own.recent[places] + sign * other.recent, 0.0)

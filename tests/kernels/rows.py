@@ -56,7 +56,7 @@ def teaching_of(labels: Sequence[int], weights: Sequence[float] = ()) -> RowUpda
     """Return what is to be learned of rows with these labels: each once, without decay."""
     ones = np.ones(len(labels))
     given = np.array(weights, dtype=np.float64) if len(weights) else ones
-    return RowUpdates(labels_of(labels), given, ones, ones)
+    return RowUpdates(labels_of(labels), given, ones, ones, ones)
 
 
 def presence_rows(n_words: int = 12) -> st.SearchStrategy[list[tuple[Row | None, int]]]:

@@ -23,7 +23,7 @@ ALPHAS = st.sampled_from([1e-9, 0.3, 1.0, 2.5])
 def teaching(labels: list[int], weights: list[float]) -> RowUpdates:
     """Return rows' teaching without decay."""
     ones = np.ones(len(labels))
-    return RowUpdates(np.array(labels, np.int32), np.array(weights), ones, ones)
+    return RowUpdates(np.array(labels, np.int32), np.array(weights), ones, ones, ones)
 
 
 def run(

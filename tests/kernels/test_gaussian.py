@@ -53,7 +53,7 @@ def run(
         held,
         np.array([x for x, _ in given_rows]).reshape(n, N_FIELDS),
         np.arange(N_FIELDS),
-        RowUpdates(labels, np.ones(n), np.full(n, scale), np.full(n, scale)),
+        RowUpdates(labels, np.ones(n), *(np.full(n, scale),) * 3),
         out,
         learn=True,
     )
@@ -163,7 +163,7 @@ def test_large_classes_keep_small_differences() -> None:
             held,
             x,
             np.zeros(1, dtype=np.int64),
-            RowUpdates(np.full(1, -1, dtype=np.int32), np.ones(1), np.ones(1), np.ones(1)),
+            RowUpdates(np.full(1, -1, dtype=np.int32), *(np.ones(1),) * 4),
             found[i : i + 1],
             learn=False,
         )

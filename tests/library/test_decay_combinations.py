@@ -259,13 +259,25 @@ def alone(model: NaiveBayes, stream: Sequence[Row], log: str) -> NaiveBayes:
     return model
 
 
-def weights_of(model: NaiveBayes) -> list[Any]:
-    """Return what a model has learned in order, its words by name."""
-    group: Any = model.state.groups["text"]
+def learned_by_word(state: Any) -> dict[str, list[float]]:
+    """Return precision and gradients of words, as at landmark 0."""
+    group = state.groups["text"]
     columns = group.live_columns()
-    words = zip(group.vocabulary.words(columns), group.weights.words[columns].tolist(), strict=True)
+    learned = np.ldexp(group.weights.words[columns], int(state.clock.landmark)).tolist()
+    return dict(zip(group.vocabulary.words(columns), learned, strict=True))
+
+
+def weights_of(model: NaiveBayes) -> list[Any]:
+    """Return what a model has learned in order, its words by name and as at landmark 0."""
+    group: Any = model.state.groups["text"]
     groups, others = group.weights.groups.tolist(), group.weights.others.tolist()
-    return [dict(words), groups, others, group.weights.recent.tolist(), model.state.recent.tolist()]
+    return [
+        learned_by_word(model.state),
+        groups,
+        others,
+        group.weights.recent.tolist(),
+        model.state.recent.tolist(),
+    ]
 
 
 def moved(model: NaiveBayes, half_life: float) -> NaiveBayes:
@@ -338,14 +350,14 @@ class TimedTwin(Twin):
         self.after = max(self.now, half_lives)
         self.learn(words, y, 2.0 ** min(half_lives - self.now, 0.0))
 
-    def count(self, words: list[str], y: int, weight: float) -> None:
-        """Let the counts decay to the example's time, if it is newer, and count it."""
+    def pass_time(self) -> None:
+        """Let what is counted, and what words have learned, decay to the time of an example."""
         factor = 2.0 ** (self.now - self.after)
         self.now = self.after
         self.tokens = [each * factor for each in self.tokens]
-        for word, own in self.counts.items():
-            self.counts[word] = [each * factor for each in own]
-        super().count(words, y, weight)
+        for held in (self.counts, self.words):
+            for word, own in held.items():
+                held[word] = [each * factor for each in own]
 
 
 @given(rows(st.integers(0, 9).map(lambda lives: 8.0 * lives)))
@@ -363,7 +375,8 @@ def test_weights_of_parts_are_the_twins(stream: list[Row]) -> None:
             assert np.allclose(groups[8 * kind + band], own, rtol=0, atol=1e-4)
         for word, theirs in twins[log].words.items():
             precision, _, *gradients = theirs
-            assert np.allclose(words[word], [precision, *gradients], rtol=0, atol=1e-4)
+            own = np.ldexp(words[word], -int(twins[log].now))
+            assert np.allclose(own, [precision, *gradients], rtol=0, atol=1e-4)
 
 
 def test_a_file_says_the_newest_time_of_a_part_where_it_is_not_the_models() -> None:
@@ -401,6 +414,68 @@ def test_without_weights_a_file_says_no_time_of_a_part() -> None:
     model.set_hybrid("text", None)
     model.drop_part("2")
     assert model.state.clock.now == 90.0
+
+
+def test_words_of_files_from_before_begin_to_decay_as_they_are() -> None:
+    """Until 0.1.0 what words had learned did not decay: their sums were not scaled up."""
+    model = weighing(10.0)
+    rng = np.random.default_rng(5)
+    for i in range(60):
+        text = " ".join(rng.choice(list("abcde"), 3))
+        take_in(model, [Row("1", text, CLASSES[rng.integers(3)], 4.0 * i, 1.0)])
+    header, arrays = pack(model.state, {})
+    del header["weights_decay"]
+    name = "sections/0/text/hybrid_words"
+    arrays[name] = arrays[name] / model.state.clock.scale
+    loaded, _ = unpack(header, arrays)
+    found, expected = (learned_by_word(each) for each in (loaded, model.state))
+    assert found.keys() == expected.keys()
+    for word, own in expected.items():
+        assert np.allclose(found[word], own, rtol=1e-12, atol=0.0)
+    header, _ = pack(weighing(10.0).without_prior().state, {})
+    assert header["weights_decay"]
+
+
+@given(rows(SPREAD), st.sampled_from([7.3, 1e3]))
+def test_merged_by_seconds_words_add_up_at_one_time(stream: list[Row], half_life: float) -> None:
+    """Two logs' models, merged, answer as one model of both parts, and subtracting one undoes it.
+
+    To rounding, as the clocks that they come with have other landmarks.
+    """
+    model, apart = weighing(half_life), {log: weighing(half_life) for log in LOGS}
+    for row in stream:
+        take_in(model, [row], row.log)
+        take_in(apart[row.log], [row])
+    merged = merge(*apart.values())
+    asked = {"text": ["a b", "not a", "d", "c d e"]}
+    if len(model.parts) == len(LOGS):
+        found = merged.without_prior().predict_log_proba_many(asked)
+        close(found, model.without_prior().predict_log_proba_many(asked), 1e-6)
+
+
+def test_after_an_abrupt_change_it_follows_as_a_new_model_does() -> None:
+    """All labels flip: some half-lives later the words' weights have forgotten what they were."""
+    rng = np.random.default_rng(11)
+    words = [f"w{i}" for i in range(100)]
+    lean = rng.normal(0.0, 1.5, 100)
+    drawn = rng.integers(0, 100, (9_000, 6))
+    truth = rng.random(9_000) < 1.0 / (1.0 + np.exp(-lean[drawn].sum(axis=1)))
+    texts = [" ".join(words[i] for i in row) for row in drawn]
+    labels = [CLASSES[int(is_good != (at >= 6_000))] for at, is_good in enumerate(truth)]
+    right = {}
+    for begin in (0, 6_000):
+        group = Words(Multinomial(), hybrid=Hybrid())
+        decay = HalfLife(examples=300.0)
+        model = NaiveBayes(CLASSES[:2], features={"text": group}, decay=decay, hash_key=7)
+        said = model.prequential_many({"text": texts[begin:]}, labels[begin:])[-1_500:]
+        right[begin] = np.mean(
+            [
+                CLASSES[c] == label
+                for c, label in zip(said.argmax(axis=1), labels[-1_500:], strict=True)
+            ]
+        )
+    assert right[6_000] > 0.75
+    assert right[0] >= right[6_000] - 0.01
 
 
 # ---- far from the landmark, where weights are whole by accident ----------------------------------

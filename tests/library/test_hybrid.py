@@ -114,6 +114,7 @@ class Twin:
             self.groups[group][0] += more
             step = weight * sum(e[c] * s[c] for c in range(3))
             self.groups[group][1] += more * before + step
+        self.pass_time()
         x = (len(known) + 1) ** -0.75
         for word in known:
             own = self.words[word]
@@ -125,6 +126,9 @@ class Twin:
         self.recent = [each * 0.5 ** (1 / self.hybrid.half_life) for each in self.recent]
         self.recent[y] += 1
         self.count(words, y, weight)
+
+    def pass_time(self) -> None:
+        """Let what is counted decay; here nothing does."""
 
     def count(self, words: list[str], y: int, weight: float) -> None:
         """Count words."""

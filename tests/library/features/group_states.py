@@ -36,7 +36,7 @@ def teach(
     fields = state.read(columns_of([x for x, _ in examples]), n)
     batch = state.encode(fields, 0, n, labels, learn=True)
     out = np.zeros((n, n_classes_of(state)))
-    teaching = RowUpdates(labels, np.full(n, weight), np.full(n, scale), np.full(n, scale))
+    teaching = RowUpdates(labels, np.full(n, weight), *(np.full(n, scale),) * 3)
     if part is None:
         state.run(batch, teaching, out, learn=True)
     else:
@@ -62,7 +62,7 @@ def unlearn(state: GroupState, x: Mapping[str, Any], y: int, weight: float = 1.0
     fields = state.read(columns_of([x]), 1)
     batch = state.encode_to_unlearn(fields, labels)
     batch, n_skipped = state.to_unlearn(batch, labels, np.array([weight]), None)
-    teaching = RowUpdates(labels, np.array([-weight]), np.ones(1), np.ones(1))
+    teaching = RowUpdates(labels, np.array([-weight]), *(np.ones(1),) * 3)
     state.run(batch, teaching, np.zeros((1, n_classes_of(state))), learn=True)
     return n_skipped
 
