@@ -155,7 +155,8 @@ class Clock:
         every_one = ones(n)
         given = every_one if weights is None else weights
         if self.half_life is None:
-            return DecaySchedule(RowUpdates(labels, given, *(every_one,) * 3), [], self, None)
+            updates = RowUpdates(labels, given, every_one, every_one, every_one)
+            return DecaySchedule(updates, [], self, None)
         if self.half_life.seconds is not None and times_s is None:
             raise InputError(
                 "this model's half-life is in seconds: time_s (or times_s) must say when each"

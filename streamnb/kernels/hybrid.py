@@ -335,17 +335,13 @@ def to_gradient(recent: F64, y: int, scores: F64) -> float:
 
 
 @inner
-def move(
-    row: F64Grid, at: int, place: int, change: float, total: F64Grid, is_shared: bool,
-    unit: float = 1.0, per_unit: float = 1.0,
-) -> None:  # fmt: skip
-    """Add to a sum of a part, rounded to multiples of a unit's, and to that of the whole."""
+def put(row: F64Grid, at: int, place: int, value: float, total: F64Grid, is_shared: bool) -> None:
+    """Set a sum of a part, and move that of the whole by as much."""
     before = row[at, place]
-    after = unit * rounded(per_unit * (before + change))
-    row[at, place] = after
+    row[at, place] = value
     if is_shared:  # of equal numbers equal ones are made: under decay the difference rounds
         held = total[at, place]
-        total[at, place] = after if held == before else held + (after - before)
+        total[at, place] = value if held == before else held + (value - before)
 
 
 @inner
@@ -374,8 +370,8 @@ def move_weight(
     after = min(rounded(before + more), _PRECISION_MAX)
     # The weight stays where it was while its precision grows; then comes the step.
     held = (mean_weight(own, at, start) - start) * (after - before)
-    move(own, at, 0, after - before, whole, is_shared)
-    move(own, at, 1, held + weight * gradient, whole, is_shared)
+    put(own, at, 0, after, whole, is_shared)
+    put(own, at, 1, rounded(own[at, 1] + held + weight * gradient), whole, is_shared)
 
 
 @inner
@@ -415,10 +411,11 @@ def learn_weights(
         before = own.words[column, 0]
         more = unit * rounded(weight * there * there * curvature)
         grown, step = more / (prior + before), unit * (weight * there)
-        move(own.words, column, 0, more, whole.words, is_shared, unit, per_unit)
+        put(own.words, column, 0, before + more, whole.words, is_shared)
         for c in range(1, n_classes):
-            change = own.words[column, c] * grown + step * scores[c]
-            move(own.words, column, c, change, whole.words, is_shared, unit, per_unit)
+            held = own.words[column, c]
+            after = held + (held * grown + step * scores[c])
+            put(own.words, column, c, unit * rounded(per_unit * after), whole.words, is_shared)
 
 
 @inner
@@ -442,7 +439,7 @@ def forget_words(
         column = rows.columns[at]
         if column >= 0 and is_new(by_word, column):
             for place in range(own.words.shape[1]):
-                move(own.words, column, place, -own.words[column, place], whole.words, is_shared)
+                put(own.words, column, place, 0.0, whole.words, is_shared)
 
 
 @inner

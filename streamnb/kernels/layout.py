@@ -106,6 +106,8 @@ class RowUpdates(NamedTuple):
     def rows(self, begin: int, end: int) -> RowUpdates:
         """Return the updates of rows `begin` to `end`."""
         labels, weights, scales, own, after, decays = self
+        if begin == 0 and end == len(labels):
+            return self
         rows = slice(begin, end)
         return RowUpdates(labels[rows], weights[rows], scales[rows], own[rows], after[rows], decays)
 
