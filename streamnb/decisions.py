@@ -115,7 +115,10 @@ class ConformalSets:
         return prediction_sets(self.threshold, checked_log_posteriors(log_posteriors))
 
     def prequential_many(
-        self, log_posteriors: ArrayLike, truth: Sequence[int] | NDArray[np.integer[Any]]
+        self,
+        log_posteriors: ArrayLike,
+        truth: Sequence[int] | NDArray[np.integer[Any]],
+        asked: ArrayLike | None = None,
     ) -> Sets:
         """Return each example's set, by the threshold before it, and learn from all in order.
 
@@ -127,6 +130,9 @@ class ConformalSets:
         truth : sequence of int, of length n
             The place of each one's true class. An example of a class that the model had not, nan or
             -1, gets its set and teaches nothing.
+        asked : array_like of shape (n, n_classes), optional
+            What gets the sets instead, where labels come late: log-posteriors of the examples that
+            are judged as those of `log_posteriors` are learned.
 
         Returns
         -------
@@ -140,11 +146,13 @@ class ConformalSets:
         """
         given = checked_log_posteriors(log_posteriors, gaps=True)
         places = checked_places(truth, given, least=-1)
-        if has_gaps(given, places):
-            held = in_runs(
-                lambda own, truth, _: self.prequential_many(own, truth), self.sets,
-                given, places, given,
-            )  # fmt: skip
+        asked = given if asked is None else checked_log_posteriors(asked, gaps=True)
+        if len(asked) != len(given):
+            raise InputError(
+                f"asked must have {len(given)} rows, as log_posteriors. Got {len(asked)}."
+            )
+        if has_gaps(given, places) or (asked is not given and np.isnan(asked).any()):
+            held = in_runs(self.prequential_many, self.sets, given, places, asked)
             found: Sets = held == 1.0
             return found
         scores = 1.0 - np.exp(given)
@@ -160,6 +168,8 @@ class ConformalSets:
         self.n += len(own)
         self.n_covered += int(np.count_nonzero(own <= before))
         self.n_in_sets += int(np.count_nonzero(found))
+        if asked is not given:
+            found = 1.0 - np.exp(asked) <= before[:, np.newaxis]
         return found
 
     def __add__(self, other: object) -> Self:

@@ -92,6 +92,25 @@ def test_asking_changes_nothing_and_says_what_comes_next(
     assert asked.tolist() == sets.prequential_many(stream[0][:1], stream[1][:1]).tolist()
 
 
+def test_sets_of_what_is_asked_are_by_the_labels_that_have_come() -> None:
+    """As if one by one an example were asked about, and a late one learned."""
+    generator = np.random.default_rng(4)
+    given = normalised(generator.normal(size=(40, 3)))
+    given[:5, 2], given[12, 1] = np.nan, np.nan
+    truth, late = generator.integers(0, 3, 40), 7
+    one_by_one, at_once = nb.ConformalSets(0.8, 0.05), nb.ConformalSets(0.8, 0.05)
+    found = at_once.prequential_many(given[:-late], truth[:-late], given[late:])
+    for i, asked in enumerate(given[late:]):
+        known = ~np.isnan(asked)
+        expected = one_by_one.sets(asked[known][np.newaxis])[0]
+        assert np.array_equal(found[i, known], expected)
+        assert not found[i, ~known].any()
+        one_by_one.prequential_many(given[i : i + 1], truth[i : i + 1])
+    assert at_once.to_dict() == one_by_one.to_dict()
+    with pytest.raises(InputError, match="asked must have 2 rows"):
+        at_once.prequential_many(given[5:7], truth[5:7], given[5:8])
+
+
 def test_a_certain_class_is_in_the_set_and_the_threshold_finds_the_quantile() -> None:
     """Where probabilities are right, threshold and size are those of a closed form."""
     random = np.random.default_rng(4)

@@ -247,6 +247,9 @@ ENTRIES: dict[str, Entry] = {
     "ConformalSets.prequential_many(truth)": Entry(
         TRUTH, sets(lambda made, value: made.prequential_many(LOGS, value)), places
     ),
+    "ConformalSets.prequential_many(asked)": Entry(
+        LOGS, sets(lambda made, value: made.prequential_many(LOGS, TRUTH, value)), logs
+    ),
     "Confidence(costs)": Entry(
         COSTS, lambda value: plain(nb.Confidence(costs=value).costs),
         lambda array: ((array >= 0) & np.isfinite(array)).all(),
