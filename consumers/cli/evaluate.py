@@ -184,6 +184,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     gc.disable()  # all that is imported stays; reading the source turns it on again
     from consumers.cli import evaluation
     from consumers.cli.figures import figures, require_scikit_learn
+    from consumers.cli.model_report import saved_model
     from consumers.cli.output import evaluation_facts, print_evaluation, training_facts
     from consumers.cli.report import check_report, write_report
 
@@ -194,7 +195,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
         check_report(report, settings.source_address.path, find_config(config), model)
     saved = None
     if model is not None:
-        saved = evaluation.saved_model(model, settings, calibrated=not uncalibrated)
+        saved = saved_model(model, settings, calibrated=not uncalibrated)
     method = evaluation.Method(
         delay, hold_out, folds, saved, max_messages, seed, not uncalibrated, joint
     )

@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
@@ -21,14 +20,13 @@ from numpy.typing import NDArray
 
 from consumers.cli.conventions import ahead, decoded, polls, progress_bar, source_apart
 from consumers.cli.figures import Figure, Floats, Ints, JudgedExamples, importing_scikit_learn
-from consumers.cli.model_report import calibrated_model, read_model
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.settings import EmoticonLabels, Settings
 from consumers.decode.decoder import Decoder
 from consumers.decode.example_input import kinds_in
 from consumers.decode.labels import Labeller, NoLabels, SignRemover
 from consumers.decode.schemas import payloads_of
-from consumers.errors import ConfigError, MismatchError, QuestionError
+from consumers.errors import ConfigError, QuestionError
 from consumers.factories import build_decoder
 from consumers.features import (
     DecayTimes,
@@ -80,27 +78,6 @@ class Examples(NamedTuple):
         """Return some rows, given ascending."""
         columns = {name: rows_of(column, rows) for name, column in self.columns.items()}
         return Examples(columns, self.labels[rows], self.at[rows], self.times.at(rows))
-
-
-def saved_model(
-    path: Path, settings: Settings, *, calibrated: bool = True
-) -> NaiveBayes | Snapshot:
-    """Return what a file answers by: its model, calibrated as it has learned if that is asked for.
-
-    One that reads other fields than the settings' is a `MismatchError`.
-    """
-    stored, _ = read_model(path)
-    wanted, found = kinds_in(stored.model), kinds_of(settings.model)
-    if wanted != found:
-        raise MismatchError(
-            f"{path} reads {_shown(wanted)}, and the configuration's model {_shown(found)}. Give"
-            " the configuration that the model was learned with, by -c"
-        )
-    return calibrated_model(stored) if calibrated else stored.model
-
-
-def _shown(kinds: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
 
 
 def judge(settings: Settings, method: Method, *, show: bool = False) -> JudgedExamples:

@@ -18,8 +18,9 @@ import numpy as np
 
 from consumers.cli.conventions import find_config
 from consumers.config.settings import Settings, load
-from consumers.errors import CheckpointError, ConfigError
-from consumers.features import learned_rule, own_costs
+from consumers.decode.example_input import kinds_in
+from consumers.errors import CheckpointError, ConfigError, MismatchError
+from consumers.features import kinds_of, learned_rule, own_costs
 from consumers.monitoring import logs
 from consumers.pipeline.checkpoint import FILE_NAME
 from consumers.sinks.records import decided_by
@@ -108,6 +109,27 @@ def calibrated_model(stored: Stored) -> NaiveBayes | Snapshot:
     """Return a file's model, answering by the rule that a daemon or `streamnb.save` left there."""
     rule = learned_rule(stored.header["notes"], len(stored.model.classes))
     return stored.model if rule is None else Snapshot(stored.model, 0, rule)
+
+
+def saved_model(
+    path: Path, settings: Settings, *, calibrated: bool = True
+) -> NaiveBayes | Snapshot:
+    """Return what a file answers by: its model, calibrated as it has learned if that is asked for.
+
+    One that reads other fields than the settings' is a `MismatchError`.
+    """
+    stored, _ = read_model(path)
+    wanted, found = kinds_in(stored.model), kinds_of(settings.model)
+    if wanted != found:
+        raise MismatchError(
+            f"{path} reads {_shown(wanted)}, and the configuration's model {_shown(found)}. Give"
+            " the configuration that the model was learned with, by -c"
+        )
+    return calibrated_model(stored) if calibrated else stored.model
+
+
+def _shown(kinds: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
 
 
 def predict(

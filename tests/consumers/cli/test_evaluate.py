@@ -24,6 +24,7 @@ from consumers.cli import commands, conventions, evaluation
 from consumers.cli import figures as figures_module
 from consumers.cli.evaluation import Method, judge
 from consumers.cli.figures import JudgedExamples, figures, require_scikit_learn
+from consumers.cli.model_report import saved_model
 from consumers.cli.report import check_report
 from consumers.config.model import NumbersSettings
 from consumers.config.settings import Settings, WordsSettings, load
@@ -177,14 +178,14 @@ def test_a_saved_model_judges_and_learns_nothing(tmp_path: Path) -> None:
     path = tmp_path / "model.nb"
     save(model, path)
     before = path.read_bytes()
-    saved = evaluation.saved_model(path, settings)
+    saved = saved_model(path, settings)
     judged = judge(settings, Method(model=saved))
     assert_judged(judged, model.predict_log_proba_many(texts(examples)), examples)
     assert path.read_bytes() == before
     assert saved.digest() == model.digest()
     save(NaiveBayes(features={"n": Numbers(fields=["age"])}), path)
     with pytest.raises(MismatchError, match=r"reads age \(numbers\), and .* text \(words\)"):
-        evaluation.saved_model(path, settings)
+        saved_model(path, settings)
 
 
 def test_a_saved_model_answers_by_the_calibrator_of_its_file(tmp_path: Path) -> None:
@@ -203,7 +204,7 @@ def test_a_saved_model_answers_by_the_calibrator_of_its_file(tmp_path: Path) -> 
             (True, saved.learned.calibrator.calibrate(stated)),
             (False, stated),
         ):
-            known = evaluation.saved_model(tmp_path / "model.nb", settings, calibrated=calibrated)
+            known = saved_model(tmp_path / "model.nb", settings, calibrated=calibrated)
             assert_judged(judge(settings, Method(model=known)), expected, examples)
     arguments = ["evaluate", f"file:{tmp_path}/stream.jsonl", "--model", f"{tmp_path}/model.nb"]
     shown = CliRunner().invoke(commands.app, arguments, catch_exceptions=False).stdout
