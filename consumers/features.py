@@ -9,6 +9,7 @@ All of that is a function of the partition's log.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections import defaultdict
@@ -67,6 +68,8 @@ from streamnb import (
     Words,
 )
 from streamnb.columns import missing_text
+from streamnb.decisions import prediction_sets
+from streamnb.reader import ModelReader
 
 Floats = NDArray[np.float64]
 _AGE_MAX = 64.0  # half-lives behind its partition's time; a weight of 2⁻⁶⁴ would move no count
@@ -267,18 +270,92 @@ def restored_confidence(values: Mapping[str, Any]) -> Confidence:
     )
 
 
-def learned_rule(notes: Mapping[str, Any], n_classes: int) -> AnswerRule | None:
-    """Return the rule that a model file's notes hold for its classes; of a daemon or of `save`.
-
-    None if they hold none.
-    """
+def learned_confidence(notes: Mapping[str, Any]) -> Confidence | None:
+    """Return what a model file's notes hold of a daemon or of `save`; None if they hold nothing."""
     known = notes.get("entries", {}).get("confidence")
     if known is None and isinstance(notes.get("calibrator"), dict):
         known = {"calibrator": notes["calibrator"], "conformal": None}
-    return None if known is None else restored_confidence(known).rule(n_classes)
+    return None if known is None else restored_confidence(known)
 
 
-def own_costs(settings: ModelSettings, model: NaiveBayes) -> Floats | None:
+def learned_rule(notes: Mapping[str, Any], n_classes: int) -> AnswerRule | None:
+    """Return the rule that a model file's notes hold for its classes; None if they hold none."""
+    known = learned_confidence(notes)
+    return None if known is None else known.rule(n_classes)
+
+
+class Answers(NamedTuple):
+    """What is answered to examples: log-posteriors, which classes the sets hold, and decisions."""
+
+    log_posteriors: Floats
+    sets: NDArray[np.bool_] | None = None
+    decisions: NDArray[np.intp] | None = None  # places of the cheapest classes
+
+
+class AnswerSequence:
+    """Answers examples of a stream, each by what was learned of the answers before it.
+
+    `delay` is how many more examples are answered before one is learned.
+    """
+
+    def __init__(
+        self,
+        calibrator: Calibrator | None = None,
+        conformal: ConformalSets | None = None,
+        costs: Floats | None = None,
+        delay: int = 0,
+    ) -> None:
+        self.calibrator = calibrator
+        self.conformal = conformal
+        self._costs = costs
+        self._delay = delay
+        self._waiting = np.empty((0, 0)), np.empty(0, np.int32)  # stated, with labels
+
+    def learn(self, stated: Floats, labels: NDArray[np.int32]) -> Answers:
+        """Answer examples and learn them, in order; nan is a class that the model had not."""
+        if self.calibrator is None and self.conformal is None:
+            return self._decided(stated, None)
+        before, known = self._waiting
+        n_more = stated.shape[1] - before.shape[1]
+        padded = np.pad(before, ((0, 0), (0, n_more)), constant_values=np.nan)
+        every, truth = np.concatenate((padded, stated)), np.concatenate((known, labels))
+        n_due = max(0, len(every) - self._delay)
+        self._waiting = every[n_due:], truth[n_due:]
+        n_none = len(stated) - n_due
+        first = self.answer(stated[:n_none])
+        due, own, asked = every[:n_due], truth[:n_due], stated[n_none:]
+        learned, answers = due, asked
+        if self.calibrator is not None:
+            # What is learned late counts in the sets by what would be answered then.
+            twin = (
+                copy.deepcopy(self.calibrator)
+                if self._delay and self.conformal is not None
+                else None
+            )
+            answers = self.calibrator.prequential_many(due, own, asked)
+            learned = answers if twin is None else twin.prequential_many(due, own)
+        whole = np.concatenate((first.log_posteriors, answers))
+        if self.conformal is None:
+            return self._decided(whole, None)
+        sets = self.conformal.prequential_many(learned, own, answers)
+        return self._decided(
+            whole, sets if first.sets is None else np.concatenate((first.sets, sets))
+        )
+
+    def answer(self, stated: Floats) -> Answers:
+        """Answer examples by what was learned before, and learn nothing."""
+        answers = stated if self.calibrator is None else self.calibrator.calibrate(stated)
+        if self.conformal is None:
+            return self._decided(answers, None)
+        return self._decided(answers, prediction_sets(self.conformal.threshold, answers))
+
+    def _decided(self, answers: Floats, sets: NDArray[np.bool_] | None) -> Answers:
+        if self._costs is None:
+            return Answers(answers, sets)
+        return Answers(answers, sets, AnswerRule(costs=self._costs).labels(answers))
+
+
+def own_costs(settings: ModelSettings, model: ModelReader) -> Floats | None:
     """Return the configuration's costs, if its classes are the model's."""
     return costs_of(settings) if settings.classes == model.classes else None
 

@@ -193,12 +193,13 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     note_shared_model(settings, "evaluate")
     if report is not None:
         check_report(report, settings.source_address.path, find_config(config), model)
-    saved = None
+    saved: dict[str, Any] = {}
     if model is not None:
-        saved = saved_model(model, settings, calibrated=not uncalibrated)
+        saved = saved_model(model, settings, calibrated=not uncalibrated)._asdict()
     method = evaluation.Method(
-        delay, hold_out, folds, saved, max_messages, seed, not uncalibrated, joint
-    )
+        delay, hold_out, folds, messages_max=max_messages, seed=seed,
+        calibrated=not uncalibrated, joint=joint, **saved,
+    )  # fmt: skip
     judged = evaluation.judge(settings, method, show=sys.stderr.isatty())
     found: dict[str, Any] = {
         "source": source,
@@ -214,7 +215,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     else:
         print_evaluation(Console(), found)
     if report is not None:  # last, so that a full disk leaves what was printed
-        facts = [evaluation_facts(found), *training_facts(found)]
+        facts = [evaluation_facts(found), *training_facts(found), *found["notes"]]
         write_report(report, f"How good is it? {source}", facts, {"value": found})
 
 

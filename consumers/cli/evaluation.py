@@ -29,18 +29,31 @@ from consumers.decode.schemas import payloads_of
 from consumers.errors import ConfigError, QuestionError
 from consumers.factories import build_decoder
 from consumers.features import (
+    Answers,
+    AnswerSequence,
     DecayTimes,
     ExampleTimes,
     build_model,
     columns_of,
     kinds_of,
+    own_costs,
     times_and_weights,
 )
 from consumers.messages import CLASSES_MAX, Column, KnownClasses, Messages, rows_of
 from consumers.process import keep_freed_memory, short_pauses
 from consumers.sinks.records import decided_by, prediction_record, reject_record
 from consumers.sources.base import Source
-from streamnb import AnswerRule, Calibrator, Codes, Folds, NaiveBayes, Snapshot, TextColumn, predict
+from streamnb import (
+    AnswerRule,
+    Calibrator,
+    Codes,
+    ConformalSets,
+    Folds,
+    NaiveBayes,
+    Snapshot,
+    TextColumn,
+    predict,
+)
 from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
 from streamnb.labels import to_indices
@@ -60,6 +73,7 @@ class Method(msgspec.Struct, frozen=True):
     hold_out: float | None = None  # the last share of the stream, judged and not learned
     folds: int | None = None
     model: ModelReader | None = None  # judged as it is; nothing is learned
+    sets: ConformalSets | None = None  # of that model, as they stand
     messages_max: int | None = None
     seed: int = 0
     calibrated: bool = True  # where the settings or the saved model are
@@ -191,12 +205,18 @@ def read_messages(
 
 
 class _Part(NamedTuple):
-    """What was judged of a batch: numbers in the stream, classes, log-posteriors, log p(x, y)."""
+    """What was judged of a batch: numbers in the stream, classes and log-posteriors.
+
+    The others are as `JudgedExamples` has them, each None if it is not known.
+    """
 
     at: Ints
     labels: NDArray[np.int32]
     posteriors: NDArray[np.float32]
     joint: Floats | None
+    set_sizes: NDArray[np.int32] | None
+    covered: NDArray[np.bool_] | None
+    decided: NDArray[np.int32] | None
 
 
 class JudgedLearner(Protocol):
@@ -264,13 +284,7 @@ class Evaluation:
         self._folds = None if method.folds is None else Folds(model, method.folds)
         self._by_fold: list[list[Examples]] = [[] for _ in range(method.folds or 0)]
         self._next_folds = np.empty(0, np.int64)
-        self._calibrator: Calibrator | None = None
-        is_learning = method.model is None and method.folds is None
-        if settings.model.calibration and method.calibrated and self.is_ours and is_learning:
-            self._calibrator = Calibrator()
-        is_calibrated = self.model.state.calibration is not None
-        self._judged.calibrated = is_calibrated or self._calibrator is not None
-        self._stated = np.empty((0, 0)), np.empty(0, np.int32)  # with labels: what is counted late
+        self._answers = self._answer_sequence()
         self._takes: Callable[[Examples], None] = self._prequential
         if method.model is not None:
             self._takes = self._only_judge
@@ -303,7 +317,8 @@ class Evaluation:
             assert self._folds is not None
             rest = self._folds.without(fold)
             for each in held:
-                self._keep(each, *self._judge(each, rest))
+                stated, joint = self._judge(each, rest)
+                self._keep(each, self._answers.answer(stated), joint)
         if not self._parts:
             shown = ", ".join(f"{n:,} {why}" for why, n in sorted(found.rejected.items())) or "none"
             raise QuestionError(
@@ -311,19 +326,36 @@ class Evaluation:
                 f" read, {found.unlabelled:,} without a label and {shown} rejected. See labels.*"
                 f" and model.classes of the configuration{self._first_reject}"
             )
-        at, labels, posteriors, joint = zip(*self._parts, strict=True)
         n_classes = len(self._classes)
-        order = np.argsort(np.concatenate(at), kind="stable")
+        order = np.argsort(np.concatenate([each.at for each in self._parts]), kind="stable")
         found.classes = tuple(self._classes)
-        found.labels = np.concatenate(labels)[order].astype(np.int64)
-        padded = [_padded(each, n_classes) for each in posteriors]
+        found.labels = np.concatenate([each.labels for each in self._parts])[order].astype(np.int64)
+        padded = [_padded(each.posteriors, n_classes) for each in self._parts]
         found.log_posteriors = np.concatenate(padded)[order]
-        if joint[0] is not None:
-            found.joint = np.concatenate(joint)[order]
+        for name in ("joint", "set_sizes", "covered", "decided"):
+            values = [getattr(each, name) for each in self._parts]
+            setattr(found, name, None if values[0] is None else np.concatenate(values)[order])
         if self.is_ours:
             whole = self.model if self._folds is None else self._folds.total()
             found.training = _training_figures(whole)
         return found
+
+    def _answer_sequence(self) -> AnswerSequence:
+        """Return what answers are made by, as the settings or the saved model have it."""
+        method, asked, judged = self._method, self._settings.model, self._judged
+        calibrator, sets, costs = None, method.sets, own_costs(asked, self.model)
+        if self.is_ours and method.model is None and method.folds is None:
+            calibrator = Calibrator() if asked.calibration and method.calibrated else None
+            sets = None if asked.coverage is None else ConformalSets(asked.coverage)
+        judged.calibrated = calibrator is not None or self.model.state.calibration is not None
+        judged.coverage = None if sets is None else sets.coverage
+        judged.costs = costs
+        if asked.coverage is not None and sets is None and self.is_ours:
+            what = "the saved model has none" if method.folds is None else "folds have no order"
+            judged.notes.append(f"no prediction sets are judged: {what}")
+        if asked.costs is not None and costs is None:
+            judged.notes.append("no costs are judged: the model's classes are not model.classes")
+        return AnswerSequence(calibrator, sets, costs, method.delay)
 
     def _examples(self, messages: Messages) -> Examples:
         """Return the labelled messages of a batch, and count the rest."""
@@ -360,9 +392,7 @@ class Evaluation:
     def _prequential(self, examples: Examples) -> None:
         """Judge each example, then learn it."""
         stated, joint = self._learn(examples)
-        if self._calibrator is not None:
-            stated = self._calibrator.prequential_many(stated, examples.labels)
-        self._keep(examples, stated, joint)
+        self._keep(examples, self._answers.learn(stated, examples.labels), joint)
 
     def _late(self, examples: Examples) -> None:
         """Judge each example; then learn the one that came `delay` examples before it.
@@ -383,22 +413,8 @@ class Evaluation:
         both = both._replace(times=ExampleTimes(both.times.times_s, weights))
         found, joint = self._learn(_permuted(both, order))
         own = np.argsort(order)[:n]
-        stated = self._calibrated_late(found[own], examples.labels)
-        self._keep(examples, stated, None if joint is None else joint[own])
-
-    def _calibrated_late(self, stated: Floats, labels: NDArray[np.int32]) -> Floats:
-        """Return what is answered by what came true of all that is learned already."""
-        if self._calibrator is None:
-            return stated
-        before, known = self._stated
-        every = np.concatenate((_padded(before, stated.shape[1], np.nan), stated))
-        truth = np.concatenate((known, labels))
-        n_late = max(0, len(every) - self._method.delay)
-        n_none = len(stated) - n_late
-        first = self._calibrator.calibrate(stated[:n_none])
-        rest = self._calibrator.prequential_many(every[:n_late], truth[:n_late], stated[n_none:])
-        self._stated = every[n_late:], truth[n_late:]
-        return np.concatenate((first, rest))
+        answers = self._answers.learn(found[own], examples.labels)
+        self._keep(examples, answers, None if joint is None else joint[own])
 
     def _hold_out(self, examples: Examples) -> None:
         """Learn what cannot be among the last share any more; the rest waits."""
@@ -408,8 +424,7 @@ class Evaluation:
         n_due = int((1 - Fraction(str(self._method.hold_out))) * n_seen) - self._n_learned
         for each in self._due(n_due):
             stated, _ = self._learn(each)
-            if self._calibrator is not None:
-                self._calibrator.prequential_many(stated, each.labels)
+            self._answers.learn(stated, each.labels)
             self._n_learned += len(each.labels)
 
     def _count_folds(self, examples: Examples) -> None:
@@ -429,10 +444,8 @@ class Evaluation:
                 held.append(some)
 
     def _only_judge(self, examples: Examples) -> None:
-        found, joint = self._judge(examples, self.model)
-        if self._calibrator is not None:
-            found = self._calibrator.calibrate(found)
-        self._keep(examples, found, joint)
+        stated, joint = self._judge(examples, self.model)
+        self._keep(examples, self._answers.answer(stated), joint)
 
     def _judge(self, examples: Examples, model: ModelReader) -> tuple[Floats, Floats | None]:
         """Return what a model states of examples, and log p(x, y) of each if it is to be known."""
@@ -475,10 +488,15 @@ class Evaluation:
         posteriors[:, places] = found
         return posteriors
 
-    def _keep(self, examples: Examples, found: Floats, joint: Floats | None) -> None:
+    def _keep(self, examples: Examples, answers: Answers, joint: Floats | None) -> None:
         # What is finite stays so in 32 bits, or it would be impossible, and in no log-loss.
-        finite = np.where(found > -np.inf, np.maximum(found, _LEAST), -np.inf)
-        self._parts.append(_Part(examples.at, examples.labels, finite.astype(np.float32), joint))
+        found, sets, decided = answers
+        finite = np.where(found > -np.inf, np.maximum(found, _LEAST), -np.inf).astype(np.float32)
+        y = examples.labels
+        sizes = None if sets is None else sets.sum(axis=1, dtype=np.int32)
+        covered = None if sets is None else sets[np.arange(len(y)), y]
+        places = None if decided is None else decided.astype(np.int32)
+        self._parts.append(_Part(examples.at, y, finite, joint, sizes, covered, places))
 
     def _wait(self, examples: Examples) -> None:
         self._waiting.append(examples)
@@ -511,10 +529,10 @@ def _training_figures(model: ModelReader) -> Figure | None:
     }
 
 
-def _padded(posteriors: NDArray[Any], n_classes: int, value: float = -np.inf) -> NDArray[Any]:
+def _padded(posteriors: NDArray[Any], n_classes: int) -> NDArray[Any]:
     """Return log-posteriors with the classes that came later, which had no probability."""
     n_more = n_classes - posteriors.shape[1]
-    return np.pad(posteriors, ((0, 0), (0, n_more)), constant_values=value)
+    return np.pad(posteriors, ((0, 0), (0, n_more)), constant_values=-np.inf)
 
 
 def _joined(pieces: Sequence[Examples]) -> Examples:

@@ -60,6 +60,12 @@ class JudgedExamples(msgspec.Struct):
     ignored: Counter[str] = field(default_factory=Counter)  # left out by `message`, by condition
     training: Figure | None = None  # of what the model has learned, from its counts
     calibrated: bool = False  # whether the answers are, or what the model itself states
+    coverage: float | None = None  # the share of prediction sets that is to hold the true class
+    set_sizes: NDArray[np.int32] | None = None  # (n,): how many classes each set holds
+    covered: NDArray[np.bool_] | None = None  # (n,): whether it holds the true one
+    costs: Floats | None = None  # (n_classes, n_classes): of saying a class (column) in vain
+    decided: NDArray[np.int32] | None = None  # (n,): the cheapest classes, as places
+    notes: list[str] = field(default_factory=list)  # what is to be known of the figures
 
     def losses(self) -> tuple[Floats, NDArray[np.bool_]]:
         """Return each example's log-loss, and which had one: it is 0 where p of the truth was 0."""
@@ -140,12 +146,14 @@ def _figures(
     by_name["joint_nll"] = _joint_nll(judged.joint, blocks)
     by_name["brier"] = blocks.ratio(squared_errors, np.ones(len(y)), brier)
     by_name["ece"], reliability = _calibration(confidence, best == y, blocks)
+    by_name |= _of_sets(judged, best == y, blocks) | _of_costs(judged, best, blocks)
     curves = _add_areas(dict(zip(judged.classes, of_class, strict=True)), by_name, by_class)
     return {
         "examples": len(y),
         "impossible": int((~is_possible).sum()),
         "training": judged.training,
         "calibrated": judged.calibrated,
+        "notes": judged.notes,
         "classes": list(judged.classes),
         "bootstrap": {
             "replicates": REPLICATES, "blocks": blocks.n, "interval": (_HIGH - _LOW) / 100,
@@ -450,6 +458,38 @@ def _calibration(
         for b in np.flatnonzero(n[0]).tolist()
     ]  # fmt: skip
     return error, rows
+
+
+def _of_sets(judged: JudgedExamples, right: NDArray[np.bool_], blocks: Blocks) -> dict[str, Figure]:
+    """Return how often prediction sets hold the true class, and how large they are; {} without."""
+    sizes, covered = judged.set_sizes, judged.covered
+    if judged.coverage is None or sizes is None or covered is None:
+        return {}
+    every = np.ones(len(sizes))
+    found = {
+        "covered": covered,
+        # Whoever asks is answered the likeliest class in any case: in an empty set it is the one.
+        "covered_as_answered": covered | ((sizes == 0) & right),
+        "set_size": sizes,
+        "sure": sizes == 1,
+        "empty_sets": sizes == 0,
+    }
+    target = {"coverage_target": figure(np.full(1, judged.coverage))}
+    return target | {
+        name: blocks.ratio(each.astype(np.float64), every) for name, each in found.items()
+    }
+
+
+def _of_costs(judged: JudgedExamples, best: NDArray[np.intp], blocks: Blocks) -> dict[str, Figure]:
+    """Return what decisions cost in the mean, and what the likeliest classes would; {} without."""
+    y, costs = judged.labels, judged.costs
+    if costs is None or judged.decided is None:
+        return {}
+    every = np.ones(len(y))
+    return {
+        "mean_cost": blocks.ratio(costs[y, judged.decided], every),
+        "mean_cost_of_likeliest": blocks.ratio(costs[y, best], every),
+    }
 
 
 def _coverage(confidence: Floats, right: NDArray[np.bool_], blocks: Blocks) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,11 @@ from consumers.cli.conventions import find_config
 from consumers.config.settings import Settings, load
 from consumers.decode.example_input import kinds_in
 from consumers.errors import CheckpointError, ConfigError, MismatchError
-from consumers.features import kinds_of, learned_rule, own_costs
+from consumers.features import kinds_of, learned_confidence, learned_rule, own_costs
 from consumers.monitoring import logs
 from consumers.pipeline.checkpoint import FILE_NAME
 from consumers.sinks.records import decided_by
-from streamnb import NaiveBayes, Snapshot, StoreWarning
+from streamnb import ConformalSets, NaiveBayes, Snapshot, StoreWarning
 from streamnb.inspection.summary import (
     flag_rows,
     n_features,
@@ -111,9 +111,14 @@ def calibrated_model(stored: Stored) -> NaiveBayes | Snapshot:
     return stored.model if rule is None else Snapshot(stored.model, 0, rule)
 
 
-def saved_model(
-    path: Path, settings: Settings, *, calibrated: bool = True
-) -> NaiveBayes | Snapshot:
+class SavedModel(NamedTuple):
+    """What a file answers by; its sets are of calibrated answers, if it has a calibrator."""
+
+    model: NaiveBayes | Snapshot
+    sets: ConformalSets | None
+
+
+def saved_model(path: Path, settings: Settings, *, calibrated: bool = True) -> SavedModel:
     """Return what a file answers by: its model, calibrated as it has learned if that is asked for.
 
     One that reads other fields than the settings' is a `MismatchError`.
@@ -125,7 +130,11 @@ def saved_model(
             f"{path} reads {_shown(wanted)}, and the configuration's model {_shown(found)}. Give"
             " the configuration that the model was learned with, by -c"
         )
-    return calibrated_model(stored) if calibrated else stored.model
+    known = learned_confidence(stored.header["notes"])
+    if known is not None and not calibrated and known.calibrator is not None:
+        return SavedModel(stored.model, None)
+    sets = None if known is None else known.conformal
+    return SavedModel(calibrated_model(stored) if calibrated else stored.model, sets)
 
 
 def _shown(kinds: Mapping[str, str]) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # it stands on the daemon's components, which cost time
 
 _FAR_OFF = 1e5
 _NAME_WIDTH = 20  # of the first column at a terminal that is too narrow for a table
+_NO_FIGURE = {"value": math.nan, "low": math.nan, "high": math.nan}
 _UNBOUNDED = 1 << 20
 
 
@@ -220,7 +221,7 @@ def print_verified(console: Console, done: Verified) -> None:
 def print_evaluation(console: Console, found: Mapping[str, Any]) -> None:
     """Print the figures of `evaluate`, each with its interval."""
     facts = f"{plain(found['source'])}: {evaluation_facts(found)}"
-    for each in (facts, *training_facts(found)):
+    for each in (facts, *training_facts(found), *found["notes"]):
         console.print(each, highlight=False, markup=False, soft_wrap=True)
     table = _table("figure", "value", "95 % interval")
     for name, each in found["figures"].items():
@@ -255,8 +256,9 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
     models = found["models"]
     table = _table("figure", *map(plain, models))
-    for name in next(iter(models.values()))["figures"]:
-        cells = ("\n".join(figure_texts(each["figures"][name])) for each in models.values())
+    for name in figure_names(models):
+        own = (each["figures"].get(name, _NO_FIGURE) for each in models.values())
+        cells = ("\n".join(figure_texts(each)) for each in own)
         table.add_row(name.replace("_", " "), *cells)
     _show(console, table)
     heads = ("only 1st right", "only 2nd right", "McNemar's p", "accuracy ahead", "log-loss ahead")
@@ -317,18 +319,23 @@ def training_facts(found: Mapping[str, Any]) -> list[str]:
 
 
 def models_facts(models: Mapping[str, Any]) -> list[str]:
-    """Return whether each of several models is calibrated, and its `training_facts`."""
+    """Return whether each of several models is calibrated, its `training_facts` and notes."""
     calibrated = ["its answers are calibrated"]
     return [
         f"{name}, {fact}"
         for name, found in models.items()
-        for fact in calibrated * found["calibrated"] + training_facts(found)
+        for fact in calibrated * found["calibrated"] + training_facts(found) + found["notes"]
     ]
 
 
 def peer_facts(found: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each model of another library."""
     return [f"{name}: {what}" for name, what in found["peers"].items()]
+
+
+def figure_names(models: Mapping[str, Any]) -> list[str]:
+    """Return the names of the figures that any of several models has, in their order."""
+    return list(dict.fromkeys(name for found in models.values() for name in found["figures"]))
 
 
 def figure_texts(each: Mapping[str, float], form: str = ".4f") -> tuple[str, str]:

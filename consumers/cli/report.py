@@ -18,7 +18,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from consumers.cli.output import figure_texts, scores_line
+from consumers.cli.output import figure_names, figure_texts, scores_line
 from consumers.errors import ConfigError, SinkError
 from consumers.private_files import open_private
 
@@ -203,7 +203,6 @@ def _series(i: int) -> str:
 
 
 def _figures(models: Mapping[str, Measured]) -> str:
-    names = list(dict.fromkeys(each for found in models.values() for each in found["figures"]))
     rows = [
         [
             name.replace("_", " "),
@@ -212,7 +211,7 @@ def _figures(models: Mapping[str, Measured]) -> str:
                 for found in models.values()
             ),
         ]
-        for name in names
+        for name in figure_names(models)
     ]
     rows.append(["impossible", *(f"{found['impossible']:,}" for found in models.values())])
     return table(["figure", *map(escape, models)], rows)

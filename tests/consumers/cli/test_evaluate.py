@@ -178,7 +178,7 @@ def test_a_saved_model_judges_and_learns_nothing(tmp_path: Path) -> None:
     path = tmp_path / "model.nb"
     save(model, path)
     before = path.read_bytes()
-    saved = saved_model(path, settings)
+    saved = saved_model(path, settings).model
     judged = judge(settings, Method(model=saved))
     assert_judged(judged, model.predict_log_proba_many(texts(examples)), examples)
     assert path.read_bytes() == before
@@ -199,12 +199,12 @@ def test_a_saved_model_answers_by_the_calibrator_of_its_file(tmp_path: Path) -> 
     assert saved.learned.calibrator is not None
     stated = model.predict_log_proba_many(texts(examples))
     for notes in ({"entries": entries}, {"calibrator": saved.learned.calibrator.to_dict()}):
-        save(model, tmp_path / "model.nb", notes=notes)
+        save(model, path := tmp_path / "model.nb", notes=notes)
         for calibrated, expected in (
             (True, saved.learned.calibrator.calibrate(stated)),
             (False, stated),
         ):
-            known = saved_model(tmp_path / "model.nb", settings, calibrated=calibrated)
+            known = saved_model(path, settings, calibrated=calibrated).model
             assert_judged(judge(settings, Method(model=known)), expected, examples)
     arguments = ["evaluate", f"file:{tmp_path}/stream.jsonl", "--model", f"{tmp_path}/model.nb"]
     shown = CliRunner().invoke(commands.app, arguments, catch_exceptions=False).stdout

@@ -23,8 +23,19 @@ from consumers.cli.figures import (
     figures,
     replicates_of_confusion,
 )
-from consumers.features import build_model
-from streamnb import Codes, HalfLife, Multinomial, NaiveBayes, Words
+from consumers.cli.model_report import saved_model
+from consumers.features import SavedConfidence, build_model
+from streamnb import (
+    Calibrator,
+    Codes,
+    ConformalSets,
+    HalfLife,
+    Multinomial,
+    NaiveBayes,
+    Words,
+    cheapest,
+    save,
+)
 from streamnb.learn import prequential
 from tests.consumers.cli.test_evaluate import (
     WORDS,
@@ -444,3 +455,138 @@ def test_the_first_line_says_how_it_was_judged(
         commands.app, ["evaluate", source, *arguments], catch_exceptions=False
     )
     assert f"20 messages judged {told}; " in done.stdout.splitlines()[0]
+
+
+# ---- prediction sets and costs -------------------------------------------------------------------
+
+COSTS = {"negative": {"positive": 5.0}}
+SETS = ("covered", "set_size", "sure", "empty_sets", "covered_as_answered")
+
+
+def values_of(found: dict[str, Any]) -> dict[str, float]:
+    """Return the figures without their intervals."""
+    return {name: each["value"] for name, each in found["figures"].items()}
+
+
+def of_sets(sets: Any, truth: Any, best: Any) -> list[float]:
+    """Return the figures of sets by hand, in the order of `SETS`."""
+    rows, sizes = np.arange(len(truth)), sets.sum(axis=1)
+    answered = sets.copy()
+    answered[rows, best] = True
+    return [
+        sets[rows, truth].mean(), sizes.mean(), (sizes == 1).mean(), (sizes == 0).mean(),
+        answered[rows, truth].mean(),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("calibration", [False, True])
+@pytest.mark.parametrize("method", [Method(), Method(delay=9), Method(hold_out=0.4)])
+def test_sets_are_those_of_the_library(
+    tmp_path: Path, method: Method, *, calibration: bool
+) -> None:
+    """Each by the threshold that the labels before it have moved, of the answers of then."""
+    examples = stream()
+    settings = settings_of(tmp_path, examples, coverage=0.7, calibration=calibration)
+    judged = judge(settings, method)
+    n_known = N - len(judged.labels)
+    model, calibrator, sets = build_model(settings.model), Calibrator(), ConformalSets(0.7)
+    truth = np.array([settings.model.classes.index(label) for label in labels(examples)])
+
+    def learn(stated: Any, own: slice) -> None:
+        answers = calibrator.prequential_many(stated, truth[own]) if calibration else stated
+        sets.prequential_many(answers, truth[own])
+
+    before = model.prequential_many(texts(examples[:n_known]), labels(examples[:n_known]))
+    learn(before, slice(0, n_known))
+    plain = judge(settings, msgspec.structs.replace(method, calibrated=False)).log_posteriors
+    held = []
+    for i, stated in enumerate(plain[:, np.newaxis].astype(np.float64)):
+        late = i - 1 - method.delay
+        if late >= 0 and method.hold_out is None:
+            learn(plain[late : late + 1].astype(np.float64), slice(late, late + 1))
+        held.append(sets.sets(calibrator.calibrate(stated) if calibration else stated)[0])
+    found = figures(judged)["figures"]
+    expected = of_sets(np.array(held), truth[n_known:], judged.log_posteriors.argmax(axis=1))
+    assert [found[name]["value"] for name in SETS] == pytest.approx(expected)
+    assert found["covered"]["low"] < found["covered"]["value"] < found["covered"]["high"]
+    assert found["coverage_target"]["value"] == 0.7
+
+
+def test_a_class_that_joins_is_in_no_set_before(tmp_path: Path) -> None:
+    """The message that brings it is not covered, and its set is one of the classes of then."""
+    examples = stream(30)
+    examples[20]["label"] = "new"
+    settings = settings_of(tmp_path, examples, coverage=0.7, new_classes=True)
+    judged = judge(settings, Method())
+    assert judged.covered is not None
+    assert judged.set_sizes is not None
+    assert not judged.covered[20]
+    assert (judged.set_sizes[:21] <= 2).all()
+    assert not figures(judge(settings_of(tmp_path, examples), Method(folds=3)))["notes"]
+
+
+def test_a_saved_model_has_the_sets_of_its_file(tmp_path: Path) -> None:
+    """By the threshold that it was saved with, and the share that it was learned for."""
+    settings, examples = settings_of(tmp_path, stream(), coverage=0.9), stream()
+    model = build_model(settings.model)
+    known = SavedConfidence(settings.model.model_copy(update={"coverage": 0.6}))
+    truth = np.array([model.classes.index(each) for each in labels(examples)])
+    known.learned.learn(model.prequential_many(texts(examples), labels(examples)), truth)
+    stated, path = model.predict_log_proba_many(texts(examples)), tmp_path / "model.nb"
+    save(model, path, notes={"entries": {"confidence": dict(known.pack().values)}})
+    found = figures(judge(settings, Method(**saved_model(path, settings)._asdict())))
+    sets = known.learned.conformal
+    assert sets is not None
+    expected = of_sets(sets.sets(stated), truth, stated.argmax(axis=1))
+    assert [values_of(found)[name] for name in SETS] == pytest.approx(expected)
+    assert values_of(found)["coverage_target"] == 0.6
+    save(model, path)
+    found = figures(judge(settings, Method(**saved_model(path, settings)._asdict())))
+    assert "covered" not in found["figures"]
+    assert found["notes"] == ["no prediction sets are judged: the saved model has none"]
+
+
+@pytest.mark.parametrize(
+    "method", [Method(), Method(delay=9), Method(hold_out=0.4), Method(folds=3)]
+)
+def test_decisions_cost_what_the_library_s_cost(tmp_path: Path, method: Method) -> None:
+    """The cheapest class of each answer, beside the likeliest, by the costs of the settings."""
+    settings = settings_of(tmp_path, stream(), costs=COSTS, calibration=True, coverage=0.8)
+    judged = judge(settings, method)
+    table, y = np.array([[0.0, 5.0], [1.0, 0.0]]), judged.labels
+    answers = judged.log_posteriors.astype(np.float64)
+    best, decided = answers.argmax(axis=1), cheapest(answers, table)
+    found = figures(judged)
+    assert values_of(found)["mean_cost"] == pytest.approx(table[y, decided].mean())
+    assert values_of(found)["mean_cost_of_likeliest"] == pytest.approx(table[y, best].mean())
+    assert (decided != best).any()
+    is_told = "no prediction sets are judged: folds have no order" in found["notes"]
+    assert is_told == ("covered" not in found["figures"]) == (method.folds is not None)
+
+
+def test_sets_and_costs_are_shown(tmp_path: Path) -> None:
+    """In the table, the JSON and the report; of a comparison only for the model that has them."""
+    source = write(tmp_path / "stream.jsonl", stream())
+    (tmp_path / "with.yaml").write_text(
+        "model: {coverage: 0.75, costs: {negative: {positive: 5}}}", encoding="utf-8"
+    )
+    (tmp_path / "plain.yaml").write_text("{}", encoding="utf-8")
+    path = tmp_path / "report.html"
+    names = ["coverage target", "mean cost", "mean cost of likeliest"]
+    names += [name.replace("_", " ") for name in SETS]
+    for arguments in (
+        ["evaluate", source, "-c", str(tmp_path / "with.yaml")],
+        ["compare", source, str(tmp_path / "plain.yaml"), str(tmp_path / "with.yaml")],
+    ):
+        asked = [*arguments, "--report", str(path)]
+        shown = CliRunner().invoke(commands.app, asked, catch_exceptions=False).stdout
+        done = CliRunner().invoke(commands.app, [*arguments, "--json"], catch_exceptions=False)
+        told = json.loads(done.stdout)
+        own = told.get("models", {"with": told})["with"]["figures"]
+        report = path.read_text(encoding="utf-8")
+        for name in names:
+            value = f"{own[name.replace(' ', '_')]['value']:.4f}"
+            assert any(line.startswith(name) and value in line for line in shown.splitlines())
+            assert f'<th scope="row">{name}</th>' in report
+            assert value in report
+    assert "covered" not in told["models"]["plain"]["figures"]
