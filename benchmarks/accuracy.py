@@ -30,6 +30,7 @@ from benchmarks.tweets import CLASSES, Tweets, load
 from consumers.config.settings import Settings
 from consumers.features import build_model
 from streamnb.inspection.words import word_group
+from streamnb.reader import ModelReader
 
 PIECE = 4096
 HELD_OUT = 10_000  # of each class
@@ -155,7 +156,7 @@ def model_of(max_words: int = MAX_WORDS, **options: Any) -> nb.NaiveBayes:
     )
 
 
-def columns_of(model: nb.NaiveBayes, tweets: Tweets, rows: Places) -> dict[str, Any]:
+def columns_of(model: ModelReader, tweets: Tweets, rows: Places) -> dict[str, Any]:
     """Return the texts of some rows, and the fields read off them that the model has."""
     texts = [tweets.texts[row] for row in rows.tolist()]
     fields = [name for name in READ if name in model.state.fields]

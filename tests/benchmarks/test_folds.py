@@ -23,6 +23,10 @@ def test_every_fold_has_the_digest_of_its_training(
     found = folds.compare(name, TWEETS, 3)
     assert found.n_equal == 3
     assert min(found.training_s, found.folds_s, found.trainings_s) > 0.0
+    assert 0.0 < found.folds_accuracy < 1.0
+    assert 0.0 < found.trainings_accuracy < 1.0
+    if name == "plain":  # whose counts are all that it answers by
+        assert found.folds_accuracy == found.trainings_accuracy
 
 
 def test_a_training_that_leaves_out_another_fold_is_found() -> None:
