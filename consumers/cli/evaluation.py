@@ -350,6 +350,12 @@ class Evaluation:
         judged.calibrated = calibrator is not None or self.model.state.calibration is not None
         judged.coverage = None if sets is None else sets.coverage
         judged.costs = costs
+        if method.folds is not None and self.model.state.is_hybrid:
+            judged.notes.append(
+                "the model is a hybrid: its counts without a fold are exact, its weights are those"
+                f" of a training in {method.folds - 1} parts, and may be less accurate than those"
+                f" of {method.folds} trainings"
+            )
         if asked.coverage is not None and sets is None and self.is_ours:
             what = "the saved model has none" if method.folds is None else "folds have no order"
             judged.notes.append(f"no prediction sets are judged: {what}")

@@ -14,6 +14,7 @@ from scipy.stats import gmean
 from sklearn import metrics
 from typer.testing import CliRunner
 
+import streamnb as nb
 from consumers.cli import commands
 from consumers.cli import figures as figures_module
 from consumers.cli.evaluation import Method, judge
@@ -25,17 +26,7 @@ from consumers.cli.figures import (
 )
 from consumers.cli.model_report import saved_model
 from consumers.features import SavedConfidence, build_model
-from streamnb import (
-    Calibrator,
-    Codes,
-    ConformalSets,
-    HalfLife,
-    Multinomial,
-    NaiveBayes,
-    Words,
-    cheapest,
-    save,
-)
+from streamnb import Codes, HalfLife, Multinomial, NaiveBayes, Words
 from streamnb.learn import prequential
 from tests.consumers.cli.test_evaluate import (
     WORDS,
@@ -457,6 +448,20 @@ def test_the_first_line_says_how_it_was_judged(
     assert f"20 messages judged {told}; " in done.stdout.splitlines()[0]
 
 
+def test_folds_of_a_hybrid_say_what_its_weights_are(tmp_path: Path) -> None:
+    """In the terminal, the JSON and the report; counts alone are exact, and need no note."""
+    source, path = write(tmp_path / "stream.jsonl", stream(40)), tmp_path / "report.html"
+    asked = ["evaluate", source, "--folds", "4"]
+    done = CliRunner().invoke(commands.app, [*asked, "--json"], catch_exceptions=False)
+    (note,) = json.loads(done.stdout)["notes"]
+    assert "those of a training in 3 parts" in note
+    done = CliRunner().invoke(commands.app, [*asked, "--report", str(path)], catch_exceptions=False)
+    assert note in done.stdout
+    assert f"<p>{note}</p>" in path.read_text(encoding="utf-8")
+    settings = settings_of(tmp_path, stream(40), features=words(hybrid=False))
+    assert not figures(judge(settings, Method(folds=4)))["notes"]
+
+
 # ---- prediction sets and costs -------------------------------------------------------------------
 
 COSTS = {"negative": {"positive": 5.0}}
@@ -489,7 +494,7 @@ def test_sets_are_those_of_the_library(
     settings = settings_of(tmp_path, examples, coverage=0.7, calibration=calibration)
     judged = judge(settings, method)
     n_known = N - len(judged.labels)
-    model, calibrator, sets = build_model(settings.model), Calibrator(), ConformalSets(0.7)
+    model, calibrator, sets = build_model(settings.model), nb.Calibrator(), nb.ConformalSets(0.7)
     truth = np.array([settings.model.classes.index(label) for label in labels(examples)])
 
     def learn(stated: Any, own: slice) -> None:
@@ -522,7 +527,6 @@ def test_a_class_that_joins_is_in_no_set_before(tmp_path: Path) -> None:
     assert judged.set_sizes is not None
     assert not judged.covered[20]
     assert (judged.set_sizes[:21] <= 2).all()
-    assert not figures(judge(settings_of(tmp_path, examples), Method(folds=3)))["notes"]
 
 
 def test_a_saved_model_has_the_sets_of_its_file(tmp_path: Path) -> None:
@@ -533,14 +537,14 @@ def test_a_saved_model_has_the_sets_of_its_file(tmp_path: Path) -> None:
     truth = np.array([model.classes.index(each) for each in labels(examples)])
     known.learned.learn(model.prequential_many(texts(examples), labels(examples)), truth)
     stated, path = model.predict_log_proba_many(texts(examples)), tmp_path / "model.nb"
-    save(model, path, notes={"entries": {"confidence": dict(known.pack().values)}})
+    nb.save(model, path, notes={"entries": {"confidence": dict(known.pack().values)}})
     found = figures(judge(settings, Method(**saved_model(path, settings)._asdict())))
     sets = known.learned.conformal
     assert sets is not None
     expected = of_sets(sets.sets(stated), truth, stated.argmax(axis=1))
     assert [values_of(found)[name] for name in SETS] == pytest.approx(expected)
     assert values_of(found)["coverage_target"] == 0.6
-    save(model, path)
+    nb.save(model, path)
     found = figures(judge(settings, Method(**saved_model(path, settings)._asdict())))
     assert "covered" not in found["figures"]
     assert found["notes"] == ["no prediction sets are judged: the saved model has none"]
@@ -555,7 +559,7 @@ def test_decisions_cost_what_the_library_s_cost(tmp_path: Path, method: Method) 
     judged = judge(settings, method)
     table, y = np.array([[0.0, 5.0], [1.0, 0.0]]), judged.labels
     answers = judged.log_posteriors.astype(np.float64)
-    best, decided = answers.argmax(axis=1), cheapest(answers, table)
+    best, decided = answers.argmax(axis=1), nb.cheapest(answers, table)
     found = figures(judged)
     assert values_of(found)["mean_cost"] == pytest.approx(table[y, decided].mean())
     assert values_of(found)["mean_cost_of_likeliest"] == pytest.approx(table[y, best].mean())
