@@ -7,6 +7,8 @@ positive tweet; behind it all are negative. `--steps` compares steps of the sets
 `--numbers` holds River's numeric streams against its GaussianNB, and `--overconfident` calibrates
 made-up answers whose log-odds are three times what they should be. `--classes` does so with two to
 a thousand classes, after few examples and many, and with answers that are worth what they state.
+`--plain` calibrates what plain models say of numbers and of flags, made up so that two fields each
+read the same quantity, and follows what is answered after the classes of such a stream change.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import streamnb as nb
 from benchmarks.accuracy import PIECE, held_out, judge, learn, model_of
 from benchmarks.numeric import KINDS, Stream, groups_for, read, river
 from benchmarks.tweets import CLASSES, Tweets, load
+from streamnb.features.protocol import Group
 
 BLOCK = 5_000
 BIN = 0.25  # the width of a category of numbers, in arsinh
@@ -32,6 +35,8 @@ OVERCONFIDENT, MADE_UP_CLASSES, MADE_UP = 3.0, (2, 3, 10), 200_000
 MANY_CLASSES, COUNTED, ASKED = (2, 3, 10, 100, 1_000), (0, 10, 100, 1_000, 10_000), 5_000
 STREAMS = 10  # of at most 100 counted examples, of which one says little
 SURE = 8.0  # nats of the likeliest class, above all others together
+PLAIN_CLASSES, PLAIN, QUANTITIES = (3, 10, 20), 50_000, 5
+CHANGE, CHANGE_STEP, HALF_LIFE = 20_000, 5_000, 2_000
 
 Floats = NDArray[np.float64]
 
@@ -200,6 +205,68 @@ def judge_numbers(stream: Stream) -> None:
         show("", what, answers, truth)
 
 
+def plain_groups(kind: str) -> dict[str, Group]:
+    """Return the group that reads a stream of `plain_stream`."""
+    fields = [f"{quantity}{twin}" for quantity in range(QUANTITIES) for twin in "ab"]
+    if kind == "numbers":
+        return {kind: nb.Numbers(nb.Gaussian(), fields=fields)}
+    return {kind: nb.Flags(nb.Bernoulli(), fields=fields)}
+
+
+def plain_stream(
+    random: np.random.Generator, kind: str, centres: Floats, truth: NDArray[np.int64]
+) -> dict[str, Any]:
+    """Return columns of which two each read the same quantity, about its class's centre."""
+    found: dict[str, Any] = {}
+    for quantity in range(QUANTITIES):
+        own = centres[truth, quantity] + random.normal(size=len(truth))
+        for twin in "ab":
+            read = own + 0.5 * random.normal(size=len(truth))
+            found[f"{quantity}{twin}"] = read if kind == "numbers" else read > 0.0
+    return found
+
+
+def judge_plain() -> None:
+    """Print the figures of plain counts of numbers and flags, stated and calibrated."""
+    random = np.random.default_rng(1)
+    for kind in ("numbers", "flags"):
+        for k in PLAIN_CLASSES:
+            truth = random.integers(k, size=PLAIN)
+            columns = plain_stream(random, kind, random.normal(size=(k, QUANTITIES)), truth)
+            model = nb.NaiveBayes(range(k), features=plain_groups(kind))
+            stated = model.prequential_many(columns, truth.tolist())
+            print(f"{kind}, {k} classes, {PLAIN:,} examples")
+            for what, answers in (
+                ("stated", stated),
+                ("calibrated", nb.Calibrator().prequential_many(stated, truth)),
+            ):
+                show("", what, answers, truth)
+
+
+def judge_change() -> None:
+    """Print how sure and how right answers are before and after classes change their meaning."""
+    random, k = np.random.default_rng(1), 3
+    centres = random.normal(size=(k, QUANTITIES))
+    truth = random.integers(k, size=3 * CHANGE)
+    meant = np.where(np.arange(len(truth)) < CHANGE, truth, (truth + 1) % k)
+    columns = plain_stream(random, "numbers", centres, meant)
+    model = nb.NaiveBayes(
+        range(k), features=plain_groups("numbers"), decay=nb.HalfLife(examples=HALF_LIFE)
+    )
+    stated = model.prequential_many(columns, truth.tolist())
+    calibrated = nb.Calibrator().prequential_many(stated, truth)
+    print(f"numbers, {k} classes, changed after {CHANGE:,} examples; sure: mean probability")
+    for begin in range(0, len(truth), CHANGE_STEP):
+        own = slice(begin, begin + CHANGE_STEP)
+        sure = (np.exp(each[own]).max(axis=1).mean() for each in (stated, calibrated))
+        accuracy, _, error = judge(stated[own], truth[own])
+        _, _, left = judge(calibrated[own], truth[own])
+        print(
+            f"{begin:7,} to {begin + CHANGE_STEP:7,}: right {accuracy:.2%}; stated sure"
+            f" {next(sure):.2%}, ECE {error:.4f}; calibrated sure {next(sure):.2%}, ECE {left:.4f}"
+        )
+
+
 def main(
     tweets: Annotated[int, typer.Option(help="How many tweets of the stream; 0 for all.")] = 0,
     coverage: Annotated[float, typer.Option(help="The share of sets to hold the class.")] = 0.9,
@@ -208,6 +275,7 @@ def main(
     snapshots: Annotated[bool, typer.Option(help="Sets of snapshots instead.")] = False,
     overconfident: Annotated[bool, typer.Option(help="Made-up answers instead.")] = False,
     classes: Annotated[bool, typer.Option(help="Made-up answers of many classes.")] = False,
+    plain: Annotated[bool, typer.Option(help="Made-up numbers and flags instead.")] = False,
 ) -> None:
     """Judge calibrated answers and prediction sets."""
     if steps:
@@ -218,6 +286,9 @@ def main(
         judge_overconfident()
     elif classes:
         judge_classes()
+    elif plain:
+        judge_plain()
+        judge_change()
     elif numbers:
         for kind in KINDS:
             judge_numbers(read(kind))

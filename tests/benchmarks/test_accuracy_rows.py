@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -122,3 +123,25 @@ def test_overconfident_answers_are_calibrated(
     calibrated = [error for (_, what), error in errors.items() if what == "calibrated"]
     assert len(stated) == len(coverage.MADE_UP_CLASSES)
     assert all(after < before / 5.0 for before, after in zip(stated, calibrated, strict=True))
+
+
+def test_plain_models_are_calibrated_and_doubt_after_a_change(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small version of `python -m benchmarks.coverage --plain`."""
+    monkeypatch.setattr(coverage, "PLAIN", 10_000)
+    coverage.judge_plain()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    stated, calibrated = (
+        [float(row[-1]) for row in rows if row[0] == what] for what in ("stated", "calibrated")
+    )
+    assert len(stated) == 2 * len(coverage.PLAIN_CLASSES)
+    assert all(after < before / 2.0 for before, after in zip(stated, calibrated, strict=True))
+    coverage.judge_change()
+    lines = capsys.readouterr().out.splitlines()[1:]
+    shares = [[float(each) for each in re.findall(r"([\d.]+)%", line)] for line in lines]
+    right, _, sure = np.array(shares).T
+    change = coverage.CHANGE // coverage.CHANGE_STEP
+    assert sure[change] > right[change] + 5.0  # first the model is wrong,
+    assert sure[change + 1] < right[change + 1] - 3.0  # and then doubted too long
+    assert abs(sure[-1] - right[-1]) < 1.0
