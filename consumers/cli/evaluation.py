@@ -359,6 +359,11 @@ class Evaluation:
         if asked.coverage is not None and sets is None and self.is_ours:
             what = "the saved model has none" if method.folds is None else "folds have no order"
             judged.notes.append(f"no prediction sets are judged: {what}")
+        if sets is not None and (method.model is not None or method.hold_out is not None):
+            judged.notes.append(
+                "prediction sets are by one threshold, that of the end of what was learned, and"
+                " may cover some points more or less than one that follows the labels"
+            )
         if asked.costs is not None and costs is None:
             judged.notes.append("no costs are judged: the model's classes are not model.classes")
         return AnswerSequence(calibrator, sets, costs, method.delay)
