@@ -14,9 +14,9 @@ fi
 order=()
 # What a commit shows does not hang on chance; whoever works on it meets another order each time.
 if in_ci; then order=(--randomly-seed "$(tail -n 1 tests/seeds.txt)"); fi
+aside "linters" scripts/lint.sh
 say "compiling the kernels, or loading them"
 .venv/bin/streamnb warm-up
-aside "linters" scripts/lint.sh
 aside "tests in the browser, one after the other" \
     .venv/bin/pytest --durations=15 "${order[@]}" tests/browser -m "alone and not deep"
 step "tests in parallel" "${waiting[@]}" "${order[@]}" -m "not alone and not deep"

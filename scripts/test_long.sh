@@ -19,11 +19,14 @@ fi
 seed="${1:-$new_seed}"
 say "the seed is $seed; scripts/test_long.sh $seed replays this run"
 seeds=(--hypothesis-seed "$seed" --randomly-seed "$seed")
-scripts/setup_spark.sh
 say "compiling the kernels, or loading them"
 .venv/bin/streamnb warm-up
-aside "tests with Spark" .venv/bin/pytest --durations=15 --randomly-seed "$seed" \
-    tests/endtoend/test_spark.py -m "deep and alone"
+# No other test imports what is installed here.
+tests_with_spark() {
+    scripts/setup_spark.sh && .venv/bin/pytest --durations=15 --randomly-seed "$seed" \
+        tests/endtoend/test_spark.py -m "deep and alone"
+}
+aside "tests with Spark" tests_with_spark
 aside "the image" bash -c "scripts/setup_image.sh && .venv/bin/python -m tests.deploy.built_image"
 aside "deep tests in the browser" .venv/bin/pytest --durations=15 --randomly-seed "$seed" \
     tests/browser -m "deep and alone"
