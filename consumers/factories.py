@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
 from consumers.config.addresses import Bound, LiveSettings, StreamRange
-from consumers.config.sections import one_secret
 from consumers.config.settings import (
     EmoticonLabels,
     FileSettings,
@@ -191,15 +190,15 @@ def _live_source(settings: Settings, begin: Bound | None = None) -> Source:
 
 
 def _warn_of_plain_token(live: LiveSettings, urls: Sequence[str]) -> None:
-    """Log if a live stream's token goes over the network unencrypted."""
+    """Log if a live stream's token, or a header like it, goes over the network unencrypted."""
     plain = [each for each in map(urlsplit, urls) if each.scheme in {"http", "ws"}]
     hosts = [each.netloc for each in plain if not is_loopback(each.hostname or "")]
-    if hosts and one_secret(live, "token") is not None:
+    if hosts and (secrets := live.secret_settings):
         log.warning(
             "token_unencrypted",
             hosts=hosts,
-            detail="live.token is sent over plain http or ws, and whoever is on the way can read "
-            "it; write source with https:// or wss:// (jetstream:// instead of jetstream+ws://)",
+            detail=f"{', '.join(secrets)}: sent over plain http or ws, and whoever is on the way "
+            "can read it; write source with https:// or wss:// (jetstream:// instead of jetstream+ws://)",
         )
 
 

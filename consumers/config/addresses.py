@@ -487,6 +487,13 @@ class LiveSettings(Section):
         return found if token is None else found | {"Authorization": f"Bearer {token}"}
 
     @property
+    def secret_settings(self) -> list[str]:
+        """The settings whose values who reads along could use, as their names say."""
+        token = [] if one_secret(self, "token") is None else ["live.token"]
+        named = (each for each in self.headers if _is_secret(each) or "cookie" in each.lower())
+        return [*token, *(f"live.headers.{each}" for each in named)]
+
+    @property
     def secrets(self) -> list[str]:
         """What must not be repeated."""
         token = one_secret(self, "token")

@@ -473,13 +473,14 @@ def test_a_header_in_two_cases_is_refused(live: dict[str, Any], first: str, seco
 )
 def test_a_token_that_goes_unencrypted_is_told(source: str, hosts: list[str]) -> None:
     """One line at the start names the setting and the way out; this machine is no network."""
-    live = {"token": "s" * 20}
+    ways: list[dict[str, Any]] = [{"token": "s" * 20}, {"headers": {"X-API-Key": "s", "A": "b"}}]
     with capture_logs() as logs:
-        build_source(Settings.model_validate({"source": source, "live": live}), until_end=False)
-        build_source(Settings.model_validate({"source": source}), until_end=False)
+        for live in (*ways, {"headers": {"Accept": "a/b"}}, {}):
+            build_source(Settings.model_validate({"source": source, "live": live}), until_end=False)
     told = [each for each in logs if each["event"] == "token_unencrypted"]
-    assert [each["hosts"] for each in told] == [hosts] * bool(hosts)
-    assert all("live.token" in each["detail"] for each in told)
+    assert [each["hosts"] for each in told] == [hosts] * (2 * bool(hosts))
+    names = [each["detail"].split(":")[0] for each in told]
+    assert names == ["live.token", "live.headers.X-API-Key"] * bool(hosts)
     assert all("https:// or wss://" in each["detail"] for each in told)
 
 
