@@ -182,7 +182,7 @@ class Clock:
             growths = _growth(own_lives, landmarks)
             grown = given * growths
         if own_now is None and not math.isnan(before_lives[0]):
-            own_scales, own_now = scales, after
+            own_scales, own_now = np.fmax(scales, _NOTHING), after  # no scale is 0
         else:
             counted = np.where(labels != UNLABELLED, own, math.nan)
             own_scales, own_now = _own_scales(own, counted, own_now, length, landmarks)

@@ -275,8 +275,9 @@ def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str
         for name, each in part.groups.items():
             each.n_dropped = section["n_dropped"][name]
             if each.weights is not None and not header.get("weights_decay", False):
-                # Until 0.1.0 words' weights did not decay: they begin to as they are now.
-                np.multiply(each.weights.words, state.clock.scale, out=each.weights.words)
+                # From before words' weights decayed: they begin to as of their part's newest time.
+                own = Clock(state.clock.half_life, part.now, state.clock.landmark).scale
+                np.multiply(each.weights.words, own, out=each.weights.words)
         sections.append((section["part"], part))
         if section["position"] is not None:
             positions[section["part"]] = section["position"]

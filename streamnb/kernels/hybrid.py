@@ -69,7 +69,8 @@ WEIGHT_START = 0.6  # w_g before anything is learned
 WEIGHT_PRECISION = 100.0
 _PRECISION_MAX = 500.0  # of w_g: its step gets no smaller, so that it follows the stream
 _SCALE = 3.0
-_FACTORS = 8  # so many ratios multiply before their logarithm is taken: counts cannot overflow it
+_FACTORS = 8  # so many ratios multiply before their logarithm is taken
+_LARGE = 1e30  # a word that counts more begins a product: no eight of fewer overflow one
 OTHER_START = 1.0  # u_o before anything is learned
 SAID_MAX = 10.0  # nats: so far apart a group may put two classes, so that no example moves u_o far
 WHOLE, ONE_PART, PARTS = range(3)  # see `hybrid`
@@ -218,7 +219,7 @@ def add_word(
         for c in range(n_classes):
             scratch.sums[g, c] = 0.0
             scratch.ratios[g, c] = 1.0
-    elif n_before % _FACTORS == 0:
+    elif n_before % _FACTORS == 0 or total > _LARGE:
         for c in range(n_classes):
             scratch.sums[g, c] += np.log(scratch.ratios[g, c])
             scratch.ratios[g, c] = 1.0

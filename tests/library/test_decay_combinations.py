@@ -29,6 +29,7 @@ from streamnb import (
     merge,
     subtract,
 )
+from streamnb.decay import Clock
 from streamnb.errors import InputError
 from streamnb.features.protocol import Group
 from streamnb.serialization import pack, unpack
@@ -417,21 +418,27 @@ def test_without_weights_a_file_says_no_time_of_a_part() -> None:
 
 
 def test_words_of_files_from_before_begin_to_decay_as_they_are() -> None:
-    """Until 0.1.0 what words had learned did not decay: their sums were not scaled up."""
+    """What words had learned did not decay: a part's sums were not scaled up to its own time."""
     model = weighing(10.0)
     rng = np.random.default_rng(5)
     for i in range(60):
         text = " ".join(rng.choice(list("abcde"), 3))
-        take_in(model, [Row("1", text, CLASSES[rng.integers(3)], 4.0 * i, 1.0)])
+        take_in(model, [Row("1", text, CLASSES[rng.integers(3)], 4.0 * i, 1.0)], "1")
+    take_in(model, [Row("2", "a b", "odd", 3_000.0, 1.0)] * 2, "2")  # 276 half-lives later
     header, arrays = pack(model.state, {})
     del header["weights_decay"]
-    name = "sections/0/text/hybrid_words"
-    arrays[name] = arrays[name] / model.state.clock.scale
+    for i, part in enumerate(model.state.parts.values()):
+        name, clock = f"sections/{i}/text/hybrid_words", model.state.clock
+        arrays[name] = arrays[name] / Clock(clock.half_life, part.now, clock.landmark).scale
     loaded, _ = unpack(header, arrays)
-    found, expected = (learned_by_word(each) for each in (loaded, model.state))
-    assert found.keys() == expected.keys()
-    for word, own in expected.items():
-        assert np.allclose(found[word], own, rtol=1e-12, atol=0.0)
+    states: list[Any] = [loaded, model.state]
+    for name in model.parts:
+        found, expected = (
+            np.unique(each.parts[name].groups["text"].weights.words, axis=0) for each in states
+        )
+        assert found.any()
+        assert np.allclose(found, expected, rtol=1e-12, atol=0.0)
+    assert NaiveBayes.from_bytes(model.part("1").to_bytes()).words()
     header, _ = pack(weighing(10.0).without_prior().state, {})
     assert header["weights_decay"]
 
@@ -451,6 +458,32 @@ def test_merged_by_seconds_words_add_up_at_one_time(stream: list[Row], half_life
     if len(model.parts) == len(LOGS):
         found = merged.without_prior().predict_log_proba_many(asked)
         close(found, model.without_prior().predict_log_proba_many(asked), 1e-6)
+
+
+@pytest.mark.parametrize("silence_s", [600.0, 1_000.0, 1_061.0, 1_074.0, 1_100.0, 5_000.0])
+@pytest.mark.parametrize("part", [None, "1"])
+def test_after_a_long_silence_weights_are_numbers(silence_s: float, part: str | None) -> None:
+    """However little is left of what was known: and batches learn as single examples do."""
+    stream = [Row("1", "a b", CLASSES[i % 2], i / 10, 1.0) for i in range(20)]
+    stream += [Row("1", text, "bad", silence_s, 1.0) for text in ("a b", "a c")]
+    single, batch = weighing(1.0, OTHERS), weighing(1.0, OTHERS)
+    for row in stream:
+        take_in(single, [row], part)
+    take_in(batch, stream, part)
+    assert single.to_bytes() == batch.to_bytes()
+    assert NaiveBayes.from_bytes(single.to_bytes()).to_bytes() == single.to_bytes()
+    assert all(np.isfinite(each).all() for each in single.state.groups["text"].weights)
+
+
+def test_of_a_gradient_that_falls_to_zero_no_sign_is_left() -> None:
+    """So that a model is the same bytes before it is saved and after it is loaded."""
+    model = weighing(1.0)
+    take_in(model, [Row("1", "a", label, 0.0, 1.0) for label in CLASSES * 2])
+    words = model.state.groups["text"].weights.words
+    words[words[:, 0] > 0.0, 1] = -5e-324
+    assert np.signbit(words).any()
+    model.state.rescale(0.25)
+    assert not np.signbit(words).any()
 
 
 def test_after_an_abrupt_change_it_follows_as_a_new_model_does() -> None:

@@ -316,6 +316,17 @@ def test_words_that_decay_to_nothing_take_their_weights(parts: list[str | None])
     assert np.array_equal(loaded.predict_log_proba_many({"text": ["old a"]}), answers)
 
 
+def test_words_of_the_largest_counts_in_one_class_are_scored() -> None:
+    """Many of them in one text: no product of what is scored falls to zero."""
+    model, text = fresh(), " ".join("qwertyuiop")
+    for _ in range(3):
+        model.learn_one({"text": text}, "bad", weight=1e50)
+        model.learn_one({"text": "z x c"}, "good", weight=1e50)
+    model.learn_one({"text": text}, "good")
+    assert np.isfinite(model.predict_log_proba_many({"text": [text]})[:, :2]).all()
+    assert nb.NaiveBayes.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
+
+
 def test_weights_of_the_largest_counts_can_be_loaded() -> None:
     """Whatever counts are accepted, the file that they lead to is one that can be read."""
     model = nb.NaiveBayes(
