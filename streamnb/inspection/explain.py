@@ -132,6 +132,11 @@ class Explanation:
 
 def explain_one(state: ModelState, x: Mapping[str, Any]) -> Explanation:
     """Return what the class prior and each feature add; see `ModelReader.explain_one`."""
+    classes = state.classes
+    if len(classes) < 2:
+        raise InputError(
+            f"explaining needs two classes to tell apart, and the model has {len(classes)}."
+        )
     columns = predict.to_columns(state, x)
     log_posteriors, answered_by_prior = predict.judge(state, columns)
     fields, _ = predict.read(state, columns)
@@ -143,11 +148,6 @@ def explain_one(state: ModelState, x: Mapping[str, Any]) -> Explanation:
     ]
     if state.weighing is not None:
         effects = _weighted(state, state.weighing, effects)
-    classes = state.classes
-    if len(classes) < 2:
-        raise InputError(
-            f"explaining needs two classes to tell apart, and the model has {len(classes)}."
-        )
     best, second = np.argsort(-log_posteriors[0], kind="stable")[:2].tolist()
 
     def named(values: Floats | None) -> dict[Label, float] | None:

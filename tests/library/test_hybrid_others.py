@@ -372,3 +372,11 @@ def test_a_class_that_lies_far_off_hides_no_other(n_far: int) -> None:
     assert learn_and_judge(["bad", "good"] * 500, learn=False) > 0.8
     told = model.explain_one({"text": "the same", "near": 2.0, "apart": 0.0})
     assert sum(each.weight for each in told.contributions) == pytest.approx(told.log_odds)
+
+
+def test_a_model_without_classes_explains_nothing_and_says_so() -> None:
+    """What a hybrid weights beside its text has no best class then."""
+    words = nb.Words(nb.Multinomial(), hybrid=HYBRID)
+    model = nb.NaiveBayes(features={"text": words, "flags": nb.Flags(fields=["link"])})
+    with pytest.raises(InputError, match="two classes to tell apart, and the model has 0"):
+        model.explain_one({"text": "a", "link": True})
