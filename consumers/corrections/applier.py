@@ -290,8 +290,8 @@ class CorrectionApplier:
         # Learning nothing makes the log's part: with it the position is saved, whatever is taught.
         learner.learn(entry.part, self._nothing, [])
         said = entry.said
-        if isinstance(said, Reject):
-            return self._refuse(said)
+        if not isinstance(said, Correction):
+            return None if said is None else self._refuse(said)
         place = said.place
         own = None if self._stream is None else self._stream.messages_of(entry.partition)
         part = entry.part if own is None else part_name(own)
@@ -353,7 +353,7 @@ class CorrectionApplier:
     ) -> bool:
         """Return whether the message that is corrected is still to be learned here."""
         said = entry.said
-        if isinstance(said, Reject) or said.place is None or _has_passed(said, positions):
+        if not isinstance(said, Correction) or said.place is None or _has_passed(said, positions):
             return False
         place = said.place
         if self._stream is not None:

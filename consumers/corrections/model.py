@@ -97,13 +97,14 @@ class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
 class Entry(msgspec.Struct, frozen=True):
     """One line of a log of corrections, read back; `said` is a reject where it is no correction.
 
-    Reading goes on at `next_offset` once the line at `offset` has been applied.
+    Reading goes on at `next_offset` once the line at `offset` has been applied. If `said` is None
+    there is no line, and the position moves alone, as where those before it are lost.
     """
 
     partition: Partition
     offset: int
     next_offset: int
-    said: Correction | Reject
+    said: Correction | Reject | None
 
     @property
     def part(self) -> str:
@@ -146,10 +147,12 @@ def without_example(correction: Correction) -> bytes:
 
 
 def entries(raw: RawColumns, classes: Sequence[str]) -> Iterator[Entry]:
-    """Yield what the lines of a batch say, in their order.
+    """Yield what the lines of a batch say, in their order; one without lines moves the position.
 
     `classes` are the model's; those that may join may be taught too.
     """
+    if not len(raw):
+        yield Entry(raw.partition, raw.next_offset, raw.next_offset, None)
     offsets, known = [*raw.offsets.tolist(), raw.next_offset], KnownClasses.of(classes)
     for i in range(len(raw)):
         yield Entry(raw.partition, offsets[i], offsets[i + 1], _said(raw, i, known))

@@ -273,7 +273,7 @@ class CorrectionService:
         if isinstance(said, Reject):
             self._forget_refused(said, entry)
             return
-        if said.place is None:
+        if said is None or said.place is None:
             return
         with self._lock(said.id):
             ours = self._written.get(said.id)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from consumers.config.settings import KafkaSettings, Settings
 from consumers.corrections import InDoubt, NotReady, NotWritten
 from consumers.corrections import service as correction_service
 from consumers.corrections.model import Correction, LogPosition, encode, entries
 from consumers.factories import CorrectionParts, build_corrections
+from consumers.features import build_model
 from consumers.kafka.producers import KafkaLog
-from consumers.messages import Partition
+from consumers.messages import Partition, part_name
 from consumers.monitoring.metrics import Metrics
+from streamnb import EveryExamples, Learner, SnapshotBoard
 from tests.broker.broker import Broker
 from tests.consumers.corrections.stepped_daemon import Kept, Store
 from tests.consumers.kafka.topics import PATIENCE_S, Reader
@@ -86,7 +90,11 @@ def test_a_broker_that_is_away_takes_nothing(
 
 @contextmanager
 def corrections_of(
-    broker: Broker, topic: str, folder: Path, store: Store
+    broker: Broker,
+    topic: str,
+    folder: Path,
+    store: Store,
+    positions: Mapping[Partition, int] = MappingProxyType({}),
 ) -> Iterator[CorrectionParts]:
     """Yield the daemon's corrections over a label topic, read back by their own thread."""
     settings = Settings.model_validate(
@@ -98,7 +106,7 @@ def corrections_of(
     )
     corrections = build_corrections(settings, store, Metrics(CollectorRegistry()))
     assert corrections is not None
-    corrections.applier.start({})
+    corrections.applier.start(positions)
     try:
         assert corrections.applier._reading.caught_up.wait(PATIENCE_S)
         yield corrections
@@ -185,3 +193,30 @@ def test_a_label_that_seems_to_be_taught_is_written_into_a_shared_topic(
         ("label", "negative", "negative"),
         ("withdraw", None, None),
     ]
+
+
+def test_corrections_that_retention_removed_are_told_once(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """The position moves to where reading went on, though nobody corrects anything behind it."""
+    topic = new_topic()
+    place, line = Partition(topic, 0), encode(Correction("label", "made", 5, {}, "positive"))
+    with closing(KafkaLog([broker.address], topic, KafkaSettings())) as log:
+        for _ in range(5):
+            assert log.append(b"made", line).outcome(PATIENCE_S) is not None
+    broker.delete_records(topic, 0, 5)
+    positions = {place: 2}
+    learner = Learner(
+        build_model(Settings().model), SnapshotBoard(), EveryExamples(1 << 30), lambda: 0.0
+    )
+    told = []
+    for _ in range(2):
+        with (
+            capture_logs() as logs,
+            corrections_of(broker, topic, tmp_path, Store(), positions) as corrections,
+        ):
+            corrections.applier.apply(learner, positions, [])
+        told.append([each["lost"] for each in logs if each["event"] == "messages_lost"])
+    assert told == [[3], []]
+    assert (positions, learner.model.n_examples) == ({place: 5}, 0)
+    assert part_name(place) in learner.model.parts  # a position is saved with a part

@@ -48,6 +48,12 @@ def test_each_line_says_where_reading_goes_on() -> None:
     assert {each.part for each in found} == {"journal:corrections.jsonl/0"}
 
 
+def test_a_batch_without_lines_says_where_reading_goes_on() -> None:
+    """What stood before that place is lost: nothing is said, and the position moves."""
+    (entry,) = entries(raw(LOG, [], 7), CLASSES)
+    assert (entry.partition, entry.next_offset, entry.said) == (LOG, 7, None)
+
+
 @pytest.mark.parametrize(
     ("line", "reason", "detail"),
     [
