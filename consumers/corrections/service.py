@@ -22,7 +22,6 @@ import structlog
 
 from consumers.config.model import FieldKind
 from consumers.config.settings import MessageSettings
-from consumers.corrections.journal import Journal
 from consumers.corrections.model import (
     Appended,
     Correction,
@@ -149,14 +148,13 @@ class Receipt(msgspec.Struct, frozen=True):
     """What came of a correction that was taken.
 
     The message teaches `label` from now on (None: nothing, it is deleted), and taught `was` so far.
-    The correction stands at `position`, as ``corrections.jsonl@1234``; None where nothing had to be
-    written: the message teaches that label already, and the log is ours alone.
+    The correction stands at `position`, as ``corrections.jsonl@1234``.
     """
 
     id: str
     label: str | None
     was: str | None
-    position: str | None
+    position: str
 
 
 class _InDoubtAppend(msgspec.Struct):
@@ -176,9 +174,9 @@ class CorrectionService:
     why corrections cannot be taken now, `bound` how many messages are kept, for people. `clock`
     returns Unix seconds, `part_of` the part that learns what stands in a partition of the log.
 
-    Nobody else writes into a journal, so what a message teaches is known here. With any other log
-    that may be outdated: who reads the message's partition now has learned an update, or what was
-    said there is not read back yet. So a label is written even if it seems to be taught already.
+    A label is written even if `lookup` says that the message teaches it already. The model may have
+    learned an update, or a late label, that is still on its way to there; and a label that a person
+    gave holds for updates that are still to come, which the stream's own does not.
     """
 
     def __init__(
@@ -194,7 +192,6 @@ class CorrectionService:
         part_of: Callable[[Partition], str] = part_name,
     ) -> None:
         self._log = log
-        self._is_own = isinstance(log, Journal)
         self._lookup = lookup
         self._classes = KnownClasses.of(classes)
         self._examples = examples
@@ -224,8 +221,6 @@ class CorrectionService:
             self._check_label(label)
         with self._lock(id):
             found = self._find(id)
-            if found.taught == label and self._is_own:
-                return Receipt(id, label, label, None)
             return self._replace("withdraw" if label is None else "label", id, label, found)
 
     def suggest(self, id: str, label: str, at: MessagePlace, by: str) -> Receipt | None:  # noqa: A002

@@ -272,7 +272,7 @@ class LabelReceiptDict(TypedDict):
     id: str
     label: str | None
     was: str | None
-    position: str | None
+    position: str
 
 
 class DeleteReceiptDict(TypedDict):
@@ -280,7 +280,7 @@ class DeleteReceiptDict(TypedDict):
 
     id: str
     was: str | None
-    position: str | None
+    position: str
 
 
 class Client:

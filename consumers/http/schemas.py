@@ -349,16 +349,12 @@ class LabelRequest(Struct, forbid_unknown_fields=True):
 
 
 class LabelReceipt(Struct):
-    """The label is in the log at `position`, safe; `was` is what the message taught so far.
-
-    `position` is null where nothing had to be written: it teaches that label already, or nothing,
-    and the log is a journal. A topic gets it all the same.
-    """
+    """The label is in the log at `position`, safe; `was` is what the message taught so far."""
 
     id: str
     label: LabelText | None
     was: LabelText | None
-    position: str | None
+    position: str
 
 
 class DeleteReceipt(Struct):
@@ -366,7 +362,7 @@ class DeleteReceipt(Struct):
 
     id: str
     was: LabelText | None
-    position: str | None
+    position: str
 
 
 class SnapshotAge(Struct):

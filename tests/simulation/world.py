@@ -349,8 +349,7 @@ class World:
                 self.report["corrections refused"] += 1
                 again()
                 return
-            if receipt.position is not None:
-                self.acked[int(receipt.position.partition("@")[2])] = name, label
+            self.acked[int(receipt.position.partition("@")[2])] = name, label
             self.report["corrections taken"] += 1
             del self.asking[number]
 

@@ -296,7 +296,7 @@ function makeTeaching(row, message) {
     isSending = true;
     const isSafe = await send(state, "/v1/labels", { method: "POST", body: { id: current.id, label } });
     // The change may come before the answer to what asked for it.
-    if (isSafe && current.corrected !== label) tell(state, "accepted", isSafe.position ? `sent: ${nameOf(label)}; being learned…` : "already its label");
+    if (isSafe && current.corrected !== label) tell(state, "accepted", `sent: ${nameOf(label)}; being learned…`);
     isSending = false;
     show();
     [label, wanted] = [wanted, null];

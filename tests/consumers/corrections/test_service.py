@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from consumers.config.settings import Settings
 from consumers.corrections import (
     InDoubt,
     NotReady,
@@ -23,12 +25,15 @@ from consumers.corrections import (
 from consumers.corrections import service as service_module
 from consumers.corrections.journal import FILE_NAME
 from consumers.corrections.model import LogPosition, LogReader, entries
+from consumers.factories import build_corrections
 from consumers.messages import CLASSES_MAX, Partition, RawColumns, Reason
+from consumers.monitoring.metrics import Metrics
 from consumers.search import RecentStoreError
 from consumers.sources.base import Source
-from tests.consumers.corrections.stepped_daemon import JOURNAL_PART, STREAM, Life, Store
+from tests.consumers.corrections.stepped_daemon import JOURNAL_PART, STREAM, Kept, Life, Store
 from tests.consumers.full_disk import disk_full_at
-from tests.endtoend.expected_counts import examples
+from tests.consumers.pipeline.revised_log import LOG, Run, Said
+from tests.endtoend.expected_counts import counts, examples
 
 LONG_S = 60.0
 
@@ -69,16 +74,19 @@ def test_a_label_is_written_with_what_it_replaces(life: Life) -> None:
 
 
 def test_a_label_is_withdrawn_once(life: Life) -> None:
-    """The line says what is taken back; of a message that teaches nothing nothing is written."""
+    """The line says what is taken back; of a message that teaches nothing that is nothing."""
     service = life.corrections.correction_service
     service.label("m2", "negative")
     service.label("m2", None)
     assert life.store.get("m2") is not None
-    assert (service.label("m2", None).was, service.label("m2", None).position) == (None, None)
     last = lines(life)[-1]
     assert (last["kind"], last["was"], "label" in last) == ("withdraw", "negative", False)
+    assert service.label("m2", None).was is None
     assert service.label("m2", "positive").was is None
-    assert [line["kind"] for line in lines(life)].count("withdraw") == 1
+    taken_back = [each.get("was") for each in lines(life) if each["kind"] == "withdraw"]
+    assert taken_back == ["negative", None]
+    life.correct()
+    assert (life.rejects, life.learner.model.n_examples) == ([], 5)
 
 
 def test_classes_join_by_corrections_up_to_the_limit(tmp_path: Path) -> None:
@@ -170,12 +178,38 @@ def test_each_correction_knows_the_one_before(life: Life) -> None:
     assert len(lines(life)) == 3
 
 
-def test_a_label_that_is_taught_already_writes_nothing(life: Life) -> None:
-    """To say what is so changes nothing, and the receipt says that by having no position."""
-    label = life.found[0][1]
+def test_a_label_that_is_taught_already_changes_no_count(life: Life) -> None:
+    """It is written, and moves what the message teaches into the log's part."""
+    label, before = life.found[0][1], counts(life.learner.model)
     receipt = life.corrections.correction_service.label("m0", label)
-    assert (receipt.label, receipt.was, receipt.position) == (label, label, None)
-    assert lines(life) == []
+    assert (receipt.label, receipt.was, receipt.position) == (label, label, f"{FILE_NAME}@0")
+    life.correct()
+    assert counts(life.learner.model) == before
+    assert life.learner.model.parts[JOURNAL_PART].class_counts.sum() == 1.0
+
+
+@pytest.mark.parametrize("n_read", [1, 2])
+def test_a_label_that_is_taught_already_holds_for_an_update(tmp_path: Path, n_read: int) -> None:
+    """One that is still to come, and one that is learned and that the store has not taken yet."""
+    log = [Said("create", "a", "sun", "positive"), Said("update", "a", "snow", "negative")]
+    run, store, positions = Run(None), Store(), {LOG: n_read}
+    store.offer("a", Kept({"text": "sun"}, "positive", "t/0", LOG, 0))
+    settings = Settings.model_validate({"checkpoint": {"folder": tmp_path}})
+    built = build_corrections(settings, store, Metrics(CollectorRegistry()), lambda: 0.0)
+    assert built is not None
+    reading = built.applier._reading
+    reading._source.open(positions.get)
+    reading.caught_up.set()
+    built.applier._memory = run.reviser
+    run.read(log, n_read)
+    assert built.correction_service.label("a", "positive").was == "positive"
+    for raw in reading._source.poll(0.0):
+        reading._take(raw)
+    assert built.applier.apply(run.learner, positions, {LOG}) == []
+    run.read(log, 2)
+    assert counts(run.learner.model) == ([0.0, 1.0], {"snow": (0.0, 1.0)})
+    run.memory.close()
+    built.log.close()
 
 
 def test_an_unknown_message_is_told_with_the_bound(life: Life) -> None:
