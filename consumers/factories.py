@@ -333,7 +333,7 @@ def build_corrections(
         metrics.corrections,
         clock,
         correction_service.not_applied,
-        is_own=isinstance(entries, Journal),
+        is_own=entries.is_own,
         stream=stream,
     )
     return CorrectionParts(correction_service, applier, entries)

@@ -59,6 +59,8 @@ class Journal:
     so nobody but its owner may read it. One that cannot be opened is a `CheckpointError`.
     """
 
+    is_own = True
+
     def __init__(self, path: Path) -> None:
         self.name = path.name
         # A topic of Kafka has no colon in its name: no other log can be taken for this one.

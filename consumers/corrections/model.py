@@ -240,6 +240,10 @@ class Log(Protocol):
     def name(self) -> str:
         """What people know it by."""
 
+    @property
+    def is_own(self) -> bool:
+        """Whether nobody but this daemon writes into it, and applies what it says."""
+
     def append(self, key: bytes, line: bytes) -> Appended:
         """Send a line on its way; lines of one key stay in their order.
 

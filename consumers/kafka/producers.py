@@ -538,7 +538,7 @@ class KafkaLog:
         *,
         by_message: bool = False,
     ) -> None:
-        self.name = topic
+        self.name, self.is_own = topic, False
         self._by_message = by_message
         self._producer = TopicProducer(
             servers, topic, settings, enable_idempotence=True, linger_ms=0,

@@ -18,6 +18,7 @@ from consumers.corrections.applier import (
     CorrectionApplier,
     SharedStream,
 )
+from consumers.corrections.journal import Journal
 from consumers.corrections.model import Correction, LogReader, encode
 from consumers.errors import ConfigError, GroupError, SourceError
 from consumers.factories import build_corrections
@@ -252,6 +253,19 @@ def test_a_correction_waits_for_its_message(life: Life) -> None:
         (("m", STREAM[1], 0), None)
     ]  # the journal's line says it
     assert life.learner.model.parts["t/1"].class_counts.sum() == 0.0
+
+
+def test_a_log_says_itself_whether_others_write_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever class it is of: of a shared one, where a deletion stands is handed on with it."""
+    monkeypatch.setattr(Journal, "is_own", False)
+    life = Life(tmp_path, Store(), examples(10))
+    life.take(STREAM[0], 1)
+    life.corrections.correction_service.delete("m0")
+    life.correct()
+    assert life.applier.take_deleted() == [(("m0", STREAM[0], 0), (*JOURNAL, 0))]
+    life.end()
 
 
 def test_corrections_of_partitions_that_others_read_are_skipped(life: Life) -> None:

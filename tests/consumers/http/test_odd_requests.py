@@ -31,7 +31,7 @@ TIMEOUT_S = PATIENCE_S / 2  # long for a busy machine, and less than who asks wa
 class SilentLog:
     """A log that takes what it is given, and says so only when it is told to."""
 
-    name = "silent"
+    name, is_own = "silent", True
 
     def __init__(self) -> None:
         self.taken = threading.Semaphore(0)
