@@ -18,6 +18,7 @@ from consumers.pipeline.reader import BatchQueue, LabelReader, Limits, Reader
 from consumers.reporter import build_status
 from consumers.sinks.records import Record
 from consumers.sources.base import LogFacts
+from consumers.sources.records import no_messages
 from streamnb.storage import read
 from tests.consumers.decoded_messages import raw
 from tests.consumers.pipeline.late_logs import LABEL_LOG, Label, LateRun, Said, line
@@ -65,6 +66,19 @@ def test_what_ends_the_reading_of_late_labels_leaves_the_last_checkpoint(
         assert read(run.file).positions == {"t/0": 3, "labels/0": 2}
         assert [json.loads(each.value)["reason"] for each in rejects] == ["unknown_label"]
     run.predictor.stop()
+    late.memory.close()
+
+
+def test_late_labels_that_are_lost_move_the_position(tmp_path: Path) -> None:
+    """Where all that was unread of their log is gone, the checkpoint says where reading went on."""
+    run = Run(tmp_path, [raw(LOG, [LABELLED] * 3)])
+    late = LateRun(None, LateLabelsSettings(source="kafka:labels", id="id", window_s=50.0))
+    source = ScriptedSource([no_messages(LABEL_LOG, 80)])
+    labels = Reader(source, late.label_decoder, Health(run.clock, 30.0), run.stop)
+    run.pipeline.labels = LabelReader(labels, late.late, run.pipeline.reader, ("text",))
+    assert run.pipeline.run(Limits(until_end=True)) == "end of source"
+    run.end()
+    assert read(run.file).positions == {"t/0": 3, "labels/0": 80}
     late.memory.close()
 
 
