@@ -268,7 +268,10 @@ class CorrectionService:
         if isinstance(said, Reject):
             self._forget_refused(said, entry)
             return
-        if said is None or said.place is None:
+        if said is None:
+            self._forget_lost(entry)
+            return
+        if said.place is None:
             return
         with self._lock(said.id):
             ours = self._written.get(said.id)
@@ -289,6 +292,14 @@ class CorrectionService:
         """
         if said.place is not None and said.label is not None and said.label not in self._classes:
             self._not_applied[said.id] = said
+
+    def _forget_lost(self, entry: Entry) -> None:
+        """Wait no more for corrections that were written here and lost before they came back."""
+        for name, ours in list(self._written.items()):
+            if ours.partition == entry.partition and ours.offset < entry.next_offset:
+                with self._lock(name):
+                    if self._written.get(name) == ours:
+                        del self._written[name]
 
     def _forget_refused(self, reject: Reject, entry: Entry) -> None:
         """Forget a correction that was taken here and came back as a reject."""

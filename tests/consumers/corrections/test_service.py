@@ -24,7 +24,7 @@ from consumers.corrections import (
 )
 from consumers.corrections import service as service_module
 from consumers.corrections.journal import FILE_NAME
-from consumers.corrections.model import LogPosition, LogReader, entries
+from consumers.corrections.model import Entry, LogPosition, LogReader, entries
 from consumers.factories import build_corrections
 from consumers.messages import CLASSES_MAX, Partition, RawColumns, Reason
 from consumers.monitoring.metrics import Metrics
@@ -157,6 +157,23 @@ def test_corrections_that_are_not_read_back_are_bounded(
     assert len(lines(life)) == 2
     life.correct()
     service.delete("m4")
+
+
+def test_corrections_that_are_lost_are_not_waited_for(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention may remove them before they are read back: others would be refused for ever."""
+    monkeypatch.setattr(service_module, "UNREAD_MAX", 2)
+    service = life.corrections.correction_service
+    service.delete("m0")
+    service.delete("m2")
+    with pytest.raises(NotReady, match="2 corrections wait"):
+        service.delete("m4")
+    (log,) = {each.partition for each in service._written.values()}
+    behind = max(each.offset for each in service._written.values())
+    service.read_back(Entry(log, behind, behind, None))
+    assert service._written.keys() == {"m2"}
+    assert service.delete("m4").was == life.found[4][1]
 
 
 def test_each_correction_knows_the_one_before(life: Life) -> None:
