@@ -270,11 +270,12 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
     label: str | None
     operation: Operation
     fields: dict[str, Any]
+    has_text: bool = True  # whether its text was read; an empty one was, too
 
     @property
     def shown(self) -> str:
         """Its text, or without one its fields, as `income high · age 41`; not escaped."""
-        return self.text or pairs(self.fields)
+        return self.text if self.has_text else pairs(self.fields)
 
 
 def pairs(fields: Mapping[str, Any]) -> str:
@@ -399,12 +400,12 @@ class Messages(msgspec.Struct):
         code = int(self.labels[i])
         return None if code == NO_LABEL else self.classes[code]
 
-    def shown_texts(self, rows: NDArray[np.int64]) -> list[str]:
-        """Return the texts of some messages; that of a deletion is empty."""
+    def shown_texts(self, rows: NDArray[np.int64]) -> list[str | None]:
+        """Return the texts of some messages; None if none was read, as of a deletion."""
         data, starts, ends = self.texts.texts
         lies = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
         view = data.data
-        return [str(view[start:end], "utf-8") if end > start else "" for start, end in lies]
+        return [None if end < 0 else str(view[start:end], "utf-8") for start, end in lies]
 
     def envelopes(self, rows: NDArray[np.int64]) -> list[Envelope]:
         """Return some messages as rows."""
@@ -413,7 +414,9 @@ class Messages(msgspec.Struct):
         operations = [OPERATIONS[code] for code in self.operations[rows].tolist()]
         texts = self.shown_texts(rows)
         return [
-            Envelope(name, time_ms, user, lang, text, label, operation, fields)
+            Envelope(
+                name, time_ms, user, lang, text or "", label, operation, fields, text is not None
+            )
             for name, time_ms, user, lang, text, label, operation, fields in zip(
                 metadata.ids, metadata.times_ms, metadata.users, metadata.langs, texts, labels,
                 operations, metadata.fields, strict=True,

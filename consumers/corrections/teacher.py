@@ -59,6 +59,7 @@ class Judge(Protocol):
     """Whoever is asked; what keeps it from an answer is a `RequestError`, whose text is ours."""
 
     name: str
+    by_text: bool  # whether it judges texts alone, whatever else a message says
 
     def judge(self, rows: Sequence[MessageRow]) -> Sequence[Lesson]:
         """Return what is said of each message."""
@@ -89,6 +90,8 @@ class ServiceJudge:
     It is sent ``{"texts": [...]}`` and answers ``{"predictions": [{"label", "probability"}]}``. A
     label without a probability counts as sure.
     """
+
+    by_text = True
 
     def __init__(self, settings: TeacherSettings) -> None:
         token = settings.bearer_token
@@ -131,6 +134,8 @@ class ModelJudge:
 
     `fields` are those that messages have.
     """
+
+    by_text = False
 
     def __init__(self, path: Path, fields: Mapping[str, str]) -> None:
         try:
@@ -231,7 +236,7 @@ class Teacher:
 
     def offer(self, rows: NewRows) -> None:
         """Take what was stored; called on the store's thread, which it holds for little time."""
-        own, n = rows.unlabelled(_OF_A_BATCH)
+        own, n = rows.unlabelled(_OF_A_BATCH, by_text=self._judge.by_text)
         with self._changed:
             self._waiting.extend(own)
             n_over = n - len(own)

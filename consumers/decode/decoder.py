@@ -481,7 +481,9 @@ class Decoder:
         columns.labels[at] = [self._code_of[label] for label in rows.labels]
         columns.ids = with_texts(columns.ids, at, rows.ids)
         if self._needs_text:
-            columns.texts = with_texts(columns.texts, at, rows.texts)
+            own = zip(rows.texts, rows.operations, strict=True)
+            texts = [None if operation is Operation.DELETE else text for text, operation in own]
+            columns.texts = with_texts(columns.texts, at, texts)
         for name, column in columns.fields.items():
             columns.fields[name] = with_entries(column, at, rows.fields[name])
         columns.n_ambiguous += rows.n_ambiguous

@@ -39,7 +39,7 @@ from streamnb import TextColumn
 TEXT_MAX = 4_000  # characters that are shown and searched
 _TIMES_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999: browsers know them
 _shown = itemgetter(*(COLUMNS.index(name) for name in SHOWN))
-_TRUTH, _TEXT = COLUMNS.index("truth"), COLUMNS.index("text")
+_TRUTH, _TEXT, _EXAMPLE = map(COLUMNS.index, ("truth", "text", "example"))
 _probabilities = msgspec.json.Decoder(tuple[float, ...]).decode
 _json = msgspec.json.Encoder().encode
 
@@ -170,7 +170,7 @@ class RowBuilder(msgspec.Struct, frozen=True):
         about = messages.metadata(messages.raw, messages.at[rows])
         texts = messages.shown_texts(rows)
         shown = [
-            without_marks((text or pairs(own))[:TEXT_MAX])
+            without_marks((pairs(own) if text is None else text)[:TEXT_MAX])
             for text, own in zip(texts, about.fields, strict=True)
         ]
         shares = np.exp(log_posteriors)
@@ -203,7 +203,9 @@ class RowBuilder(msgspec.Struct, frozen=True):
             "corrected": [None] * n,
         } | {f"{OF_FIELD}{name}": others[name] for name in names[:NOTED_MAX]}
 
-    def _examples(self, columns: Columns, texts: list[str], shown: list[str]) -> list[str | None]:
+    def _examples(
+        self, columns: Columns, texts: Sequence[str | None], shown: Sequence[str]
+    ) -> list[str | None]:
         """Return as JSON the fields that the model reads; None: just the text that is shown."""
         has_text = len(columns) < len(self.fields)
         others: list[dict[str, Any]] = [{}] * len(texts)
@@ -320,9 +322,10 @@ class NewRows(Sequence[MessageRow]):
             return NewRows(self.values[i], self.mapper)
         return self.mapper.row(_shown(self.values[i]))
 
-    def unlabelled(self, n_max: int) -> tuple[list[MessageRow], int]:
-        """Return the newest rows without a label of the stream, and how many such there are."""
-        own = [values for values in self.values if values[_TRUTH] is None and values[_TEXT]]
+    def unlabelled(self, n_max: int, *, by_text: bool) -> tuple[list[MessageRow], int]:
+        """Return the newest rows without a label that have a text, or fields; and how many have."""
+        own = [row for row in self.values if row[_TRUTH] is None]
+        own = [row for row in own if row[_TEXT] or not (by_text or row[_EXAMPLE] is None)]
         return [self.mapper.row(_shown(each)) for each in own[-n_max:]], len(own)
 
 
@@ -405,9 +408,7 @@ def _of_classes(part: Picked, n_classes: int) -> Picked:
     if max(part.labels.max(initial=0), part.truths.max(initial=0)) < n_classes:
         return part
     known = (part.labels < n_classes) & (part.truths < n_classes)
-    return Picked(
-        part.labels[known], part.truths[known], part.probabilities[known], part.times_ms[known]
-    )
+    return Picked(*(column[known] for column in msgspec.structs.astuple(part)))
 
 
 def _confusion(parts: Sequence[Picked], n_classes: int) -> tuple[tuple[int, ...], ...]:
@@ -432,9 +433,7 @@ def _within(part: Picked, frame: _Frame) -> Picked:
     """Return the rows whose times lie in some steps."""
     steps = part.times_ms // frame.step_ms - frame.begin
     inside = (steps >= 0) & (steps < frame.n_steps)
-    return Picked(
-        part.labels[inside], part.truths[inside], part.probabilities[inside], part.times_ms[inside]
-    )
+    return Picked(*(column[inside] for column in msgspec.structs.astuple(part)))
 
 
 def _series(parts: Sequence[Picked], n_classes: int, frame: _Frame | None) -> SeriesCounts:

@@ -174,7 +174,7 @@ def test_a_model_of_fields_needs_no_text() -> None:
     labeller = FieldLabeller(FieldLabels(), CLASSES)
     done = Decoder(MessageSettings(), labeller, reads={"x": "numbers"}).decode(raw(values))
     assert floats(done) == [1.0, 2.0, 3.0, 4.0]
-    assert done.shown_texts(np.arange(4)) == [""] * 4
+    assert done.shown_texts(np.arange(4)) == [None] * 4
 
 
 def test_labels_by_emoticons_need_the_text() -> None:

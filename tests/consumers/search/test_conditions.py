@@ -493,3 +493,14 @@ def test_words_are_marked_beside_conditions() -> None:
         tell(store, [{"grade": "B"}])
         (one,) = store.search(store.parse("good grade:B")).rows
         assert one.marked == ("", "good", " day")
+
+
+def test_a_teacher_of_fields_is_asked_without_a_text_too() -> None:
+    """One that is sent texts alone, as a service is, has nothing to judge in an empty one."""
+    new: list[NewRows] = []
+    with running() as store:
+        store.listeners.append(new.append)
+        tell(store, [{"text": "", "grade": "A"}, {"text": ""}, {"grade": "B"}])
+    for by_text, ids in ((True, ["m2"]), (False, ["m0", "m2"])):
+        rows, n = next(iter(new)).unlabelled(10, by_text=by_text)
+        assert ([row.id for row in rows], n) == (ids, len(ids))

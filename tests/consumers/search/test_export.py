@@ -15,11 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumers.config.settings import Settings
 from consumers.search import RecentStore, parse
 from consumers.search.chunks import RowFilter
 from consumers.search.rows import TEXT_MAX, ExportForm, csv_form, jsonl_form
+from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.search.stores import (
     CLASSES,
+    LOG,
     forget,
     offer,
     running,
@@ -180,6 +183,22 @@ def test_a_number_keeps_all_its_digits(number: float) -> None:
         assert message["fields"] == {"ratio": number, "age": 7}
         (cells,) = of_csv(exported(store, csv_form(CLASSES, ("age", "ratio"))))
         assert (cells["fields.age"], float(cells["fields.ratio"])) == ("7", number)
+
+
+def test_an_empty_text_is_an_empty_text() -> None:
+    """Only a message whose text is not read shows its fields in the place of one."""
+    line = b'{"id": "a", "text": "", "place": "here", "label": 4}'
+    read = Settings.model_validate({"message": {"fields": ["place"]}})
+    unread = Settings.model_validate({"model": {"features": {"place": {"kind": "categories"}}}})
+    for settings, shown in ((read, ""), (unread, "place here")):
+        told = decoder(settings).decode(raw(LOG, [line]))
+        assert told.envelope(0).shown == shown
+        with running(None) as store:
+            offer(store, told)
+            settle(store)
+            assert [row["text"] for row in of_jsonl(exported(store))] == [shown]
+            assert [cells["text"] for cells in of_csv(exported(store, CSV))] == [shown]
+            assert [found.row.text for found in store.search(parse(""), limit=9).rows] == [shown]
 
 
 def test_many_classes_make_no_expression_too_deep() -> None:
