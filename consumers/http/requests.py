@@ -39,7 +39,7 @@ from consumers.decode.example_input import example_at, text_field
 from consumers.decode.json import replace_lone_surrogates
 from consumers.decode.labels import NoLabels
 from consumers.features import columns_of, judged_kinds
-from consumers.http.schemas import ID_CHARS_MAX, QUERY_CHARS_MAX, ApiProblem
+from consumers.http.schemas import QUERY_CHARS_MAX, ApiProblem
 from consumers.messages import Partition, RawColumns
 from consumers.process import cached
 
@@ -283,11 +283,8 @@ def message_id(request: Request, prefix: str) -> str:
         raise ProblemError(400, "the id is not UTF-8; encode it with %XX") from None
     if not found:
         raise ProblemError(404, f"an id is missing behind {prefix}")
-    if "\0" in found or len(found) > ID_CHARS_MAX:
-        raise ProblemError(
-            422,
-            f"no message has such an id: it holds a NUL, or more than {ID_CHARS_MAX} characters",
-        )
+    if "\0" in found:
+        raise ProblemError(422, "no message has such an id: it holds a NUL")
     return found
 
 

@@ -28,7 +28,6 @@ EXPORT_LIMIT_MAX = 1_000_000
 QUERIES_MAX = 12
 QUERY_CHARS_MAX = 500
 LANG_CHARS_MAX = 35  # the longest that BCP 47 asks for
-ID_CHARS_MAX = 1_000
 
 if TYPE_CHECKING:
     Nats = float
@@ -343,7 +342,7 @@ class LabelRequest(Struct, forbid_unknown_fields=True):
     """
 
     label: str | None
-    id: Annotated[str, Meta(min_length=1, max_length=ID_CHARS_MAX)] | None = None
+    id: Annotated[str, Meta(min_length=1)] | None = None
     text: str | None = None
     message: Raw | UnsetType = UNSET
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -180,6 +181,28 @@ def test_every_refusal_of_a_deletion_is_described(http: httpx.Client) -> None:
     for name, status in (("%ff", 400), ("a%00b", 422), ("t7", 404)):
         assert http.delete(f"/v1/messages/{name}").status_code == status
         assert str(status) in described["responses"]
+
+
+def test_an_id_may_be_as_long_as_a_head() -> None:
+    """What a message may be called it can be asked for by, in an address or a body."""
+    with (
+        running(None) as store,
+        app_state(settings()) as made,
+        served(made, recent=store) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client,
+    ):
+        for i, name in enumerate(("i" * 1_001, "é" * 10_000, "i" * 65_000)):
+            tell(store, [{"id": name, "text": "good"}], i)
+            answer = client.get(f"/v1/messages/{quote(name)}")
+            assert (answer.status_code, answer.json().get("id")) == (200, name)
+
+
+def test_a_long_id_is_taken_where_messages_are_corrected(http: httpx.Client) -> None:
+    """It is none of a message here, which is all that is wrong with it."""
+    name = "i" * 10_000
+    assert http.delete(f"/v1/messages/{name}").status_code == 404
+    label = {"id": name, "label": "positive"}
+    assert http.post("/v1/labels", json=label).status_code == 404
 
 
 def test_a_silent_log_keeps_nobody_else_waiting(http: httpx.Client, log: SilentLog) -> None:
