@@ -35,6 +35,7 @@ from consumers.config.model import (
 from consumers.config.sections import FIXED, ClassPriorSetting
 from consumers.config.settings import Settings
 from consumers.messages import (
+    NO_TIME,
     WEIGHT,
     CheckpointEntry,
     Column,
@@ -423,7 +424,7 @@ def times_of(messages: Messages, rows: NDArray[np.int64] | None = None) -> Float
     """
     at = messages.at if rows is None else messages.at[rows]
     times_ms = np.array(messages.metadata(messages.raw, at).times_ms, np.float64)
-    times_ms[times_ms == -1] = np.nan
+    times_ms[times_ms == NO_TIME] = np.nan
     written_ms = messages.raw.times_ms[at]
     return np.minimum(times_ms, np.where(written_ms > 0, written_ms, np.inf))
 

@@ -28,6 +28,8 @@ Column = TextColumn | NDArray[np.float64]
 ACCOUNT_MARK = "~"  # behind the first part of an id and its `/`: all ids that begin so
 ID_MARK = "~"  # before an id that spells the name of a place; no topic begins with it
 
+NO_TIME = -1  # in Unix milliseconds, as in Kafka; any other negative time is one before 1970
+
 # The field of numbers that says how many examples a message counts as, beside those that the model
 # reads; where it is missing that is 1.
 WEIGHT = "message.weight"

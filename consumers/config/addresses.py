@@ -249,27 +249,29 @@ class Bound(NamedTuple):
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
 
     @classmethod
-    def parse(cls, text: str) -> Bound:
-        """Read an end of a range, or raise `ValueError`.
+    def parse(cls, text: str, first_ms: int = 0) -> Bound:
+        """Read an end of a range, or raise `ValueError`, also for a time before `first_ms`.
+
+        Without it that is 1970: sources have no earlier times.
 
         >>> Bound.parse("2026-11-02T10:00+01:00"), Bound.parse("offset:7")
         (Bound(kind='time', at=1793610000000), Bound(kind='offset', at=7))
         """
         kind: Literal["offset", "time"] = "offset" if text.startswith("offset:") else "time"
         digits = text.removeprefix("offset:")
+        at = None
         try:
-            if re.fullmatch(r"[0-9]{1,18}", digits):
+            if re.fullmatch(r"-?[0-9]{1,18}", digits):
                 at = int(digits)
             elif kind == "time":
                 found = datetime.fromisoformat(text)
                 if found.tzinfo is None:
                     found = found.replace(tzinfo=UTC)
                 at = (found - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-            else:
-                at = -1
         except (ValueError, OverflowError):
-            at = -1
-        if not 0 <= at <= (_TIME_MAX_MS if kind == "time" else 1 << 62):
+            pass
+        first, last = (first_ms, _TIME_MAX_MS) if kind == "time" else (0, 1 << 62)
+        if at is None or not first <= at <= last:
             raise ValueError(f"must be {BOUND_FORMS}, not {text!r}")
         # Seconds, or a date without hyphens, would be a day of 1970: all of a stream would be read.
         if kind == "time" and re.fullmatch(r"[0-9]{8}|[0-9]{10}", text):

@@ -538,8 +538,9 @@ def to_unix_ms(value: Any) -> int | None:
 def _from_text(text: str) -> int | None:
     """Read a string. Messages of a stream share their seconds, so a small cache helps."""
     # First, as Python reads some digits as date and hour. Eight digits are a date, 20090407.
-    if text.isdecimal() and len(text) != 8:
-        return _from_number(int(text)) if len(text) < 20 else None
+    digits = text.removeprefix("-")
+    if digits.isdecimal() and (digits != text or len(text) != 8):
+        return _from_number(int(text)) if len(digits) < 20 else None
     try:
         when = datetime.fromisoformat(text)
     except (ValueError, OverflowError):

@@ -43,7 +43,7 @@ from consumers.search.history import POINTS_MAX, STEPS_S
 from consumers.search.live_query import NotWatchedError, Subscription, WatchRequest
 from consumers.search.matching import CountsOverTime
 from consumers.search.query_syntax import Query, QueryError
-from consumers.search.rows import MessageRow, Span, csv_form, jsonl_form
+from consumers.search.rows import TIMES_MS, MessageRow, Span, csv_form, jsonl_form
 from consumers.search.store import RecentStore
 from consumers.sinks.records import decided_by
 from streamnb import Snapshot
@@ -305,7 +305,7 @@ def _span_ms(given: QueryParameters) -> tuple[int, int, int]:
     """Return `from` and `to`, 422 if they are in the wrong order, and the time now."""
     now_ms = int(time.time() * 1000)
     to_ms = _time_ms(given, "to", now_ms)
-    from_ms = _time_ms(given, "from", max(0, to_ms - 1000 * HISTORY_S))
+    from_ms = _time_ms(given, "from", max(TIMES_MS[0], to_ms - 1000 * HISTORY_S))
     _check_order(from_ms, to_ms)
     return from_ms, to_ms, now_ms
 
@@ -338,7 +338,7 @@ def _time_ms(given: QueryParameters, name: str, default: int | None) -> int | No
 
 def _parsed_ms(name: str, text: str) -> int:
     try:
-        bound = Bound.parse(text)
+        bound = Bound.parse(text, TIMES_MS[0])
     except ValueError:
         bound = None
     if bound is None or bound.kind != "time":

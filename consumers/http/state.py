@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import Settings, message_names
 from consumers.http import schemas
+from consumers.messages import NO_TIME
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.prequential import Judgements
 from consumers.monitoring.quality import Share, Shares
@@ -85,7 +86,7 @@ class Serializer:
         return schemas.Message(
             key=row.key,
             id=row.id,
-            time_ms=row.time_ms if row.time_ms >= 0 else row.arrived_ms,
+            time_ms=row.arrived_ms if row.time_ms == NO_TIME else row.time_ms,
             user=row.user,
             lang=row.lang,
             text=row.text,

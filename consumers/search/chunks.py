@@ -26,6 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.messages import NO_TIME
 from consumers.process import cached, watch_cache
 from consumers.search.query_syntax import FieldCondition, ascii_lower, is_plain_name
 
@@ -247,8 +248,7 @@ class Chunk:
         If neither is known it is when the message came.
         """
         times_ms: NDArray[np.int64] = self.columns["time_ms"][at]
-        unknown = times_ms < 0
-        if unknown.any():
+        if (unknown := times_ms == NO_TIME).any():
             times_ms = np.where(unknown, self.columns["arrived_ms"][at], times_ms)
         return times_ms
 

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.config.sections import LabellingSettings
+from consumers.messages import NO_TIME
 from consumers.search.chunks import Keys
 from consumers.search.query_syntax import QueryError
 from consumers.search.rows import MessageRow
@@ -212,7 +213,7 @@ class LabelQueue:
             is_asked = is_newest | (columns["corrected"][held] >= 0)
             at = held[is_asked & (columns["truth"][held] < 0)]
             own, arrived = columns["time_ms"][at], columns["arrived_ms"][at]
-            times_ms = np.where(own < 0, arrived, np.minimum(own, arrived))
+            times_ms = np.where(own == NO_TIME, arrived, np.minimum(own, arrived))
             parts.append(
                 (
                     at + chunk.first_key, times_ms // _DAY_MS, _mixed(columns["id_crc"][at]),

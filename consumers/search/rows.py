@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.messages import NO_LABEL, Messages, Partition, pairs, part_name
+from consumers.messages import NO_LABEL, NO_TIME, Messages, Partition, pairs, part_name
 from consumers.search.chunks import NOTED_MAX, OF_FIELD, Chunk
 from consumers.search.database import COLUMNS, SHOWN, RowValues, partition_at
 from consumers.search.query_syntax import (
@@ -37,7 +37,7 @@ from consumers.search.query_syntax import (
 from streamnb import TextColumn
 
 TEXT_MAX = 4_000  # characters that are shown and searched
-_TIMES_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999: browsers know them
+TIMES_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999: browsers know them
 _shown = itemgetter(*(COLUMNS.index(name) for name in SHOWN))
 _TRUTH, _TEXT, _EXAMPLE = map(COLUMNS.index, ("truth", "text", "example"))
 _probabilities = msgspec.json.Decoder(tuple[float, ...]).decode
@@ -182,12 +182,12 @@ class RowBuilder(msgspec.Struct, frozen=True):
         labels = messages.labels[rows].tolist()
         truths = [None if k == NO_LABEL else codes[k] for k in labels]
         part = part_name(messages.partition)
-        times_ms = np.clip(about.times_ms, *_TIMES_MS).tolist()
+        times_ms = np.clip(about.times_ms, *TIMES_MS).tolist()
         return {
             "id": about.ids,
             "id_crc": [zlib.crc32(name.encode("utf-8", "replace")) for name in about.ids],
             "offset": messages.offsets[rows].tolist(),
-            "time_ms": [-1] * n if self.times_made_up else times_ms,
+            "time_ms": [NO_TIME] * n if self.times_made_up else times_ms,
             "arrived_ms": [arrived_ms] * n,
             "user": about.users,
             "lang": about.langs,
@@ -490,7 +490,7 @@ _CELLS_MAX = 500  # texts of one piece of a file, each of TEXT_MAX characters at
 # A spreadsheet takes a cell that begins so for a formula. A cell that begins with ' gets one too:
 # whoever takes the first ' off any cell has the text again, whatever it was.
 _FORMULA = "-=+@\t\r\n\uff1d\uff0b\uff0d\uff20'"
-_TIME_MS = "CASE WHEN time_ms >= 0 THEN time_ms ELSE arrived_ms END"
+_TIME_MS = f"CASE time_ms WHEN {NO_TIME} THEN arrived_ms ELSE time_ms END"
 
 
 class ExportForm(msgspec.Struct, frozen=True):

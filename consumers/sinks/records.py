@@ -22,7 +22,7 @@ import structlog
 from numpy.typing import NDArray
 
 from consumers.errors import SinkError, TransactionError
-from consumers.messages import Envelope, Messages, Partition, Reason, Reject
+from consumers.messages import NO_TIME, Envelope, Messages, Partition, Reason, Reject
 from streamnb import Answer, AnswerRule
 
 _TEXT_BYTES_MAX = 4096
@@ -291,7 +291,7 @@ def prediction_records(
 
 
 def _known(time_ms: int) -> int | None:
-    return time_ms if time_ms >= 0 else None
+    return None if time_ms == NO_TIME else time_ms
 
 
 def _stands_at(place: tuple[Partition, int] | None) -> dict[str, Any]:

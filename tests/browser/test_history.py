@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from consumers.config.sections import HistorySettings
 from tests.browser.conftest import Opened
-from tests.browser.file_daemon import Book, first_tweets
+from tests.browser.file_daemon import Book, first_tweets, open_book
 from tests.consumers.search.stores import running, tell, wall_of
 from tests.endtoend.daemon_process import Daemon, write_config
 
@@ -100,6 +100,29 @@ def test_a_time_that_is_not_answered_is_not_drawn(
     while note.is_visible():
         page.clock.run_for(1_000)
     expect(chart).to_be_visible()
+
+
+def test_a_time_before_1970(tmp_path: Path, open_page: Callable[..., Opened]) -> None:
+    """It is shown, chosen and compared as any other is."""
+    begin_ms = -157_766_400_000
+    with open_book(tmp_path) as book:
+        for i in range(40):
+            book.write("a zorilla digs", created_at=begin_ms + 60_000 * i)
+        book.until_found("zorilla", 40)
+        page, _ = open_page(f"{book.address}/?q=zorilla", timezone_id="UTC", locale="en-US")
+        chart = page.get_by_test_id("series-chart")
+        expect(chart).to_have_attribute("aria-label", re.compile("From .*1965.* to .*1965"))
+        page.get_by_test_id("series-in").click()
+        page.wait_for_url(re.compile(r"range=-\d+--\d+$"))
+        expect(chart).to_have_attribute("aria-label", re.compile("From .*1965.* to .*1965"))
+        page.reload()
+        expect(chart).to_have_attribute("aria-label", re.compile("From .*1965.* to .*1965"))
+        times = "-".join(str(begin_ms + 60_000 * minute) for minute in (0, 10, 40))
+        page.goto(f"{book.address}/?q=zorilla&change={times}")
+        rows = page.get_by_test_id("compare-row")
+        expect(rows.first).to_contain_text(re.compile(r"12:10.AM\s+10\s"))
+        expect(rows.last).to_contain_text(re.compile(r"12:40.AM\s+30\s"))
+        page.goto("about:blank")
 
 
 def test_a_word_reaches_behind_the_stored_messages(

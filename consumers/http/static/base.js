@@ -158,9 +158,9 @@ export function read() {
   const said = new URLSearchParams(location.search);
   const text = (name) => said.get(name) ?? "";
   const view = VIEWS.includes(text("view")) ? text("view") : "search";
-  const range = /^(15m|6h|7d|all|\d{1,15}-\d{1,15})$/.test(text("range")) ? text("range") : "";
+  const range = /^(15m|6h|7d|all|-?\d{1,15}--?\d{1,15})$/.test(text("range")) ? text("range") : "";
   const vs = said.getAll("vs").map((q) => q.trim()).filter(Boolean).slice(0, 3);
-  const change = /^\d{1,15}(-\d{1,15}){2}$/.test(text("change")) ? text("change") : "";
+  const change = /^-?\d{1,15}(--?\d{1,15}){2}$/.test(text("change")) ? text("change") : "";
   return { view, q: text("q").trim(), lang: text("lang"), range, vs, change, text: text("text") };
 }
 

@@ -38,7 +38,7 @@ function coarser({ step_s: stepS, points }, spanMs) {
 
 function spanOf(range, nowMs) {
   if (range === "all") return { from: null, to: nowMs };
-  const [from, to] = range.split("-").map(Number);
+  const [from, to] = range.split(/\b-/).map(Number);
   return SPANS_MS[range] ? { from: nowMs - SPANS_MS[range], to: nowMs } : { from, to };
 }
 
@@ -280,7 +280,7 @@ export function makeSeries(onRoute, hasHistory) {
     const stepMs = 1000 * series.step_s;
     const endMs = points.at(-1).time_ms + stepMs;
     const from = Math.min(range ? (chosen.from ?? Infinity) : Infinity, points[0].time_ms);
-    const to = Math.max(range ? chosen.to : 0, endMs);
+    const to = range ? Math.max(chosen.to, endMs) : endMs;
     const isSampled = !(range && chosen.isCounted) && summary.sample.share < 0.995;
     shown = { points, stepMs, labels, from, to, isSampled, isOpen: !range || endMs > Date.now() };
     const key = labels.join("\n");
@@ -339,7 +339,7 @@ export function makeSeries(onRoute, hasHistory) {
     const middle = at === null ? (from + to) / 2 : points[0].time_ms + (at + 0.5) * stepMs;
     const half = ((to - from) * times) / 2;
     const end = Math.min(middle + half, times > 1 ? Math.max(to, Date.now()) : to);
-    onRange(zoomed(Math.max(0, end - 2 * half), end));
+    onRange(zoomed(Math.max(-6e13, end - 2 * half), end));
   }
 
   function split() {
@@ -379,7 +379,7 @@ const COLOURS = ["var(--k5)", "var(--k0)", "var(--k2)", "var(--k3)"];
 const REFRESH_MS = 10_000;
 
 export function comparisonOf({ q, lang, vs, change }) {
-  const [from, middle, to] = change.split("-");
+  const [from, middle, to] = change.split(/\b-/);
   const queries = (change ? [q] : [q, ...vs]).map((one) => asked({ q: one }).q);
   return `/v1/compare${queryOf({ q: queries, lang, ...(change && { from: [from, middle], to: [middle, to] }) })}`;
 }
@@ -469,7 +469,7 @@ export function makeComparison(onRoute) {
     drawn.key = key;
     const xs = [...new Set(sides.flatMap(({ series }) => series.points.map((point) => point.time_ms)))].sort((a, b) => a - b);
     columns = [xs, ...sides.flatMap(({ series }) => sharesOf(xs, series.points, choice.value))];
-    isOpen = xs.at(-1) + stepMs > (route.change ? Number(route.change.split("-")[2]) : Date.now());
+    isOpen = xs.at(-1) + stepMs > (route.change ? Number(route.change.split(/\b-/)[2]) : Date.now());
     drawn.update(columns);
     attr(node, "aria-label", `Share of ${nameOf(choice.value)} over time`);
     read(null);

@@ -34,6 +34,17 @@ def test_digits_are_a_number_or_a_date() -> None:
 
 @pytest.mark.parametrize(
     "value",
+    ["1965-01-01", "Thu Dec 31 16:00:00 PST 1964", -157_766_400, -157_766_400.0, "-157766400",
+     "-157766400000", -157_766_400_000_000, "-157766400000000000"],
+    ids=repr,
+)  # fmt: skip
+def test_a_moment_before_1970(value: Any) -> None:
+    """It is one as any other is, in all forms."""
+    assert to_unix_ms(value) == -157_766_400_000
+
+
+@pytest.mark.parametrize(
+    "value",
     [
         "", "tomorrow", "Mon Apr 31 22:19:45 PDT 2009", "Mon Foo 06 22:19:45 PDT 2009",
         "Mon Apr 06 22:19 PDT 2009", "Mon Apr 06 22:19:45 XYZ 2009", "20091340", "1-1-1",

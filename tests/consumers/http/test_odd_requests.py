@@ -197,6 +197,48 @@ def test_an_id_may_be_as_long_as_a_head() -> None:
             assert (answer.status_code, answer.json().get("id")) == (200, name)
 
 
+def test_a_message_may_be_older_than_1970() -> None:
+    """Its time is what it says, wherever it is shown, counted, compared, exported or asked for."""
+    with (
+        running(None) as store,
+        app_state(settings()) as made,
+        served(made, recent=store) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client,
+    ):
+        rows: list[dict[str, Any] | str] = [
+            {"text": "good", "created_at": "1965-01-01T00:00:00.250Z"},
+            {"text": "good", "created_at": -157_766_398},
+            {"text": "good", "created_at": "-157766397000"},
+            {"text": "good", "created_at": "2023-11-14T10:00:00Z"},
+        ]
+        tell(store, rows)
+        old = [-157_766_397_000, -157_766_398_000, -157_766_399_750]
+        found = client.get("/v1/search").json()["messages"]
+        assert [each["time_ms"] for each in found] == [1_699_956_000_000, *old]
+        assert client.get("/v1/messages/m0").json()["time_ms"] == old[2]
+        for to in ("1970-01-01", "-157766396000"):
+            times = {"from": "1964-12-31", "to": to}
+            summary = client.get("/v1/summary", params=times).json()
+            assert summary["n"] == 3
+            step_ms, points = 1000 * summary["series"]["step_s"], summary["series"]["points"]
+            begins = sorted({time_ms // step_ms * step_ms for time_ms in old})
+            assert [point["time_ms"] for point in points] == begins
+            assert sum(sum(point["counts"].values()) for point in points) == 3
+            lines = client.get("/v1/export", params=times | {"format": "jsonl"}).text.splitlines()
+            exported = [(line["time_ms"], line["time"]) for line in map(json.loads, lines)]
+            assert [time_ms for time_ms, _ in exported] == old
+            assert exported[-1][1] == "1965-01-01T00:00:00.250Z"
+        before = {"from": "-157766398000", "to": "-157766397000"}
+        assert client.get("/v1/summary", params=before).json()["n"] == 1
+        alone = client.get("/v1/summary", params={"to": "1965-01-01T00:00:01Z"}).json()
+        assert alone["n"] == 3  # in whole steps
+        spans = {"from": ["1965-01-01", "2023-01-01"], "to": ["1965-01-02", "2024-01-01"]}
+        sides = client.get("/v1/compare", params=spans).json()["compared"]
+        assert [(side["from_ms"], side["n"]) for side in sides] == [
+            (-157_766_400_000, 3), (1_672_531_200_000, 1)
+        ]  # fmt: skip
+
+
 def test_a_long_id_is_taken_where_messages_are_corrected(http: httpx.Client) -> None:
     """It is none of a message here, which is all that is wrong with it."""
     name = "i" * 10_000

@@ -103,7 +103,9 @@ def test_a_deletion_erases_the_reject_of_its_id(
     assert reject_without_bytes(erased, {msgspec.json.encode(deleted): {}}) is None
 
 
-@pytest.mark.parametrize(("time_ms", "written"), [(-1, None), (0, 0), (1_700_000_000_000,) * 2])
+@pytest.mark.parametrize(
+    ("time_ms", "written"), [(-1, None), (-2, -2), (0, 0), (1_700_000_000_000,) * 2]
+)
 def test_a_time_that_is_not_known_is_null(time_ms: int, written: int | None) -> None:
     """A file has no times: its messages' records say null, and are erased as others are."""
     envelope = Envelope("m1", time_ms, None, None, SECRET, None, Operation.CREATE, {})

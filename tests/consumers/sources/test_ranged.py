@@ -292,6 +292,16 @@ def test_other_bounds_are_refused(text: str) -> None:
         Bound.parse(text)
 
 
+def test_a_source_has_no_times_before_1970() -> None:
+    """Kafka takes such a number for its newest or oldest record; what is held may be so old."""
+    for text, at in (("1965-01-01", -157_766_400_000), ("-1", -1)):
+        assert Bound.parse(text, -(10**12)) == Bound("time", at)
+        with pytest.raises(ValueError, match="must be Unix milliseconds, an ISO time"):
+            Bound.parse(text)
+    with pytest.raises(ValueError, match="must be Unix milliseconds, an ISO time"):
+        Bound.parse("offset:-1", -(10**12))
+
+
 @pytest.mark.parametrize("text", ["1793836800", "20261102"])
 def test_what_would_be_a_day_of_1970_by_a_slip_is_refused(text: str) -> None:
     """Seconds and dates without hyphens would begin at the stream's beginning, without a word."""
