@@ -193,7 +193,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "text": {"first_of": ["data.note_tweet.text", "data.text"]},
         "markup": "entities",
         "retweet": "data.referenced_tweets",
-        "reply": "data.in_reply_to_user_id",
+        "reply": {"first_of": ["data.in_reply_to_user_id", "data.referenced_tweets"]},
         "keep": {"data.id": "any"},
     },
     "twitter-v1": {

@@ -154,9 +154,8 @@ def learned_values(example: Mapping[str, Any], kinds: Mapping[str, FieldKind]) -
         if value is None:
             continue
         spec = FieldSpec(name, ValueType.WEIGHT if name == WEIGHT else ValueType(kind))
-        read: Any = None
-        if name in MESSAGE_PARTS and name != "text":
-            read = metadata_text(value)
+        is_metadata = name in MESSAGE_PARTS and name != "text"
+        read: Any = metadata_text(value) if is_metadata else None
         if read is None:  # people may give a user or language that a message has not
             read = converter(spec, is_csv=False)(value)
         # Where messages are decoded, what is no text is missing.
@@ -358,6 +357,7 @@ def may_change(message: MessageSettings, texts: Texts) -> NDArray[np.intp]:
 # What messages are chosen by.
 _SAMPLE_BYTES = 8
 RETWEET_SIGN = "RT @"
+_REPLY = "replied_to"
 _CACHED_BYTES_MAX = 200
 _SUBTAGS_MAX = 8  # beyond these a tag is not taken apart: each subtag is a range as long as it
 # An update that is left out for one of these takes its message back; others are of other things.
@@ -419,7 +419,9 @@ class Condition:
         return self.accepts if isinstance(self.accepts, bool) else self.accepts(value)
 
     def accepts_json(self, value: bytes) -> bool:
-        """Return whether a value is accepted, by its JSON."""
+        """Return whether a value is accepted, by its JSON; of objects all or none are."""
+        if value.startswith(b"{"):
+            return self.met({}, is_delete=False)
         short = len(value) <= _CACHED_BYTES_MAX
         return self._accepts_short(value) if short else self._accepts_json(value)
 
@@ -442,8 +444,14 @@ def conditions_of(message: MessageSettings) -> list[Condition]:
                 accepts = partial(_is_any, names, known, wanted)
             found.append(Condition(name, path, accepts, absent=not wanted))
     if message.replies == "drop" and message.reply is not None:
-        found.append(Condition("reply", message.reply, False, absent=True))
+        found.append(Condition("reply", message.reply, _is_no_reply, absent=True))
     return found
+
+
+def _is_no_reply(value: Any) -> bool:
+    """Return whether a value is a list of other messages, as on X, to none of which it replies."""
+    entries = value if value.__class__ is list else ({},)
+    return all(each.__class__ is dict and each.get("type", _REPLY) != _REPLY for each in entries)
 
 
 def _is_any(
@@ -474,8 +482,7 @@ class Selection:
     def paths(self) -> list[str]:
         """The paths that it reads beside those of the message's parts."""
         found = [each.path for each in self.conditions]
-        reads_retweet = self.retweets != "keep" and self.retweet is not None
-        return [*found, self.retweet] if reads_retweet and self.retweet else found
+        return [*found, self.retweet] if self.retweets != "keep" and self.retweet else found
 
     def drops_retweet(self, original: Any, text: Any) -> bool:
         """Return whether a message is a retweet to ignore, by what stands at `retweet`."""

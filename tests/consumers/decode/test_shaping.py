@@ -261,6 +261,44 @@ def test_deletions_of_twitter_and_x_name_the_id_elsewhere() -> None:
     assert found.ignored == {"data.id": 1, "retweet": 1}
 
 
+def test_a_reply_on_x_is_told_by_either_field() -> None:
+    """Which of them come along is for who reads the stream to ask; a thread is of replies too."""
+    user = {"in_reply_to_user_id": "3"}
+    kinds = ("replied_to", "quoted", "retweeted")
+    to, quoted, again = ({"type": each, "id": "1"} for each in kinds)
+    said_of: list[dict[str, Any]] = [
+        user,
+        {"referenced_tweets": [to]},
+        user | {"referenced_tweets": [to]},
+        {"referenced_tweets": [quoted, to]},
+        {"referenced_tweets": [to | {"text": "a" * 300}]},
+    ]
+    others: list[dict[str, Any]] = [
+        {}, {"in_reply_to_user_id": None}, {"referenced_tweets": [quoted]},
+        {"referenced_tweets": [again]}, {"referenced_tweets": []},
+        {"referenced_tweets": [quoted | {"text": "a" * 300}]},
+    ]  # fmt: skip
+    lines = [
+        {"data": {"id": str(k), "text": "a"} | own} for k, own in enumerate([*said_of, *others])
+    ]
+    for more in ({}, {"unwrap": "more"}):  # with which each is read by itself
+        found = decoded({"preset": "x-v2", "replies": "drop"} | more, lines)
+        assert [name for _, name, _ in said(found)] == [str(k) for k in range(5, 11)]
+        assert found.ignored == {"reply": 5}
+    found = decoded({"preset": "x-v2", "replies": "drop", "retweets": "drop"}, lines)
+    assert found.ignored == {"reply": 5, "retweet": 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "is_reply"),
+    [({}, True), ("9", True), (["9"], True), ([{"id": "9"}], True), ([], False), (None, False)],
+)
+def test_what_makes_a_reply_elsewhere(value: Any, is_reply: bool) -> None:
+    """Whatever stands there, but for a list of messages that are no replies."""
+    found = decoded({"reply": "to", "replies": "drop"}, [{"text": "a", "to": value}])
+    assert found.ignored == ({"reply": 1} if is_reply else {})
+
+
 def test_an_edit_of_wikimedia_is_named_as_its_label_is() -> None:
     """Canaries and other changes are ignored; a label's id may be of several parts too."""
     edit = {
