@@ -334,8 +334,8 @@ def _account_of(name: bytes | None) -> bytes:
 
 
 def _nameless(offset: int) -> bytes:
-    """Return what a message without an id is known by; an id of JSON cannot begin so."""
-    return b"\0%d" % offset
+    """Return what a message without an id is known by; no id is, as they are UTF-8."""
+    return b"\xff%d" % offset
 
 
 def _names(messages: Messages, rows: NDArray[np.int64]) -> list[bytes | None]:

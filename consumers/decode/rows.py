@@ -550,17 +550,15 @@ class RowDecoder:
         )
 
     def _check_ids(self, rows: list[Any], errors_by_row: dict[int, DecodeError]) -> None:
-        """Note the ids of a wrong type, and those with a NUL; an id may be missing."""
+        """Note the ids of a wrong type; an id may be missing."""
         for path, get in self._id_parts:
             for k, value in enumerate(map(get, rows)):
-                is_text = value.__class__ is str
-                if value is None or value.__class__ is int or (is_text and "\0" not in value):
+                if value is None or value.__class__ is str or value.__class__ is int:
                     continue
-                reason = Reason.NULL_BYTES if is_text else Reason.WRONG_TYPE
-                detail = f"is {quoted(value)}; a string or integer is needed"
-                detail = "holds a NUL character" if is_text else detail
-                detail = f"the id at '{path}' {detail} (setting message.id)"
-                errors_by_row.setdefault(k, DecodeError(reason, detail))
+                detail = f"the id at '{path}' is {quoted(value)}; a string or integer is needed"
+                errors_by_row.setdefault(
+                    k, DecodeError(Reason.WRONG_TYPE, f"{detail} (setting message.id)")
+                )
 
     def _label_values(
         self, rows: list[Any], operations: list[Operation], errors_by_row: Collection[int]
@@ -582,9 +580,8 @@ class RowDecoder:
 
 def key_id(raw: RawColumns, i: int) -> str | None:
     """Return the id that a message's key spells: the message that a tombstone deletes."""
-    key = raw.key(i) or b""
     try:
-        return None if b"\0" in key else key.decode() or None
+        return (raw.key(i) or b"").decode() or None
     except UnicodeDecodeError:
         return None
 

@@ -268,8 +268,7 @@ class QueryParameters:
 def message_id(request: Request, prefix: str) -> str:
     """Return the id at the end of a path, behind `prefix`.
 
-    The problem is 400 if it is not UTF-8, 404 if it is missing, 422 if no message can have it or
-    parameters follow it.
+    The problem is 400 if it is not UTF-8, 404 if it is missing, 422 if parameters follow it.
     """
     if request.scope["query_string"]:
         raise ProblemError(
@@ -283,8 +282,6 @@ def message_id(request: Request, prefix: str) -> str:
         raise ProblemError(400, "the id is not UTF-8; encode it with %XX") from None
     if not found:
         raise ProblemError(404, f"an id is missing behind {prefix}")
-    if "\0" in found:
-        raise ProblemError(422, "no message has such an id: it holds a NUL")
     return found
 
 

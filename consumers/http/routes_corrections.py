@@ -82,7 +82,7 @@ DELETE = ApiOperation(
     problems=_PROBLEMS
     | {
         400: "The id is not UTF-8.",
-        422: "No message can have such an id, or more stands behind it.",
+        422: "More stands behind the id.",
     },
     status=202,
 )

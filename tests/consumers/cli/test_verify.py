@@ -244,6 +244,27 @@ def test_a_label_of_a_person_counts_as_if_given_at_once(tmp_path: Path, case: st
     assert sorted(stored(tmp_path).model.words()) == sorted([*words, "four"])
 
 
+def test_no_id_names_a_message_without_one(tmp_path: Path) -> None:
+    """An id may hold any character, as keys of Kafka do: its deletion takes its own alone."""
+    messages: list[dict[str, Any]] = [
+        {"text": "one", "label": "positive"},
+        {"id": "\x000", "operation": "delete"},
+        {"id": "b", "text": "two", "label": "positive"},
+    ]
+    write_lines(tmp_path / "in.jsonl", messages)
+    settings = settings_for(tmp_path, f"file:{tmp_path / 'in.jsonl'}")
+    place = ("file:in.jsonl", 0)
+    line = Correction(
+        "label", "file:in.jsonl-0-0", 1, {"text": "one"}, "negative", "positive",
+        "file:in.jsonl/0", place, 0,
+    )  # fmt: skip
+    said(tmp_path / "state" / "corrections.jsonl", [line])
+    run(settings)
+    assert sorted(stored(tmp_path).model.words()) == ["one", "two"]
+    done = verify(settings, stored(tmp_path))
+    assert done.is_equal, done.differences
+
+
 @pytest.mark.parametrize("label", ["negative", None])
 @pytest.mark.parametrize("was", ["negative", None])
 def test_earlier_messages_of_a_deleted_id_are_not_counted(

@@ -130,25 +130,6 @@ def test_replayed_messages_are_keyed_by_the_same_ids() -> None:
     assert keys == [b"ann~1b/post/7", b"ann~1b/post/7", None, None]
 
 
-@pytest.mark.parametrize("operation", [None, "update", "delete"])
-def test_an_id_with_a_nul_is_rejected(operation: str | None) -> None:
-    """As a text with one is: nobody could ask for it. A key with one deletes nothing."""
-    of_one, of_several = {"id": "a\0b"}, {"user": "ann", "kind": "a\0b", "n": 7}
-    for said, settings, path in (
-        (of_one, MessageSettings(), "id"),
-        (of_several, SEVERAL, "kind"),
-    ):
-        (found,) = decoded([{"text": "a", "operation": operation} | said], settings).rejects
-        assert found.reason is Reason.NULL_BYTES
-        assert found.detail == f"the id at '{path}' holds a NUL character (setting message.id)"
-    batch = replace(raw([b"{}"]), value_ends=np.array([-1]), buffer=b"a\0b")
-    batch = replace(batch, key_starts=np.array([0]), key_ends=np.array([3]))
-    (found,) = (
-        Decoder(MessageSettings(), FieldLabeller(FieldLabels(), CLASSES)).decode(batch).rejects
-    )
-    assert found.reason is Reason.TOMBSTONE
-
-
 @pytest.mark.data
 def test_ids_of_a_recorded_stream_name_one_record_each(data_folder: Path) -> None:
     """Of several parts an id is the record's address, that of a deletion too, in both recordings.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import threading
 from collections.abc import Iterator
@@ -178,23 +180,34 @@ def test_what_is_infinite_is_described_as_null(http: httpx.Client) -> None:
 def test_every_refusal_of_a_deletion_is_described(http: httpx.Client) -> None:
     """What an id can be refused for stands in the description."""
     described = http.get("/openapi.json").json()["paths"]["/v1/messages/{id}"]["delete"]
-    for name, status in (("%ff", 400), ("a%00b", 422), ("t7", 404)):
+    for name, status in (("%ff", 400), ("t7?why", 422), ("t7", 404), ("a%00b", 404)):
         assert http.delete(f"/v1/messages/{name}").status_code == status
         assert str(status) in described["responses"]
 
 
 def test_an_id_may_be_as_long_as_a_head() -> None:
-    """What a message may be called it can be asked for by, in an address or a body."""
+    """What a message may be called it can be asked for by, also by a key of Kafka with NULs."""
     with (
         running(None) as store,
         app_state(settings()) as made,
         served(made, recent=store) as port,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client,
     ):
-        for i, name in enumerate(("i" * 1_001, "é" * 10_000, "i" * 65_000)):
+        names = ["i" * 1_001, "é" * 10_000, "i" * 65_000, "a\0b", "\0\0\7"]
+        for i, name in enumerate(names):
             tell(store, [{"id": name, "text": "good"}], i)
             answer = client.get(f"/v1/messages/{quote(name)}")
             assert (answer.status_code, answer.json().get("id")) == (200, name)
+        found = client.get("/v1/search", params={"q": "good"}).json()["messages"]
+        assert [message["id"] for message in found] == names[::-1]
+        for form in ("jsonl", "csv"):
+            file = client.get("/v1/export", params={"format": form}).text
+            rows = (
+                map(json.loads, file.splitlines())
+                if form == "jsonl"
+                else csv.DictReader(io.StringIO(file))
+            )
+            assert [row["id"] for row in rows] == names[::-1]
 
 
 def test_a_message_may_be_older_than_1970() -> None:
