@@ -421,7 +421,9 @@ def test_shares_of_few_over_time(book: Book, open_page: Callable[..., Opened]) -
     book.write(*[f"the kodkod is great, number {i}" for i in range(24)], created_at=now)
     book.write(*[f"the kodkod is awful, number {i}" for i in range(12)], label=0, created_at=now)
     book.until_found("kodkod", 36)
-    page, _ = open_page(f"{book.address}/?q=kodkod")
+    page, _ = open_page("about:blank")
+    page.clock.set_fixed_time(now)  # a second later the step, which is as short, would be over
+    page.goto(f"{book.address}/?q=kodkod")
     chart = page.get_by_test_id("series-chart")
     expect(chart).to_have_attribute("aria-label", re.compile("^Share over time. From "))
     first = next(

@@ -159,6 +159,7 @@ export function makeSeries(onRoute, hasHistory) {
   let pauseMs = 0; // until it is asked for again
   let isAsking = false;
   let moved = ""; // by which words, at the crosshair
+  let ending = 0; // timer of the last step's end
   const askMoved = makeAsking((words) => {
     moved = words;
     read();
@@ -279,10 +280,13 @@ export function makeSeries(onRoute, hasHistory) {
     const labels = inOrder(summary.classes);
     const stepMs = 1000 * series.step_s;
     const endMs = points.at(-1).time_ms + stepMs;
+    const restMs = endMs - Date.now();
     const from = Math.min(range ? (chosen.from ?? Infinity) : Infinity, points[0].time_ms);
     const to = range ? Math.max(chosen.to, endMs) : endMs;
     const isSampled = !(range && chosen.isCounted) && summary.sample.share < 0.995;
-    shown = { points, stepMs, labels, from, to, isSampled, isOpen: !range || endMs > Date.now() };
+    shown = { points, stepMs, labels, from, to, isSampled, isOpen: restMs > 0 };
+    clearTimeout(ending);
+    if (shown.isOpen) ending = setTimeout(plot, Math.min(restMs, PAUSE_MS_MAX));
     const key = labels.join("\n");
     if (drawn?.key !== key) build(labels);
     drawn.key = key;
