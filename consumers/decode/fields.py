@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.model import FieldKind
 from consumers.config.settings import MessageSettings
-from consumers.messages import ACCOUNT_MARK, WEIGHT, Reason, take_texts
+from consumers.messages import ACCOUNT_MARK, NO_TIME, WEIGHT, Reason, take_texts
 from consumers.process import cached
 from streamnb import TextColumn
 from streamnb.columns import LARGEST, missing_text, text_column
@@ -559,7 +559,7 @@ def _from_number(number: float) -> int | None:
     """Read a number of seconds, milliseconds, microseconds or nanoseconds."""
     size = abs(number)
     if size < _SECONDS_MAX:
-        return int(number * 1000)
+        return int(number * 1000) if number != -1 else NO_TIME
     if size < _MILLISECONDS_MAX:
         return int(number)
     if size < _MICROSECONDS_MAX:
@@ -597,4 +597,4 @@ def _since_epoch(when: datetime) -> int:
     """Return the milliseconds between 1970 and a time, which is in UTC unless it says otherwise."""
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
-    return (when - _EPOCH) // _MILLISECOND
+    return (when - _EPOCH) // _MILLISECOND if when.year > 1 else NO_TIME

@@ -229,7 +229,7 @@ def prediction_record(
     The log-posteriors are normalised, one a class; `-inf` is allowed. `decided` is of `decided_by`.
     One of `short_from_bytes` or more has a short form, without text and fields.
     """
-    includes_text = with_text and bool(envelope.text or not envelope.fields)
+    includes_text = with_text and (envelope.has_text or not envelope.fields)
     logs = dict(zip(classes, map(float, log_posteriors), strict=True))
     prediction = Prediction(
         id=envelope.id,

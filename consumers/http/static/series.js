@@ -44,12 +44,12 @@ function spanOf(range, nowMs) {
 
 export function timesOf(range, nowMs) {
   const { from, to } = spanOf(range, nowMs);
-  return range && { from: String(Math.floor(from)), to: String(Math.ceil(to)) };
+  return range && { ...(from !== null && { from: String(Math.floor(from)) }), to: String(Math.ceil(to)) };
 }
 
 async function countsOf(bounds, range) {
   const between = (from) => ask(`/v1/history${queryOf({ ...bounds, from })}`);
-  const found = await between(bounds.from);
+  const found = await between(bounds.from ?? "0"); // it counts by when messages came
   if (range !== "all") return found;
   const [first] = found.series.points; // by days
   return first && between(String(first.time_ms));

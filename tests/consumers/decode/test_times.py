@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from consumers.decode.fields import to_unix_ms
+from consumers.messages import NO_TIME
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,12 @@ def test_digits_are_a_number_or_a_date() -> None:
 def test_a_moment_before_1970(value: Any) -> None:
     """It is one as any other is, in all forms."""
     assert to_unix_ms(value) == -157_766_400_000
+
+
+@pytest.mark.parametrize("value", [-1, -1.0, "-1", "0001-01-01T00:00:00Z", "0001-01-01"], ids=repr)
+def test_what_stands_for_no_time(value: Any) -> None:
+    """-1, and the year that some languages begin with, are not the time of any message."""
+    assert to_unix_ms(value) == NO_TIME
 
 
 @pytest.mark.parametrize(

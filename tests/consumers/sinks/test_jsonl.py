@@ -50,7 +50,7 @@ def records(*values: bytes) -> list[Record]:
 def test_a_prediction_without_text_has_its_fields() -> None:
     """Kept fields go out as they came; a text that no model reads does not."""
     fields = {"income": "high", "age": 41, "stable_job": True}
-    envelope = msgspec.structs.replace(ENVELOPE, text="", fields=fields)
+    envelope = msgspec.structs.replace(ENVELOPE, text="", has_text=False, fields=fields)
     record = prediction_record(envelope, ("a", "b"), [-0.5, -1.0], 1)
     found = json.loads(record.value)
     assert found["fields"] == fields

@@ -121,6 +121,16 @@ def test_a_time_that_is_not_known_is_null(time_ms: int, written: int | None) -> 
         assert SECRET.encode() not in erased
 
 
+def test_an_empty_text_is_written_beside_fields_and_a_missing_one_is_not() -> None:
+    """Only a message whose text was not read is told by its fields alone."""
+    for has_text in (True, False):
+        envelope = Envelope(
+            "m1", 5, None, None, "", None, Operation.CREATE, {"place": "here"}, has_text
+        )
+        record = prediction_record(envelope, ("a", "b"), [-0.5, -1.0], 1)
+        assert ("text" in json.loads(record.value)) is has_text
+
+
 def test_a_reject_that_names_a_deleted_message_stays() -> None:
     """The id of a decoded message is certain, so an answer to a deleted message is not erased."""
     [reject] = decoded("id", [b'{"id":"m2","text":7,"reply_to":"m1"}']).rejects
