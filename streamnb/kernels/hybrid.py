@@ -372,7 +372,7 @@ def move_weight(
     # The weight stays where it was while its precision grows; then comes the step.
     held = (mean_weight(own, at, start) - start) * (after - before)
     put(own, at, 0, after, whole, is_shared)
-    put(own, at, 1, rounded(own[at, 1] + held + weight * gradient), whole, is_shared)
+    put(own, at, 1, rounded(own[at, 1] + (held + weight * gradient)), whole, is_shared)
 
 
 @inner
