@@ -36,6 +36,8 @@ function coarser({ step_s: stepS, points }, spanMs) {
   return { step_s: wideS, points: [...grouped].map(([time_ms, counts]) => ({ time_ms, counts })) };
 }
 
+const FIRST_MS = -62_135_596_800_000; // the year 1: without a beginning the API answers for a day
+
 function spanOf(range, nowMs) {
   if (range === "all") return { from: null, to: nowMs };
   const [from, to] = range.split(/\b-/).map(Number);
@@ -44,12 +46,12 @@ function spanOf(range, nowMs) {
 
 export function timesOf(range, nowMs) {
   const { from, to } = spanOf(range, nowMs);
-  return range && { ...(from !== null && { from: String(Math.floor(from)) }), to: String(Math.ceil(to)) };
+  return range && { from: String(Math.floor(from ?? FIRST_MS)), to: String(Math.ceil(to)) };
 }
 
 async function countsOf(bounds, range) {
   const between = (from) => ask(`/v1/history${queryOf({ ...bounds, from })}`);
-  const found = await between(bounds.from ?? "0"); // it counts by when messages came
+  const found = await between(range === "all" ? "0" : bounds.from); // it counts by when messages came
   if (range !== "all") return found;
   const [first] = found.series.points; // by days
   return first && between(String(first.time_ms));
