@@ -63,7 +63,7 @@ class JudgedExamples(msgspec.Struct):
     coverage: float | None = None  # the share of prediction sets that is to hold the true class
     set_sizes: NDArray[np.int32] | None = None  # (n,): how many classes each set holds
     covered: NDArray[np.bool_] | None = None  # (n,): whether it holds the true one
-    costs: Floats | None = None  # (n_classes, n_classes): of saying a class (column) in vain
+    costs: Floats | None = None  # what a class answered (column) costs where one (row) is true
     decided: NDArray[np.int32] | None = None  # (n,): the cheapest classes, as places
     notes: list[str] = field(default_factory=list)  # what is to be known of the figures
 

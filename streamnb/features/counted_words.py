@@ -319,7 +319,7 @@ class CountedState(GroupState):
         """Multiply a part's counts; a word that falls to zero takes its weights with it."""
         super().rescale_part(part, factor)
         if part.weights is not None:
-            part.weights.words[:] = part.weights.words * factor + 0.0  # of -0.0 files keep no sign
+            part.weights.words[:] = part.weights.words * factor + 0.0  # -0.0 becomes 0.0
             totals = statistics.column_totals(part.counts, len(part.weights.words))
             self._forget_weights(part, np.flatnonzero(totals == 0.0))
 

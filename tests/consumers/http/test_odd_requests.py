@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -185,14 +186,21 @@ def test_every_refusal_of_a_deletion_is_described(http: httpx.Client) -> None:
         assert str(status) in described["responses"]
 
 
-def test_an_id_may_be_as_long_as_a_head() -> None:
-    """What a message may be called it can be asked for by, also by a key of Kafka with NULs."""
+@contextmanager
+def asked_store() -> Iterator[tuple[RecentStore, httpx.Client]]:
+    """Serve an empty store, and return it with a client."""
     with (
         running(None) as store,
         app_state(settings()) as made,
         served(made, recent=store) as port,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client,
     ):
+        yield store, client
+
+
+def test_an_id_may_be_as_long_as_a_head() -> None:
+    """What a message may be called it can be asked for by, also by a key of Kafka with NULs."""
+    with asked_store() as (store, client):
         names = ["i" * 1_001, "é" * 10_000, "i" * 65_000, "a\0b", "\0\0\7"]
         for i, name in enumerate(names):
             tell(store, [{"id": name, "text": "good"}], i)
@@ -212,12 +220,7 @@ def test_an_id_may_be_as_long_as_a_head() -> None:
 
 def test_a_message_may_be_older_than_1970() -> None:
     """Its time is what it says, wherever it is shown, counted, compared, exported or asked for."""
-    with (
-        running(None) as store,
-        app_state(settings()) as made,
-        served(made, recent=store) as port,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client,
-    ):
+    with asked_store() as (store, client):
         rows: list[dict[str, Any] | str] = [
             {"text": "good", "created_at": "1965-01-01T00:00:00.250Z"},
             {"text": "good", "created_at": -157_766_398},
