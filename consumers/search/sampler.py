@@ -1,12 +1,15 @@
 """What comes in: which messages are taken, and the queue in which they wait for the writer.
 
-More may come than is worth keeping. Then a sample is taken: about four times a second a batch gives
-as many as a bucket of tokens allows, drawn evenly over its rows. The bucket is full at first and
-holds five seconds' worth, so that a short stream is kept whole however quickly it comes. It fills
-at the highest rate that is set; of a fast stream, at what the processor budget affords: storing a
-message costs time on two threads, for the one that judged it makes its row and the store's thread
-writes it. Both are measured by their own processor time, not by the clock: a thread that waits, for
-the disk or on a busy machine, costs nothing.
+More may come than is worth keeping. Then samples are taken, about twice a second, as many rows as a
+bucket of tokens allows. The bucket is full at first and holds five seconds' worth, so that a short
+stream is kept whole however quickly it comes. It fills at the highest rate that is set; of a fast
+stream, at what the processor budget affords: storing a message costs time on two threads, for the
+one that judged it makes its row and the store's thread writes it. Both are measured by their own
+processor time, not by the clock: a thread that waits costs nothing.
+
+A batch's labelled messages are offered first, the others behind them, and partitions have batches
+of their own sizes: were each offer that fits taken, small ones would always be. So where a sample
+begins, and how far it reaches, is told in rows that pass: each is as likely to be taken.
 
 While the stream is too fast, a burst is stored little by little, for the learning needs the
 processor; and once it has been so for some seconds, what still waits is thinned, so that the page
@@ -37,9 +40,10 @@ from consumers.messages import Messages, Partition
 from consumers.search.rows import Columns, RowBuilder
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
-# What a sample of a batch holds, as a time at the long run's rate: to begin with rows costs as much
-# as ninety of them. At random, so that the batches of two partitions that take turns both have one.
-_SAMPLE_S = (0.15, 0.35)
+# What a sample holds, as a time at the long run's rate: to begin with the rows of an offer costs as
+# much as ninety of them. At random, so that it keeps no time with what a stream repeats.
+_SAMPLE_S = (0.4, 0.8)
+_OFFER_KEPT = 0.95  # of the usual and the largest size of an offer, with each
 _PIECE_S = 0.25  # messages that are then taken at once, at least, as a time at the long run's rate
 _PIECE_TURNS = 1.25  # the same, in times between two turns of the store's thread
 # How long messages are gathered for one transaction, unless somebody waits. A transaction costs as
@@ -300,7 +304,11 @@ class Sampler:
         self._n_left_out = 0  # messages that came behind all that waits, and were not taken
         self._sampled_s = -math.inf  # when something was last left out
         self._pressed_s = math.inf  # since when that has been so again and again
-        self._sample_s = 0.0  # what the next sample waits for, as a time at the long run's rate
+        self._is_sampling = False  # from when rows are left out until the bucket is full again
+        self._offer_rows = self._largest = 0.0  # rows of an offer: as a rule, and at most of late
+        # Rows to a sample's next row, from one to the next and behind the last, and how many come.
+        self._ahead = self._step = self._gap = 0.0
+        self._n_due = 0
         self.is_open = False  # whether what comes is taken
         self._minute = _LastMinute(self._filled_s)
         self.n_offered = 0
@@ -335,21 +343,14 @@ class Sampler:
             if not self.is_open or not len(rows):
                 return
             self.n_offered += len(rows)
-            n = min(len(rows), int(self._refilled() / cost))
-            if n < len(rows):
-                self._leave_out()
-                n = n if self._tokens >= self._sample_s * self._rate_per_s() else 0
-            chosen = self._drawn(len(rows), n)
-            self._tokens -= len(chosen) * cost
-            if 0 < n < len(rows):
-                self._sample_s = self._rng.uniform(*_SAMPLE_S)
-            if not n:
+            chosen = self._chosen(len(rows), cost)
+            if not len(chosen):
                 self._n_left_out += len(rows)
                 self._minute.add(self._filled_s, len(rows), 0)
                 return
         raw = RawBatch(messages, rows[chosen], log_posteriors[chosen], arrived_ms, cost)
-        # It may wait as it is, unless most of what it holds would be of use to nobody.
-        is_whole = len(raw) >= _WHOLE_SHARE * n_raw
+        # It may wait as it is, unless it is a sample or most of what it holds is of use to nobody.
+        is_whole = len(chosen) == len(rows) >= _WHOLE_SHARE * n_raw
         self._append(raw if is_whole else raw.made(self._row_builder), n_offered=len(rows))
         if not is_whole:
             with self._lock:
@@ -489,7 +490,7 @@ class Sampler:
         """Note that the stream is too fast just now."""
         if self._filled_s - self._sampled_s >= _PRESSED_S:
             self._pressed_s = self._filled_s
-        self._sampled_s = self._filled_s
+        self._sampled_s, self._is_sampling = self._filled_s, True
 
     def _thin(self) -> None:
         """If more waits than may, drop the same share of every batch of a second.
@@ -530,6 +531,52 @@ class Sampler:
         elapsed_s, self._filled_s = now_s - self._filled_s, now_s
         self._tokens = min(self._tokens_max, self._tokens + elapsed_s * self._rate_per_s())
         return self._tokens
+
+    def _chosen(self, n: int, cost: float) -> NDArray[np.int64]:
+        """Return which of `n` rows are taken, ascending, and pay for them."""
+        tokens = self._refilled() / cost
+        self._offer_rows = n + _OFFER_KEPT * ((self._offer_rows or n) - n)
+        self._largest = max(n, _OFFER_KEPT * self._largest)
+        self._is_sampling &= self._tokens < self._tokens_max
+        if self._is_sampling:
+            chosen = self._sampled(n, tokens, self._rate_per_s() / cost)
+        else:
+            chosen = self._drawn(n, min(n, int(tokens)))
+        if len(chosen) < n:
+            self._leave_out()
+        self._tokens -= len(chosen) * cost
+        return chosen
+
+    def _sampled(self, n: int, tokens: float, rate_per_s: float) -> NDArray[np.int64]:
+        """Return which of the `n` rows that pass now belong to a sample, ascending."""
+        pace_per_s = self._minute.pace_per_s(self._filled_s)
+        if self._largest >= _SAMPLE_S[1] * pace_per_s:  # they come seldom: a share of each
+            n_taken = int(min(1.0, tokens / self._largest) * n + self._rng.random())
+            return self._drawn(n, min(n_taken, int(tokens), n))
+        if pace_per_s <= rate_per_s:
+            self._ahead, self._n_due = 0.0, 0
+        found = [np.empty(0, dtype=np.int64)]
+        while self._ahead < n and tokens >= 1.0:
+            if not self._n_due:  # a sample begins at this row
+                self._begin_sample(tokens, rate_per_s, pace_per_s)
+            m = min(self._n_due, int(tokens), math.ceil((n - self._ahead) / self._step))
+            # One at random from each stretch: what repeats in a batch must make no difference.
+            places = (np.arange(m) + (self._step > 1.0) * self._rng.random(m)) * self._step
+            found.append(np.minimum((self._ahead + places).astype(np.int64), n - 1))
+            tokens -= m
+            self._n_due -= m
+            self._ahead += m * self._step + (0.0 if self._n_due else self._gap)
+        self._ahead = max(0.0, self._ahead - n)
+        return np.unique(np.concatenate(found))
+
+    def _begin_sample(self, tokens: float, rate_per_s: float, pace_per_s: float) -> None:
+        """Lay down a sample over about as many rows as an offer has, and when the next begins."""
+        due_s, next_s = self._rng.uniform(*_SAMPLE_S, 2)
+        self._n_due = max(1, int(min(tokens, due_s * rate_per_s)))
+        reach = min(self._offer_rows, self._n_due * pace_per_s / rate_per_s)
+        self._step = max(1.0, reach / self._n_due)
+        wait_s = next_s - (tokens - self._n_due) / rate_per_s  # until there are enough tokens again
+        self._gap = max(0.0, wait_s * pace_per_s - self._n_due * self._step)
 
     def _drawn(self, n: int, n_taken: int) -> NDArray[np.int64]:
         """Return about `n_taken` of `n` positions, ascending: one at random from each stretch."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import msgspec
@@ -141,8 +142,10 @@ def test_what_waits_is_thinned_where_a_stream_stays_too_fast() -> None:
     sampler.offer(TOLD, np.arange(BATCH), posteriors)
     for _ in range(2):  # the last one finds no token
         sampler.offer(TOLD, np.arange(BATCH), posteriors)
-    (item,) = sampler.made(sampler.take())
-    check_posteriors(item, posteriors)
+    items = sampler.made(sampler.take())
+    assert items
+    for item in items:
+        check_posteriors(item, posteriors)
 
 
 def test_what_is_thinned_is_as_much_of_every_second() -> None:
@@ -185,6 +188,36 @@ def test_a_sample_is_spread_over_the_batch() -> None:
     assert total / (200 * BATCH) == pytest.approx(0.1, rel=0.02)
     assert shares / shares.sum() == pytest.approx(0.1, rel=0.05)
     assert odd / total == pytest.approx(0.5, abs=0.05)  # labels in turns make no difference
+
+
+@pytest.mark.parametrize("sizes", [(350, 150), (20, 480), (5, 1, 2), (90, 4_000)])
+def test_a_sample_prefers_no_offer_to_another(sizes: tuple[int, ...]) -> None:
+    """Labelled and other rows of a batch come one after the other, partitions in turns.
+
+    Whatever share of the rows an offer brings, it has of what is taken, and so also within every
+    ten seconds. What comes at once and what comes a while later makes no difference.
+    """
+    sampler, clock = intake_of(200.0)
+    offers = [tweets(["good day"] * n) for n in sizes]
+    posteriors = [np.log(np.full((n, 2), 0.5)) for n in sizes]
+    turn_s = sum(sizes) / 2_000.0
+
+    def turns(n: int) -> NDArray[np.int64]:
+        taken = np.zeros(len(sizes), dtype=np.int64)
+        for _ in range(n):
+            clock.now_s += turn_s  # all of it before the first offer
+            for i, (told, each) in enumerate(zip(offers, posteriors, strict=True)):
+                sampler.offer(told, np.arange(len(told)), each)
+                taken[i] += n_taken(sampler)
+        return taken
+
+    turns(math.ceil(20 / turn_s))  # until the bucket is empty
+    blocks = np.array([turns(math.ceil(10 / turn_s)) for _ in range(30)])
+    wanted = np.array(sizes) / sum(sizes)
+    assert blocks.sum() == pytest.approx(30 * 10 * 200, rel=0.1)
+    # 60,000 rows, in some six hundred samples.
+    np.testing.assert_allclose(blocks.sum(axis=0) / blocks.sum(), wanted, atol=0.03)
+    assert np.median(blocks[:, 0] / blocks.sum(axis=1)) == pytest.approx(wanted[0], abs=0.05)
 
 
 def test_what_is_taken_keeps_its_posterior() -> None:
