@@ -65,11 +65,13 @@ from streamnb import (
     NaiveBayes,
     NormalInverseGamma,
     Numbers,
+    TextColumn,
     VarianceFloor,
     Words,
 )
 from streamnb.columns import missing_text
 from streamnb.decisions import prediction_sets
+from streamnb.kernels.layout import Texts
 from streamnb.reader import ModelReader
 
 Floats = NDArray[np.float64]
@@ -415,6 +417,18 @@ def _column(messages: Messages, name: str) -> Column:
 
 
 # ---- times -------------------------------------------------------------------------------------
+
+
+def are_equal(one: Column, other: Column) -> bool:
+    """Return whether two columns have the same values, missing ones too."""
+    if isinstance(one, TextColumn) and isinstance(other, TextColumn):
+        return _listed(one.texts) == _listed(other.texts)
+    return np.array_equal(np.asarray(one), np.asarray(other), equal_nan=True)
+
+
+def _listed(texts: Texts) -> list[bytes | None]:
+    bounds = zip(texts.starts.tolist(), texts.ends.tolist(), strict=True)
+    return [None if end < 0 else texts.data[start:end].tobytes() for start, end in bounds]
 
 
 def times_of(messages: Messages, rows: NDArray[np.int64] | None = None) -> Floats:

@@ -23,7 +23,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import field
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
@@ -82,6 +81,7 @@ from consumers.pipeline.waiting_messages import (
     Floats,
     LearnedRows,
     Taking,
+    is_said_already,
     known_from,
     living,
     records_at,
@@ -123,7 +123,7 @@ class Revision(msgspec.Struct, frozen=True):
     done: Fold | None = None  # of the messages whose ids were looked up
     found: FoundRecords | None = None  # of these ids
     arrivals: Arrivals | None = None  # where labels come late
-    added: Longs = field(default_factory=_NO_ROWS.copy)
+    added: Longs = msgspec.field(default_factory=_NO_ROWS.copy)
 
     @property
     def superseded(self) -> list[int]:
@@ -302,9 +302,7 @@ class Reviser:
             head = np.array([revision.kinds[rows], whole.offsets[rows], labels], np.int64).T
             ids = take_texts(whole.ids.texts, rows).texts
             found = found.followed_by(ordered[n:], head, [ids, *values])
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
-        return found.some(places)
+        return found.some(np.argsort(order))
 
     def remember(self, revision: Revision, learner: Learner) -> None:
         """Remember what a batch taught, now that it is learned and what it deletes taken back."""
@@ -408,10 +406,13 @@ class Reviser:
         offset = said.offset if record is None else record.offset
         fields = self._columns(said.example) if offset == said.offset else {}  # or it is refused
         if record is not None:
-            found = self.memory.log(said.place).read(np.array([record.number]))
+            memory = self.memory.log(said.place)
+            found = memory.read(np.array([record.number]))
             taught_part = found.parts(len(self._fields))[0] or part_name(said.place)
-            unlearn(found, taught_part, self._fields, learner, part_name(said.place))
             fields = fields or found.columns(self._fields)
+            if is_said_already(memory, found, part, fields, said.label, learner.model.classes):
+                return
+            unlearn(found, taught_part, self._fields, learner, part_name(said.place))
         if said.label is not None:
             try:
                 own, weights = weighed(fields)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from consumers.config.model import FieldKind
 from consumers.decode.labels import keep_classes
-from consumers.features import ExampleTimes, PartitionTime, columns_of
+from consumers.features import ExampleTimes, PartitionTime, are_equal, columns_of
 from consumers.kernels import learned_records as kernels
 from consumers.messages import (
     OPERATIONS,
@@ -54,7 +54,7 @@ from consumers.pipeline.own_models import OwnLearner
 from streamnb import Codes, Learner, TextColumn
 from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
-from streamnb.labels import to_indices
+from streamnb.labels import Label, to_indices
 from streamnb.learn import LEARNED
 
 Floats = NDArray[np.float64]
@@ -375,6 +375,23 @@ def known_from(memory: LogMemory) -> int:
         offsets = found.spans[of_stream, kernels.OFFSET].tolist()
         return offsets[0] if offsets else 1 << 62
     return known_from(memory)  # that one is lost too
+
+
+def is_said_already(
+    memory: LogMemory, found: FoundRecords, part: str, columns: Mapping[str, Column],
+    label: str | None, classes: Sequence[Label],
+) -> bool:  # fmt: skip
+    """Return whether a record is of a person's label equal to one given now.
+
+    In a later segment a new record would be remembered for longer: there it is not said yet.
+    """
+    size, held = learned_memory.SEGMENT_RECORDS, found.columns(memory.fields)
+    return (
+        found.parts(memory.n_fields) == [part]  # no other record has a part
+        and classes[found.labels[0]] == label
+        and found.numbers[0] // size == memory.n // size
+        and all(are_equal(held[name], column) for name, column in columns.items())
+    )
 
 
 def texts_of(values: Sequence[bytes | None]) -> TextColumn:
