@@ -295,7 +295,8 @@ WAITING, WAITING_UPDATE, LATE_LABELLED, DEFAULTED, LATE_UPDATE = range(10, 15)
 NOTHING, NO_LABEL = 255, -1
 UPDATE, DELETE = 1, 2
 DELETE_OF_ACCOUNT = 3  # one of the deletes that the deletion of an account stands for
-WAITS, DEFAULT, LABELLED, GONE = range(4)  # states of a message that waits or waited
+# States of a message that waits or waited; of the last a person took back what it would teach.
+WAITS, DEFAULT, LABELLED, GONE, LABEL_WITHDRAWN = range(5)
 # Places of `counts`.
 UPDATE_MATCHED, UPDATE_UNMATCHED, DELETE_MATCHED, DELETE_UNMATCHED, DELETE_REPEATED = range(5)
 
@@ -429,6 +430,7 @@ def _add_waiting(i: Int, begin: Int, end: Int, events: Events, chains: Chains) -
             chains.states[k] = GONE
     elif _is_of_other(kind):
         state = DEFAULT if kind == DEFAULTED else GONE if kind == TAKEN_BACK else LABELLED
+        state = LABEL_WITHDRAWN if kind == WITHDRAWN else state
         for k in range(begin, end):
             offset = events.offsets[chains.latest_version[k]]
             # A person deletes the earlier messages of the id too.
@@ -517,7 +519,7 @@ def _revised(
             return UPDATED if is_known else EARLY_UPDATE
         if n_slots > 0 and chains.states[n_slots - 1] != GONE:
             events.times_ms[i] = chains.times_ms[n_slots - 1]
-            if chains.states[n_slots - 1] != LABELLED or given_late == NOBODY:
+            if chains.states[n_slots - 1] in (WAITS, DEFAULT) or given_late == NOBODY:
                 return WAITING_UPDATE
             events.labels[i] = events.labels[given_late]
             return LATE_UPDATE

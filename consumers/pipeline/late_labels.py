@@ -95,7 +95,8 @@ _WHY = {
     "outside_window": "its message's time is further away than late_labels.window_s",
     "before_beginning": "its time is before the first message that was read of the partition",
     "forgotten": "too much came since for it to be remembered (learned.messages_max)",
-    "message_gone": "its message was deleted, or updated with a label of its own",
+    "message_gone": "its message was deleted, updated with a label of its own, or a person said"
+    " that it teaches nothing",
 }
 log = structlog.get_logger(__name__)
 Learned = Callable[[Floats, NDArray[np.integer[Any]], Confidence | None, Sequence[Label]], None]
@@ -271,7 +272,7 @@ class LateLabels:
         Each label is asked for in its turn, as the order of the log decides which class joins:
         those of earlier labels, which are learned together with it, are `joining`.
         """
-        if message.state == "gone":
+        if message.state in {"gone", "withdrawn"}:
             return "message_gone"
         if message.state == "labelled":
             return "repeated"

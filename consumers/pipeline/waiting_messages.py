@@ -64,13 +64,9 @@ _DUE_MAX = 1 << 15  # how many records of small batches are looked at together
 log = structlog.get_logger(__name__)
 
 
-WaitingState = Literal["waits", "default", "labelled", "gone"]
-_STATES: tuple[WaitingState, ...] = (
-    "waits",
-    "default",
-    "labelled",
-    "gone",
-)  # in the kernel's order
+WaitingState = Literal["waits", "default", "labelled", "gone", "withdrawn"]
+# In the kernel's order.
+_STATES: tuple[WaitingState, ...] = ("waits", "default", "labelled", "gone", "withdrawn")
 
 
 class WaitingMessage(msgspec.Struct):

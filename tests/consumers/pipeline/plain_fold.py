@@ -48,6 +48,7 @@ _TEACHING = {
 _REPLACING = {UPDATED, RELABELLED, DELETED, EARLY_UPDATE, WAITING_UPDATE, LATE_UPDATE}
 # They name a message by its offset.
 _OF_OTHER = {CORRECTED, TAKEN_BACK, WITHDRAWN, LATE_LABELLED, DEFAULTED}
+_SAID = {DEFAULTED: "default", TAKEN_BACK: "gone", WITHDRAWN: "withdrawn"}  # else it is labelled
 _OF_WAITING = {WAITING_UPDATE, LATE_UPDATE}  # updates that keep what waits alive
 
 
@@ -99,7 +100,7 @@ def plain_waiting(records: Sequence[LearnedRecord]) -> list[PlainWaiting]:
                 states.append("gone")
             elif each.kind in _OF_OTHER and each.offset == now.offset:
                 default = each if each.kind == DEFAULTED else default
-                states.append({DEFAULTED: "default", TAKEN_BACK: "gone"}.get(each.kind, "labelled"))
+                states.append(_SAID.get(each.kind, "labelled"))
         state = "gone" if "gone" in states else states[-1]
         found.append(PlainWaiting(time_of(records[start]), records[start], now, state, default))
     return found
@@ -208,7 +209,7 @@ class PlainFold:
         assert self.arrivals is not None
         self.arrivals.times_ms[row] = message.time_ms
         late = (LATE_LABELLED, LATE_UPDATE)
-        if message.state == "labelled" and self._keep_label(row, alive, late):
+        if message.state in {"labelled", "withdrawn"} and self._keep_label(row, alive, late):
             return LATE_UPDATE
         return WAITING_UPDATE
 

@@ -329,6 +329,49 @@ def test_what_became_of_each_label_is_counted() -> None:
     run.memory.close()
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize(
+    ("settings", "said", "outcome", "left"),
+    [
+        (SETTINGS, ["withdraw"], "message_gone", 0),
+        (SETTINGS, ["delete"], "message_gone", 0),
+        (SETTINGS, ["label", "withdraw"], "message_gone", 0),
+        (DEFAULTS, ["withdraw"], "message_gone", 0),  # of what was learned as the default
+        (SETTINGS, ["withdraw", "label"], "repeated", 1),
+        (SETTINGS, ["withdraw", "update"], "learned", 1),  # it waits again
+        (SETTINGS, ["withdraw", "delete"], "message_gone", 0),
+    ],
+)
+def test_a_label_of_what_a_person_withdrew_is_no_repetition(
+    tmp_path: Path, settings: LateLabelsSettings, said: list[str], outcome: str, left: int,
+    *, is_killed: bool,
+) -> None:  # fmt: skip
+    """It is the first of its message: it is rejected, and counted as that of a deleted one."""
+    run = LateRun(tmp_path, settings)
+    log = [Said("create", "a", 100, "sun"), *(Said("create", None, 130, "rain"),) * 2]
+    run.read(log, 3)
+    for kind in said:
+        if kind == "update":
+            log.append(Said("update", "a", 130, "snow"))
+            run.read(log, 1)
+        else:
+            label = "negative" if kind == "label" else None
+            run.correct(Correction(kind, "a", 5, {}, label, None, None, LOG, 0))  # type: ignore[arg-type]
+        if is_killed:
+            run.save()
+            run.memory.close()
+            run = LateRun(tmp_path, settings)
+    before = run.late.counts_now()
+    run.read_labels([Label("a", 100, "positive")], 1)
+    counts = run.late.counts_now()
+    assert {each for each in counts if counts[each] > before.get(each, 0)} == {outcome}
+    assert run.learner.model.n_examples == left
+    rejects = run.late.take_rejects()
+    assert [each.id for each in rejects] == ["a"] * (outcome == "message_gone")
+    assert all(each.reason == "unmatched_label" for each in rejects)
+    run.memory.close()
+
+
 def test_a_forgotten_label_is_rejected_once(tmp_path: Path) -> None:
     """Its record is given up before it leaves: a restart in between finds it, and says no more."""
     run = LateRun(tmp_path, SETTINGS, 4)
