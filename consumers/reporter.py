@@ -278,7 +278,7 @@ class Reporter:
         self._due_at_s = clock()
         self._words_due_at_s = clock()
         self._telling: dict[str, tuple[str, ...]] = {}
-        self._shown_version = 0
+        self._shown = 0, 0
         self._shown_at_s = clock()
         self._words_dropped = Increase()
         self._values_dropped = Increase()
@@ -421,8 +421,9 @@ class Reporter:
         self._was_up = self._was_up or up
 
     def _take_in(self, snapshot: Snapshot, now_s: float) -> None:
-        if snapshot.version != self._shown_version:
-            self._shown_version, self._shown_at_s = snapshot.version, now_s
+        # In a group one of the same version may know more.
+        if (shown := (snapshot.version, snapshot.n_examples)) != self._shown:
+            self._shown, self._shown_at_s = shown, now_s
             next_one = self._takes_over  # another thread's
             if next_one is not self._took_over and snapshot.version > next_one[0]:
                 self._words_dropped.total, self._values_dropped.total = next_one[1:]

@@ -105,6 +105,7 @@ class GroupParts(msgspec.Struct):
     _own: frozenset[Partition] = frozenset()
     _positions: Mapping[Partition, int] = field(default_factory=dict)  # the loop's, as they are now
     _is_full: bool = False  # no class may join
+    _is_answered: bool = False  # questions are answered by what was put, and what is handed on
     _frozen: Mapping[Partition, PartFile | None] = field(default_factory=dict)  # see `freeze`
     _troubles: dict[str, str] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
@@ -251,6 +252,7 @@ class GroupParts(msgspec.Struct):
             learner.set_part(part_name(partition), part.model)
         except InputError as error:
             raise self.files.refuse(partition, part.file, error) from error
+        self._is_answered = False
         with self._lock:
             known = self._known[partition]
             known.held = part.file
@@ -259,8 +261,19 @@ class GroupParts(msgspec.Struct):
 
     def freeze(self) -> None:
         """Note which file each part of the model is, as the model is frozen for `write`."""
+        self._is_answered = False
         with self._lock:
             self._frozen = {each: known.held for each, known in self._known.items()}
+
+    def answer(self, learner: Learner) -> None:
+        """Let questions be answered by parts that came in, and by our own once others have them.
+
+        So members answer alike as soon as they know the same. Snapshots by examples stand at places
+        of the log, which differ; what judges the stream stays at these.
+        """
+        if not self._is_answered and learner.n_until_due() is not None:
+            learner.refresh()
+        self._is_answered = True
 
     def takes_class(self, label: Label) -> bool:
         """Return whether a class may join; a class that may not is told once.

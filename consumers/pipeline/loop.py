@@ -214,6 +214,7 @@ class Pipeline(msgspec.Struct):
             news = self.group.take_news(self._own, self.positions)
             for partition, (part, is_as_far) in news.items():
                 self._set_part(partition, part, is_as_far=is_as_far)
+            self.group.answer(self.learner)
         self.learner.publish_if_due()
         self.watch()
         if (lost := self.predictor.failure) is not None:

@@ -530,17 +530,30 @@ class Learner:
             self.publish()
         return True
 
+    def refresh(self) -> None:
+        """Let questions be answered by all that the model knows, without publishing.
+
+        For what others learned, which comes at places of their own: the board gets a snapshot of
+        the newest version that knows it. `snapshot` and the policy stay, so what is judged by these
+        does not depend on when, or how often, this is called.
+        """
+        if not self.is_current:
+            self._board.publish(self._sealed())
+
     def publish(self) -> Snapshot:
         """Publish now."""
         began = self._clock()
         self._version += 1
-        n_classes = len(self.model.classes)
-        rule = None if self.confidence is None else self.confidence.rule(n_classes)
-        snapshot = self._snapshot = self._frozen(rule)
+        snapshot = self._snapshot = self._sealed()
         self._board.publish(snapshot)
         self._changed = False
         self._policy.published(self.model.n_examples, self._clock() - began)
         return snapshot
+
+    def _sealed(self) -> Snapshot:
+        """Return a snapshot of what is known now, with what calibrates answers."""
+        n_classes = len(self.model.classes)
+        return self._frozen(None if self.confidence is None else self.confidence.rule(n_classes))
 
 
 def _check_costs(confidence: Confidence, model: NaiveBayes, new: Sequence[Label] = ()) -> None:

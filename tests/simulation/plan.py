@@ -72,6 +72,8 @@ def draw(seed: int) -> Plan:
         with_more = _with_more_alone if is_alone else _with_rebalances
         more = random.Random(f"more {seed}")
         events = [*_with_late_labels(more, settings, [*with_more(more, settings, events)])]
+    if not is_alone:
+        _let_publish_by_examples(random.Random(f"publishing {seed}"), settings)
     events.sort(key=lambda event: event.at_s)
     return Plan(seed, n_daemons, n_partitions, has_page, settings, tuple(events))
 
@@ -88,6 +90,13 @@ def _with_more_alone(
             at_s, n = chance.uniform(0, SPAN_S), chance.choice((0, 1, 3))
             yield Event(at_s, "retain", chance.randrange(4), {"keep": n})
     yield from events
+
+
+def _let_publish_by_examples(chance: random.Random, settings: dict[str, Any]) -> None:
+    """Let members of a group publish by examples, if so drawn: some never again after the start."""
+    if chance.random() < 0.4:
+        publishing = {"publish": "examples", "publish_examples": chance.choice((1, 7, 10_000))}
+        settings["learning"] = settings["learning"] | publishing
 
 
 def _with_rebalances(

@@ -94,7 +94,8 @@ class Daemon:
     def answers(self) -> bytes:
         """Return what it answers to some texts, to the bit."""
         assert self.pipeline is not None
-        snapshot = self.pipeline.learner.snapshot
+        snapshot = self.pipeline.learner._board.current()
+        assert snapshot is not None
         if self._answers[0] is not snapshot:
             found = snapshot.predict_log_proba_many({"text": TEXTS})
             self._answers = snapshot, found.tobytes()

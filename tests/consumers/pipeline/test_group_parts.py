@@ -10,10 +10,12 @@ from urllib.parse import quote
 import pytest
 
 from consumers.errors import GroupError
-from consumers.messages import part_name
+from consumers.features import build_model
+from consumers.messages import Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
+from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard
 from streamnb.state import ModelState
-from tests.consumers.pipeline.test_part_files import LOG, OTHER, files_in, learned
+from tests.consumers.pipeline.test_part_files import LOG, OTHER, SETTINGS, files_in, learned
 
 
 @pytest.fixture
@@ -108,3 +110,81 @@ def test_what_is_taken_over_as_far_as_it_is_known_becomes_everybodys(tmp_path: P
     news, is_as_far = group.take_news({LOG}, here)[LOG]
     assert is_as_far
     assert news.writer == theirs.writer
+
+
+class Member:
+    """A member that reads one partition, and publishes by examples: not once more in a test."""
+
+    def __init__(self, folder: Path, log: Partition, model: NaiveBayes, n: int = 1_000) -> None:
+        self.log, self.positions = log, {log: 1}
+        self.group, self.board = GroupParts(files_in(folder), LOG.topic, 3600.0), SnapshotBoard()
+        self.learner = Learner(model, self.board, EveryExamples(n), lambda: 0.0)
+        self.group.take_news({log}, self.positions)
+
+    def learn(self, text: str) -> None:
+        """Learn the next message, and write a checkpoint."""
+        self.learner.learn(part_name(self.log), {"text": [text]}, ["positive"])
+        self.positions[self.log] += 1
+        self.group.freeze()
+        self.group.write(self.learner.model.state, self.positions)
+
+    def look(self) -> None:
+        """Take in what others wrote, as is done between two batches."""
+        self.group.look()
+        news = self.group.take_news({self.log}, self.positions)
+        for partition, (part, _) in news.items():
+            self.group.put(self.learner, partition, part)
+            self.positions[partition] = part.position
+        self.group.answer(self.learner)
+        self.learner.publish_if_due()
+
+    def answers(self) -> bytes:
+        """Return what it answers, to the bit."""
+        snapshot = self.board.current()
+        assert snapshot is not None
+        return snapshot.predict_log_proba_many({"text": ["a", "b", "a b"]}).tobytes()
+
+
+def test_members_that_publish_by_examples_answer_alike(tmp_path: Path) -> None:
+    """Once they have each other's parts, though no snapshot is due; none judges by them before."""
+    members = [Member(tmp_path, log, build_model(SETTINGS)) for log in (LOG, OTHER)]
+    before = [each.learner.snapshot for each in members]
+    for number, each in enumerate(members):
+        each.learn("ab"[number])
+    for each in members:
+        each.look()
+    assert len({each.answers() for each in members}) == 1
+    assert [each.learner.model.n_examples for each in members] == [2, 2]
+    assert [each.learner.snapshot for each in members] == before
+    assert {(each.learner.version, each.learner.n_until_due()) for each in members} == {(1, 998)}
+
+
+@pytest.mark.parametrize("killed_after", range(5))
+def test_a_group_of_one_judges_by_the_same_snapshots_after_a_restart(
+    tmp_path: Path, killed_after: int
+) -> None:
+    """It finds its own files before it has its partition again; they are no reason to publish."""
+    judged: list[list[tuple[int, int]]] = []
+    for folder, at in ((tmp_path / "killed", killed_after), (tmp_path / "whole", -1)):
+        member, own = Member(folder, LOG, build_model(SETTINGS), 3), list[tuple[int, int]]()
+        for number, text in enumerate("abcab"):
+            if number == at:
+                learner, positions = member.learner, member.positions
+                member = Member(folder, LOG, learner.model, 3)
+                member.positions = positions
+                member.learner = Learner(
+                    learner.model, member.board, EveryExamples(3), lambda: 0.0, learner.snapshot
+                )
+                member.group.look()
+                for partition, (part, is_as_far) in member.group.take_news(
+                    set(), positions
+                ).items():
+                    assert is_as_far
+                    member.group.put(member.learner, partition, part)
+                member.group.freeze()
+                member.group.answer(member.learner)
+            own.append((member.learner.snapshot.version, member.learner.snapshot.n_examples))
+            member.learn(text)
+            member.look()
+        judged.append(own)
+    assert judged[0] == judged[1] == [(1, 0), (1, 0), (1, 0), (2, 3), (2, 3)]

@@ -239,6 +239,29 @@ def test_calls_that_end_where_it_is_due_publish_at_multiples() -> None:
     assert by_time.n_until_due() is None
 
 
+@given(st.lists(st.tuples(st.integers(0, 7), st.booleans()), max_size=20))
+def test_refreshing_moves_no_publication(steps: list[tuple[int, bool]]) -> None:
+    """Questions are answered by all that the model knows; what judges the stream is as without."""
+    board, other = SnapshotBoard(), SnapshotBoard()
+    learner = Learner(model(), board, EveryExamples(10), Clock())
+    plain = Learner(copy.deepcopy(learner.model), other, EveryExamples(10), Clock())
+    for n, is_refreshed in steps:
+        for each in (learner, plain):
+            teach(each, n)
+        if is_refreshed:
+            learner.refresh()
+            assert _last(board).n_examples == learner.model.n_examples
+            assert _last(board).version == learner.version
+        assert facts(learner.snapshot) == facts(plain.snapshot)
+        assert (learner.snapshot.n_examples, learner.version, learner.n_until_due()) == (
+            plain.snapshot.n_examples, plain.version, plain.n_until_due()
+        )  # fmt: skip
+        assert learner.is_current == plain.is_current
+    published = learner.publish()
+    learner.refresh()
+    assert _last(board) is published  # it knows all
+
+
 def test_a_learner_goes_on_from_the_snapshot_of_another() -> None:
     """It publishes where the first would have: version, place and all that is answered."""
     board, other = SnapshotBoard(), SnapshotBoard()
