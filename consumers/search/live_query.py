@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from consumers.errors import ConsumerError
 from consumers.search import database
 from consumers.search.chunks import Keys
-from consumers.search.matching import matching_keys
+from consumers.search.matching import matching_keys, pieces
 from consumers.search.query_syntax import (
     CLOSE,
     OPEN,
@@ -30,7 +30,6 @@ from consumers.search.query_syntax import (
     QueryError,
     expression,
     parse,
-    pieces,
     signs_of,
     with_lang,
 )

@@ -10,6 +10,7 @@ since. If time runs out amid the reading, the answer ends there as well.
 
 Matches are also counted over time, by when they came. For a single word what is stored is joined
 with what `history` counted as the store let go of it: what is in the one is not in the other.
+`pieces` cuts a text at what a query marks in it.
 """
 
 # ruff: noqa: S608 -- what is put into statements here are numbers and names of our own tables
@@ -17,6 +18,8 @@ with what `history` counted as the store let go of it: what is in the one is not
 from __future__ import annotations
 
 import contextlib
+import itertools
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -39,11 +42,17 @@ from consumers.search.history import (
     word_steps_max,
 )
 from consumers.search.query_syntax import (
+    MARKS,
+    SIGN,
+    Atom,
     FieldCondition,
     Query,
     SlowQueryError,
     TimeLimit,
+    TokenKind,
     expression,
+    folded,
+    plain_emoji,
     single_word,
 )
 
@@ -253,6 +262,66 @@ def newest_texts(
                 return found
             found.append(one)
     return found
+
+
+# ---- what is marked ------------------------------------------------------------------------------
+
+
+def pieces(highlighted: str, query: Query) -> tuple[str, ...]:
+    """Return a text in pieces, of which every second one is of the query's words.
+
+    In it the words that FTS5 found stand between `OPEN` and `CLOSE`. Tags, names, emoji and CJK
+    characters it finds in another column, so these are looked up here.
+    """
+    spans: list[tuple[int, int]] = []
+    plain: list[str] = []
+    at = 0
+    for k, piece in enumerate(MARKS.split(highlighted)):
+        if k % 2:
+            spans.append((at, at + len(piece)))
+        plain.append(piece)
+        at += len(piece)
+    text = "".join(plain)
+    signs = [
+        atom
+        for term in query.terms
+        if not term.negated
+        for atom in term.atoms
+        if atom.kind is not TokenKind.WORDS
+    ]
+    if signs:
+        spans = _joined(spans + [span for atom in signs for span in _spans(text, atom)])
+    cut = [0, *(bound for span in spans for bound in span), len(text)]
+    return tuple(text[begin:end] for begin, end in itertools.pairwise(cut))
+
+
+def _spans(text: str, atom: Atom) -> list[tuple[int, int]]:
+    """Return where a sign stands in a text."""
+    if atom.kind is TokenKind.CJK:
+        return [match.span() for match in re.finditer(re.escape(atom.value), text)]
+    if atom.kind is TokenKind.EMOJI:
+        between = "[\ufe0f\u200d\U0001f3fb-\U0001f3ff]*"
+        pattern = between.join(map(re.escape, plain_emoji(atom.value))) + between
+        return [match.span() for match in re.finditer(pattern, text)]
+    wanted = folded(atom.value)
+    found = []
+    for match in SIGN.finditer(text):
+        if match.lastgroup == atom.kind.name:
+            name = folded(match[atom.kind.name])
+            if name == wanted or (atom.prefix and name.startswith(wanted)):
+                found.append(match.span())
+    return found
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans in order, those that overlap made one."""
+    joined: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if joined and begin < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((begin, end))
+    return joined
 
 
 # ---- over time -----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ Case and accents make no difference. All other characters separate words.
 
 `expression` makes FTS5's expression of it: our operators and quoted strings, without a quote
 within them. In quotes FTS5 knows no syntax, so nothing that is typed ever reaches it as such: it
-cuts what stands there into words as it does texts. `pieces` cuts a text at what a query marks.
+cuts what stands there into words as it does texts.
 
 The **signs** of a text are what its words do not say: tags, names, emoji, and the characters of CJK
 writing. FTS5 cuts a text into words by Unicode's letters and digits. So it takes `#obama` for the
@@ -39,7 +39,6 @@ which has none: as far as FTS5 can cut them.
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 import re
@@ -170,7 +169,7 @@ PREFIX_MIN = 2  # letters
 # What highlight() puts around what it found. Unicode promises that they never stand in a text;
 # if they do nevertheless, they are taken out before it is kept.
 OPEN, CLOSE = "\ufdd0", "\ufdd1"
-_MARKS = re.compile(f"[{OPEN}{CLOSE}]")
+MARKS = re.compile(f"[{OPEN}{CLOSE}]")
 
 _PIECE = re.compile(r'(?P<no>-?)(?:"(?P<quoted>[^"]*)(?P<close>"?)|(?P<plain>[^\s"]+))')
 _WORD_AT_END = re.compile("(?:[^\\W_]|[\u0300-\u036f])+$")
@@ -506,7 +505,7 @@ def without_marks(text: str) -> str:
     """Return a text without the characters that mark what was found."""
     if text.isascii():
         return text
-    return _MARKS.sub("", text)
+    return MARKS.sub("", text)
 
 
 def expression(query: Query, lang_code: int | None = None) -> str:
@@ -535,63 +534,6 @@ def _atom(atom: Atom) -> str:
     column = "text" if is_words else "signs"
     words = atom.value if is_words else phrase(atom.kind, atom.value)
     return f'{column} : "{words}"' + (" *" if atom.prefix else "")
-
-
-def pieces(highlighted: str, query: Query) -> tuple[str, ...]:
-    """Return a text in pieces, of which every second one is of the query's words.
-
-    In it the words that FTS5 found stand between `OPEN` and `CLOSE`. Tags, names, emoji and CJK
-    characters it finds in another column, so these are looked up here.
-    """
-    spans: list[tuple[int, int]] = []
-    plain: list[str] = []
-    at = 0
-    for k, piece in enumerate(_MARKS.split(highlighted)):
-        if k % 2:
-            spans.append((at, at + len(piece)))
-        plain.append(piece)
-        at += len(piece)
-    text = "".join(plain)
-    signs = [
-        atom
-        for term in query.terms
-        if not term.negated
-        for atom in term.atoms
-        if atom.kind is not TokenKind.WORDS
-    ]
-    if signs:
-        spans = _joined(spans + [span for atom in signs for span in _spans(text, atom)])
-    cut = [0, *(bound for span in spans for bound in span), len(text)]
-    return tuple(text[begin:end] for begin, end in itertools.pairwise(cut))
-
-
-def _spans(text: str, atom: Atom) -> list[tuple[int, int]]:
-    """Return where a sign stands in a text."""
-    if atom.kind is TokenKind.CJK:
-        return [match.span() for match in re.finditer(re.escape(atom.value), text)]
-    if atom.kind is TokenKind.EMOJI:
-        between = "[\ufe0f\u200d\U0001f3fb-\U0001f3ff]*"
-        pattern = between.join(map(re.escape, plain_emoji(atom.value))) + between
-        return [match.span() for match in re.finditer(pattern, text)]
-    wanted = folded(atom.value)
-    found = []
-    for match in SIGN.finditer(text):
-        if match.lastgroup == atom.kind.name:
-            name = folded(match[atom.kind.name])
-            if name == wanted or (atom.prefix and name.startswith(wanted)):
-                found.append(match.span())
-    return found
-
-
-def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return spans in order, those that overlap made one."""
-    joined: list[tuple[int, int]] = []
-    for begin, end in sorted(spans):
-        if joined and begin < joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((begin, end))
-    return joined
 
 
 def folded(text: str) -> str:

@@ -26,7 +26,7 @@ from consumers.messages import Messages, Partition
 from consumers.search import database, matching
 from consumers.search.chunks import Chunk, Keys, Parts, Retention, RowFilter, located
 from consumers.search.history import STEPS_S
-from consumers.search.matching import CountsOverTime, Matcher, NewestFirst, Scan, StoredText
+from consumers.search.matching import CountsOverTime, Matcher, NewestFirst, Scan, StoredText, pieces
 from consumers.search.query_syntax import (
     Query,
     QueryError,
@@ -34,7 +34,6 @@ from consumers.search.query_syntax import (
     TimeLimit,
     expression,
     parse_with_classes,
-    pieces,
 )
 from consumers.search.rows import (
     Change,
