@@ -530,7 +530,7 @@ def _recent(
         settings.recent,
         None if folder is None else folder / RECENT_FILE,
         classes,
-        tuple(learned_kinds(settings)),
+        learned_kinds(settings),
         settings.page.unsure_below,
         clock=clock,
         is_moved=is_moved,

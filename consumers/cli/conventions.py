@@ -232,7 +232,7 @@ def check_alerts(settings: Settings) -> None:
         classes = KnownClasses(settings.model.classes, open=settings.model.new_classes)
         shown = {label: each.name or label for label, each in settings.page.classes.items()}
         read = partial(
-            parse_with_classes, fields=[*learned_kinds(settings)], classes=classes, shown=shown
+            parse_with_classes, kinds=learned_kinds(settings), classes=classes, shown=shown
         )
         check_queries(settings.alerts.queries, read, classes)
 

@@ -9,10 +9,10 @@
 - beginnings: `obam*`, from two letters on. The last word, of two letters or more, is taken for a
   beginning as long as no blank or other character follows: it is being typed.
 - emoji and Chinese or Japanese characters are found wherever they stand;
-- `name:value`: messages whose field has this value, as `grade:B`, `grade:"very good"`, `lang:en`,
-  `label:positive`; of numbers also `income:>50000`, `confidence:<0.7`, with `<=` and `>=`;
-  `-grade:B` leaves them out. Names are `lang`, `label`, `confidence` and the fields of the model;
-  with any other name it is words.
+- `name:value`: messages whose field has this value, as `grade:B`, `"my grade":"very good"`,
+  `lang:en`, `label:positive`; of numbers also `income:>50000`, `confidence:<0.7`, with `<=` and
+  `>=`, and `income:1..5`; `-grade:B` leaves them out. Names are `lang`, `label`, `confidence` and
+  the fields of the model; with any other name it is words.
 
 Case and accents make no difference. All other characters separate words.
 
@@ -44,7 +44,7 @@ import operator
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -231,9 +231,15 @@ class Term(msgspec.Struct, frozen=True):
 
 CONDITIONS_MAX = 8
 _BUILT_IN = ("lang", "label", "confidence")
+_NUMERIC = {"numbers", "confidence"}  # kinds of fields and built-in names, by what values are
+_TEXTS = {"words", "categories", "lang", "label"}
 _CONDITION = re.compile(
-    r'"[^"]*"?|(?<!\S)(?P<no>-?)(?P<name>[^\s":<>=]+):(?P<op><=|>=|[<>=])?'
-    r'(?:"(?P<quoted>[^"]*)"?|(?P<plain>[^\s"<>=][^\s"]*))'
+    r'(?<!\S)(?P<no>-?)(?:(?P<name>[^\s":<>=]+)|"(?P<own>[^"]+)"):(?P<op><=|>=|[<>=])?'
+    r'(?:"(?P<quoted>[^"]*)"?|(?P<plain>[^\s"<>=][^\s"]*))|"[^"]*"?'
+)
+_ALMOST = (  # what was meant for one, with the names that there are in place of %s
+    r'(?<!\S)-?(?:"(?P<own>[^"]+)"|(?P<name>%s))(?P<op>:[<>=]*|\s*[<>=]+)'
+    r'\s*(?P<value>"[^"]*"?|[^\s"]*)|"[^"]*"?'
 )
 _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]+')
 _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
@@ -324,35 +330,85 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _conditions(text: str, names: Sequence[str]) -> tuple[list[FieldCondition], str]:
+def _conditions(text: str, kinds: Mapping[str, str]) -> tuple[list[FieldCondition], str]:
     """Return the conditions of a query, and the query with blanks in their place."""
     found: list[FieldCondition] = []
-    rest = text
+    rest, unknown = text, list[str]()
+    known = {name.replace('"', ""): name for name in kinds} | {name: name for name in _BUILT_IN}
     for match in _CONDITION.finditer(text):
-        name, op = match["name"], match["op"] or "="
-        if name is None:
+        typed, op = match["name"] or match["own"], match["op"] or "="
+        if typed is None:
             continue
         value = match["quoted"] if match["plain"] is None else match["plain"]
-        one = FieldCondition(name, op, value, negated=bool(match["no"]))
-        if name in _BUILT_IN or name in names:
-            _check(one)
-            found.append(one)
+        one = FieldCondition(known.get(typed, typed), op, value, negated=bool(match["no"]))
+        if typed in known:
             begin, end = match.span()
+            kind = typed if one.is_built_in else kinds[one.name]
+            found += _checked(one, kind, begin + 1, is_quoted=match["plain"] is None)
             rest = rest[:begin] + " " * (end - begin) + rest[end:]
         elif op != "=" and one.number is not None:
-            known = ", ".join([*_BUILT_IN, *names])
-            raise QueryError(f"There is no field {_short(name)} to compare; there are {known}.")
+            unknown.append(typed)
+    _refuse_almost(rest, known, kinds)
+    if unknown:
+        names = ", ".join(map(_written, [*_BUILT_IN, *kinds]))
+        raise QueryError(f"There is no field {_short(unknown[0])} to compare; there are {names}.")
     if len(found) > CONDITIONS_MAX:
         bound = f"{CONDITIONS_MAX} are read at most"
         raise QueryError(f"The query has {len(found)} conditions; {bound}.")
     return found, rest
 
 
-def _check(one: FieldCondition) -> None:
-    if one.name in {"lang", "label"} and one.op != "=":
-        raise QueryError(f"{one.name} is no number; write {one.name}:{one.value}.")
-    if (one.op != "=" or one.name == "confidence") and one.number is None:
-        raise QueryError(f"{_short(one.value)} is no number; write {one.name}:>0.5, for instance.")
+def _checked(one: FieldCondition, kind: str, at: int, *, is_quoted: bool) -> list[FieldCondition]:
+    """Return what a condition `at` a place asks for: itself, or the two ends of a range."""
+    name, number, is_same = _written(one.name), one.number, one.op == "="
+    (low, dots, high), wrong = one.value.partition(".."), ""
+    if kind in _TEXTS and not is_same:
+        wrong = f"{name} is no number; write {name}:{one.value}"
+    elif kind in _NUMERIC and is_same and dots:
+        ends = [FieldCondition(one.name, ">=", low), FieldCondition(one.name, "<=", high)]
+        first, last = (each.number for each in ends)
+        if one.negated:
+            wrong = f"a range cannot be left out; ask for {name}:<{low}, or for {name}:>{high}"
+        elif first is not None and last is not None and first <= last:
+            return ends
+        else:
+            wrong = f"{_short(one.value)} is no range; write {name}:0.5..2, for instance"
+    elif kind == "flags" and number not in _FLAGS.values():
+        wrong = f"{_short(one.value)} is no flag; write {name}:true or {name}:false"
+    elif number is None and (not is_same or kind in _NUMERIC):
+        wrong = f"{_short(one.value)} is no number; write {name}:>0.5, for instance"
+    elif kind in _TEXTS - {"label"} and "," in one.value and not is_quoted:
+        wrong = f'{one.value} is a list; ask for each value, or write {name}:"{one.value}"'
+    if wrong:
+        raise QueryError(f"At character {at}: {wrong}.")
+    return [one]
+
+
+def _refuse_almost(text: str, known: Mapping[str, str], kinds: Mapping[str, str]) -> None:
+    """Raise a `QueryError` if there is a condition in a wrong form, in what no condition is."""
+    names = map(re.escape, sorted(known, key=len, reverse=True))
+    for match in re.finditer(_ALMOST % "|".join(names), text):
+        name = known.get(match["name"] or match["own"] or "")
+        op, value = match["op"] or "", (match["value"] or "").rstrip("*")
+        # A value may be still to come; and texts have `lang: en` and, without fields, `grade = B`.
+        is_meant = op[:1] == ":" != op or (value and kinds and name in {*kinds, "confidence"})
+        if name is None or not is_meant:
+            continue
+        is_number, sign = FieldCondition(name, "=", value).number is not None, op.strip(": =")[:1]
+        sign += "=" if sign and "=" in op else ""
+        if kinds.get(name) == "flags":
+            value = "true"
+        elif kinds.get(name, name) not in _TEXTS:
+            value = f"{sign}{value}" if is_number else f"{sign or '>'}0.5"
+        what, right = _short(match[0].rstrip()), f"{_written(name)}:{value or 'value'}"
+        wrong = f"{what} cannot be read; write {right}, or put words in quotes"
+        raise QueryError(f"At character {match.start() + 1}: {wrong}.")
+
+
+def _written(name: str) -> str:
+    """Return the name of a field as a condition has it: in quotes if it must be, and with none."""
+    plain = name.replace('"', "")
+    return plain if re.fullmatch(r'[^\s":<>=-][^\s":<>=]*', plain) else f'"{plain}"'
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -373,10 +429,10 @@ class Query(msgspec.Struct, frozen=True):
         return all(each.is_met_by(values.get(each.name)) for each in self.conditions)
 
 
-def parse(text: str, fields: Sequence[str] = ()) -> Query:
+def parse(text: str, fields: Collection[str] = ()) -> Query:
     """Read a query; raise `QueryError` if there is nothing in it to look for, or too much.
 
-    `fields` are those of the model that conditions may name.
+    `fields` are those of the model that conditions may name; by their kinds values are checked.
 
     >>> parse("obam").terms
     (Term(atoms=(Atom(kind=<TokenKind.WORDS: 'words'>, value='obam', prefix=True),),
@@ -392,7 +448,8 @@ def parse(text: str, fields: Sequence[str] = ()) -> Query:
     terms: list[Term] = []
     typed = False
     fit = _UNFIT.sub(lambda match: match[0] if match[0] == '"' else " ", text)
-    conditions, fit = _conditions(fit, fields)
+    kinds = fields if isinstance(fields, Mapping) else dict.fromkeys(fields, "")
+    conditions, fit = _conditions(fit, kinds)
     for piece in _PIECE.finditer(fit):
         at_end = piece.end() == len(fit) and not piece["close"] and not piece["no"]
         atoms = _atoms(piece["plain"] or piece["quoted"] or "", piece["plain"] is not None, at_end)
@@ -409,10 +466,11 @@ def parse(text: str, fields: Sequence[str] = ()) -> Query:
 
 
 def parse_with_classes(
-    text: str, fields: Sequence[str], classes: Sequence[str], shown: Mapping[str, str]
+    text: str, kinds: Mapping[str, str], classes: Sequence[str], shown: Mapping[str, str]
 ) -> Query:
     """Read a query whose conditions may name fields and classes of the model, as `with_classes`."""
-    return with_classes(parse(text, [n for n in fields if n != "text"]), classes, shown)
+    own = {name: kind for name, kind in kinds.items() if name != "text"}
+    return with_classes(parse(text, own), classes, shown)
 
 
 def with_classes(query: Query, classes: Sequence[str], shown: Mapping[str, str]) -> Query:

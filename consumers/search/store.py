@@ -12,7 +12,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -73,8 +73,9 @@ class RecentStore:
     """The newest messages, searchable, in a file; without a path in a temporary one.
 
     `classes` are the model's, in the order of the posteriors' columns, `fields` those of a message
-    that it reads. A message whose most likely class is less likely than `unsure_below` counts as
-    unsure. If `times_made_up`, messages are of the time when they came, whatever they say.
+    that it reads, mapped to their kinds if the values of conditions are to be checked. A message
+    whose most likely class is less likely than `unsure_below` counts as unsure. If `times_made_up`,
+    messages are of the time when they came, whatever they say.
 
     Each of `listeners` is called on the store's thread with every batch of rows that was stored,
     oldest first; each of `change_listeners` with what a person or the stream changed. Both are to
@@ -88,7 +89,7 @@ class RecentStore:
         settings: RecentSettings,
         path: Path | None,
         classes: Sequence[str],
-        fields: Sequence[str],
+        fields: Collection[str],
         unsure_below: float,
         wall_clock: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
@@ -101,6 +102,7 @@ class RecentStore:
         self.classes = classes
         self._class_names = class_names or {}
         self.fields = tuple(fields)
+        self._kinds = fields if isinstance(fields, Mapping) else dict.fromkeys(fields, "")
         self._unsure_below = unsure_below
         self._wall_clock = wall_clock
         self._clock = clock
@@ -301,7 +303,7 @@ class RecentStore:
 
     def parse(self, text: str) -> Query:
         """Read a query, whose conditions may name the model's fields and classes."""
-        return parse_with_classes(text, self.fields, self.classes, self._class_names)
+        return parse_with_classes(text, self._kinds, self.classes, self._class_names)
 
     def keys(self, query: Query, lang: str | None, n_max: int) -> Keys:
         """Return the keys of the newest messages that match, ascending, `n_max` at most."""

@@ -55,6 +55,37 @@ def test_words_alone_have_no_fields(book: Book, open_page: Callable[..., Opened]
     expect(page.get_by_role("heading", name="Fields by class")).to_be_hidden()
 
 
+def test_a_field_with_a_blank_can_be_asked_for(
+    browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
+) -> None:
+    """What the page and its errors offer as a condition is read as one; a wrong form is told."""
+    assert browser.is_connected()
+    lines = [
+        json.dumps(
+            {"id": f"l{i}", "loan amount": 1_000 * i, "label": ("positive", "negative")[i % 2]}
+        )
+        for i in range(30)
+    ]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    features = {"amounts": {"kind": "numbers", "fields": ["loan amount"]}}
+    model = {"classes": ["positive", "negative"], "features": features}
+    config = write_config(tmp_path / "config.yaml", source="file:in.jsonl", model=model)
+    with Daemon(config) as daemon:
+        daemon.until_page("/v1/summary", 200, f'"n":{len(lines)},')
+        page, _ = open_page(f"{daemon.address}/?q=wether:wet")
+        offered = 'Conditions begin with lang:, label:, confidence:, "loan amount":.'
+        expect(page.get_by_test_id("messages-empty")).to_contain_text(offered)
+        box = page.get_by_test_id("search-box")
+        for wrong in ("loan amount:>10000", '"loan amount":> 10000'):
+            box.fill(wrong)
+            problem = page.get_by_test_id("search-problem")
+            expect(problem).to_contain_text('write "loan amount":>10000, or put words in quotes.')
+        box.fill('"loan amount":>10000')
+        expect(page.get_by_test_id("message")).to_have_count(19)
+        page.goto("about:blank")  # it would complain of a daemon that is gone
+        assert daemon.stop() == 0
+
+
 def test_the_answer_names_the_model_of_its_language(
     browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
 ) -> None:

@@ -28,7 +28,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
     $("follow").focus();
   });
   onClasses(list.refresh);
-  const conditions = ["lang", "label", "confidence", ...Object.keys(fields).filter((one) => one !== "text")].map((one) => `${one}:`).join(", ");
+  const conditions = ["lang", "label", "confidence", ...Object.keys(fields).filter((one) => one !== "text")].map((one) => `${/[\s":<>=]|^-/.test(one) ? `"${one.replaceAll(`"`, "")}"` : one}:`).join(", ");
   let query = {};
   let range = "";
   let before = null; // the key below which the next older page begins

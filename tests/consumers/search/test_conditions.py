@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -47,7 +47,7 @@ MODEL = Settings.model_validate(
     }
 )
 FIELDS = tuple(kinds_of(MODEL.model))
-NAMED = [name for name in FIELDS if name != "text"]
+NAMED = {name: kind for name, kind in kinds_of(MODEL.model).items() if name != "text"}
 
 
 def test_a_class_may_be_named_as_the_page_shows_it() -> None:
@@ -74,10 +74,12 @@ def test_a_class_with_a_quote_is_named_without() -> None:
 
 
 @contextlib.contextmanager
-def running(messages_max: int = 1_000_000, clock: Clock | None = None) -> Iterator[RecentStore]:
+def running(
+    messages_max: int = 1_000_000, clock: Clock | None = None, fields: Collection[str] = FIELDS
+) -> Iterator[RecentStore]:
     """Run a store of messages with categories, flags and numbers."""
     store = RecentStore(
-        SETTINGS.model_copy(update={"messages_max": messages_max}), None, CLASSES, FIELDS,
+        SETTINGS.model_copy(update={"messages_max": messages_max}), None, CLASSES, fields,
         UNSURE_BELOW, wall_clock=Clock(1_700_000_000.0), clock=clock or Clock(100.0),
     )  # fmt: skip
     store.start()
@@ -133,6 +135,14 @@ def conditions(text: str) -> list[tuple[str, str, str, bool]]:
         ("income:>50000", [("income", ">", "50000", False)]),
         ("income:<=-1.5e3", [("income", "<=", "-1.5e3", False)]),
         ("owner:true", [("owner", "=", "true", False)]),
+        ('"monthly rate":0.5', [("monthly rate", "=", "0.5", False)]),
+        ('x -"monthly rate":>=0.5', [("monthly rate", ">=", "0.5", True)]),
+        ('"day" "grade":"very good"', [("grade", "=", "very good", False)]),
+        ('grade:"A,B"', [("grade", "=", "A,B", False)]),
+        ("income:-1..5e3", [("income", ">=", "-1", False), ("income", "<=", "5e3", False)]),
+        ("confidence:0.5..0.5", [
+            ("confidence", ">=", "0.5", False), ("confidence", "<=", "0.5", False),
+        ]),
         ("lang:en label:positive confidence:<0.7", [
             ("lang", "=", "en", False),
             ("label", "=", "positive", False),
@@ -148,13 +158,69 @@ def test_what_is_read_as_a_condition(text: str, expected: list[Any]) -> None:
 @pytest.mark.parametrize(
     "text",
     ["10:30", "https://example.org/a:b", '"grade:B"', '"so grade:B"', "grade:", "grade", "re:mark",
-     "x.grade:B", "#grade:B", 'a"grade:B"'],
+     "x.grade:B", "#grade:B", 'a"grade:B"', '"income > 5"', '"monthly rate":', "income:", "income>",
+     "lang: en", "label = good", '"he said": yes', "monthly rate", "incomes>5", "x.income>5"],
 )  # fmt: skip
 def test_what_stays_words(text: str) -> None:
     """What names no field, or stands within quotes, is looked for as before."""
     query = parse(text, NAMED)
     assert not query.conditions
     assert query == parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["http://x", "note:", "note: x", "income:> 5", "income>5", "confidence>0.5", "confidence: low",
+     "own_home:yes", "grade:A,B", "rate:1..5", "monthly rate: 5", "lang: en"],
+)  # fmt: skip
+def test_of_a_model_of_texts_all_that_looks_alike_is_words(text: str) -> None:
+    """Where no field has the name, a text with a colon or a comparison can be searched for."""
+    assert parse(text).terms
+    assert not parse(text).conditions
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("income:> 5", "At character 1: 'income:> 5' cannot be read; write income:>5, or put"),
+        ("a  -income:<=", "At character 4: '-income:<=' cannot be read; write income:<=0.5,"),
+        ("income>=5", "At character 1: 'income>=5' cannot be read; write income:>=5,"),
+        ("income =< 5", "'income =< 5' cannot be read; write income:<=5,"),
+        ("income: 5*", "write income:5,"),
+        ("grade=B", "write grade:B,"),
+        ("grade:>", "write grade:value,"),
+        ("owner = yes", "write owner:true,"),
+        ("confidence:> 0.5", "write confidence:>0.5,"),
+        ("confidence>0.5", "write confidence:>0.5,"),
+        ("monthly rate:>5", "'monthly rate:>5' cannot be read; write \"monthly rate\":>5,"),
+        ("monthly rate:5", 'write "monthly rate":5,'),
+        ('"monthly rate" > 5', 'write "monthly rate":>5,'),
+        ("rate:>5", "no field 'rate' to compare; there are .*, income, \"monthly rate\""),
+        ('"montly rate":>5', "no field 'montly rate' to compare"),
+        ('x "monthly rate":high', "At character 3: 'high' is no number; write \"monthly rate\":>0"),
+        ("owner:yes", "'yes' is no flag; write owner:true or owner:false"),
+        ("owner:2", "'2' is no flag"),
+        ("grade:>5", "grade is no number; write grade:5"),
+        ("grade:A,B", 'A,B is a list; ask for each value, or write grade:"A,B"'),
+        ("lang:en,de", "en,de is a list"),
+        ("income:5..1", "'5..1' is no range; write income:0.5..2"),
+        ("income:..1", "'..1' is no range"),
+        ("-income:1..5", "a range cannot be left out; ask for income:<1, or for income:>5"),
+    ],
+)
+def test_a_condition_in_a_wrong_form_is_refused(text: str, says: str) -> None:
+    """The error has the place, what stands there, and an example of the right form."""
+    with pytest.raises(QueryError, match=says):
+        parse(text, NAMED)
+
+
+def test_a_name_with_quotes_is_written_without() -> None:
+    """As a class's is; a name that begins as what is left out does stands in quotes too."""
+    fields = {'my "own" rate': "numbers", "-x": "numbers", "a:b": "numbers", "50%": "numbers"}
+    asked = '"my own rate":>5 "-x":>5 -"a:b":1 50%:>1'
+    assert [each.name for each in parse(asked, fields).conditions] == list(fields)
+    with pytest.raises(QueryError, match='confidence, "my own rate", "-x", "a:b", 50%\\.'):
+        parse("y:>5", fields)
 
 
 def test_words_and_conditions_stand_side_by_side() -> None:
@@ -199,7 +265,8 @@ ASKED = st.lists(
         "income:>=2.5", "owner:true", "-owner:true", "owner:0", "lang:en", "-lang:de", "lang:xx",
         "lang:EN", "-lang:EN", 'lang:""', '-lang:""', "confidence:<1", "confidence:>=1",
         "label:positive", "-label:positive", "confidence:<0.7", "confidence:>=0.95",
-        """grade:"it's """,
+        """grade:"it's """, '"monthly rate":>0.25', '-"monthly rate":0', "income:0..2.5",
+        "confidence:0.6..0.9",
     ]),
     min_size=1, max_size=3,
 ).map(lambda parts: " ".join(parts) + " ")  # fmt: skip
@@ -211,7 +278,7 @@ def test_all_that_meets_the_conditions_is_found_and_nothing_else(
     rows: list[dict[str, Any]], text: str, limit: int
 ) -> None:
     """Search, counts, file and live query say what looking at each row by itself says."""
-    with running(16 * 7) as store:
+    with running(16 * 7, fields=kinds_of(MODEL.model)) as store:
         tell(store, rows)
         query = store.parse(text)
         words = {each.row.key for each in store.search(Query(text, query.terms), limit=1_000).rows}
