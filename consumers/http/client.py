@@ -337,9 +337,18 @@ class Client:
         found = self._ask("POST", "/v1/predict", {what: list(examples), **more})["predictions"]
         return found
 
-    def search(self, query: str = "", **more: Any) -> SearchDict:
-        """Return the newest messages that match; `lang`, `limit`, `before`, or None for each."""
-        found: SearchDict = self._ask("GET", _address("/v1/search", query, more))
+    def search(
+        self,
+        query: str = "",
+        between: tuple[int | str | None, int | str | None] | None = None,
+        **more: Any,
+    ) -> SearchDict:
+        """Return the newest messages that match; `lang`, `limit`, `before`, or None for each.
+
+        With `between` only those from one time to before another; None leaves an end open.
+        """
+        given = {} if between is None else dict(zip(("from", "to"), between, strict=True))
+        found: SearchDict = self._ask("GET", _address("/v1/search", query, given | more))
         return found
 
     def summary(self, query: str = "", **more: Any) -> SummaryDict:

@@ -61,6 +61,8 @@ _Q = parameter("q", {"type": "string"}, 'Words, "phrases", -not, #tags; empty fo
 _LANG = parameter("lang", {"type": "string"}, "Messages in this language alone.")
 _WHOLE = {"type": "integer", "minimum": 1}
 _TIME = {"type": "string"}
+_FROM = parameter("from", _TIME, "Unix milliseconds or an ISO time of the oldest message.")
+_TO = parameter("to", _TIME, "The time before which all messages are.")
 _PROBLEMS = {
     400: "The address is not UTF-8.",
     404: "recent.enabled is false.",
@@ -77,6 +79,8 @@ SEARCH = ApiOperation(
             "limit", _WHOLE | {"maximum": schemas.SEARCH_LIMIT_MAX, "default": LIMIT}, "How many."
         ),
         parameter("before", _WHOLE, "Only messages with keys below this one."),
+        _FROM,
+        _TO,
     ),
     problems=_PROBLEMS,
 )
@@ -181,8 +185,8 @@ EXPORT = ApiOperation(
         _LANG,
         parameter("format", {"type": "string", "enum": list(_FORMS), "default": "csv"}, "Form."),
         parameter("label", {"type": "string"}, "Messages of this likeliest class alone."),
-        parameter("from", _TIME, "Unix milliseconds or an ISO time of the oldest message."),
-        parameter("to", _TIME, "The time before which all messages are."),
+        _FROM,
+        _TO,
         parameter(
             "limit",
             _WHOLE | {"maximum": schemas.EXPORT_LIMIT_MAX, "default": schemas.EXPORT_LIMIT_MAX},
@@ -200,11 +204,13 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
 
     async def search(request: Request) -> Response:
         recent = _store(app_state)
-        given = QueryParameters(request, ("q", "lang", "limit", "before"))
+        given = QueryParameters(request, ("q", "lang", "limit", "before", "from", "to"))
         query, lang = _asked(recent, given)
         limit = given.whole("limit", 1, schemas.SEARCH_LIMIT_MAX) or LIMIT
         before = given.whole("before", 0, 2**63 - 1)
-        found = await workers.run(partial(recent.search, query, lang, limit, before))
+        bounds = _bounds_ms(given)
+        rows = RowFilter(from_ms=bounds[0], to_ms=bounds[1]) if bounds != (None, None) else None
+        found = await workers.run(partial(recent.search, query, lang, limit, before, rows))
         return json_response(serializer.search_answer(query, lang, found, recent.state()))
 
     async def summary(request: Request) -> Response:
@@ -314,6 +320,14 @@ def _span_of(begin: str, end: str) -> Span:
     """Return a time, given by its two ends."""
     from_ms, to_ms = _parsed_ms("from", begin), _parsed_ms("to", end)
     _check_order(from_ms, to_ms)
+    return from_ms, to_ms
+
+
+def _bounds_ms(given: QueryParameters) -> tuple[int | None, int | None]:
+    """Return `from` and `to` as far as they are given; 422 if they are in the wrong order."""
+    from_ms, to_ms = _time_ms(given, "from", None), _time_ms(given, "to", None)
+    if from_ms is not None and to_ms is not None:
+        _check_order(from_ms, to_ms)
     return from_ms, to_ms
 
 
@@ -502,9 +516,7 @@ def export_routes(app_state: AppState, exporter: WorkerPool) -> list[ApiRoute]:
         label = given.text("label") or None
         if label is not None and label not in classes:
             raise ProblemError(422, f"label is {label[:80]!r}; there are {', '.join(classes)}")
-        from_ms, to_ms = _time_ms(given, "from", None), _time_ms(given, "to", None)
-        if from_ms is not None and to_ms is not None:
-            _check_order(from_ms, to_ms)
+        from_ms, to_ms = _bounds_ms(given)
         number = None if label is None else classes.index(label)
         rows = RowFilter(label=number, from_ms=from_ms, to_ms=to_ms)
         limit = given.whole("limit", 1, schemas.EXPORT_LIMIT_MAX) or schemas.EXPORT_LIMIT_MAX

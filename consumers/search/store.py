@@ -240,38 +240,40 @@ class RecentStore:
         return file
 
     def search(
-        self, query: Query, lang: str | None = None, limit: int = 50, before: int | None = None
-    ) -> Found:
-        """Return the newest messages that match, 1,000 at most, with keys below `before`."""
+        self, query: Query, lang: str | None = None, limit: int = 50, before: int | None = None,
+        rows: RowFilter | None = None,
+    ) -> Found:  # fmt: skip
+        """Return the newest messages that match, 1,000 at most, with keys below `before`.
+
+        `rows` are further conditions.
+        """
         file = self._file()
         if (code := file.contents.known_lang(lang)) == -1:
             return Found((), more=False, before=None)
         limit = max(1, min(limit, LIMIT_MAX))
         below = database.KEY_LAST if before is None else min(before, database.KEY_LAST)
-        if query.conditions:
-            return self._found_where(file, query, lang, limit, below)
+        if query.conditions or rows is not None:
+            return self._found_where(file, self._matcher(file, query, lang, rows), limit, below)
         find: Callable[..., list[list[Any]]] = database.newest_rows
         if not query.is_everything or code is not None:
             find = partial(database.found_rows, match=expression(query, code))
-        rows: list[FoundRow] = []
+        listed: list[FoundRow] = []
         with self._view(file) as (db, newest_first):
             for chunk, lowest in newest_first:
-                top, n = below, limit + 1 - len(rows)
+                top, n = below, limit + 1 - len(listed)
                 while top > chunk.first_key:
                     found = find(db, chunk.number, (lowest, top), n)
-                    rows += self._rows(file, chunk, query, found)
-                    if len(rows) > limit:
-                        return Found(rows[:limit], more=True, before=rows[limit - 1].row.key)
+                    listed += self._rows(file, chunk, query, found)
+                    if len(listed) > limit:
+                        return Found(listed[:limit], more=True, before=listed[limit - 1].row.key)
                     # Rows that are to go, and still stand in the file, may have been all it found.
                     top = found[-1][0] if len(found) == n else 0
                     n = max(n, _ROWS_AGAIN)
-        return Found(rows, more=False, before=None)
+        return Found(listed, more=False, before=None)
 
-    def _found_where(
-        self, file: Transactions, query: Query, lang: str | None, limit: int, below: int
-    ) -> Found:
+    def _found_where(self, file: Transactions, matcher: Matcher, limit: int, below: int) -> Found:
         """Search with conditions; a page may end early, where as many rows as may be were read."""
-        scan, matcher = Scan(limit + 1, below), self._matcher(file, query, lang)
+        scan, query = Scan(limit + 1, below), matcher.query
         rows: list[FoundRow] = []
         with self._view(file) as (db, newest_first):
             for chunk, keys in matcher.newest(db, newest_first, scan):

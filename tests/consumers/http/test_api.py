@@ -221,6 +221,33 @@ def test_a_summary_of_a_time(http: httpx.Client, client: Client) -> None:
         assert expected in refused.json()["detail"]
 
 
+def test_a_search_of_a_time(http: httpx.Client, client: Client) -> None:
+    """The list has what the file of the same time has, page by page; an end may be open."""
+    every = client.search("morning", limit=200)["messages"]
+    begin_ms, end_ms = sorted({each["time_ms"] for each in every})[1:3]
+    for span in ((begin_ms, end_ms), (begin_ms, None), (None, end_ms)):
+        asked = {name: at for name, at in zip(("from", "to"), span, strict=True) if at is not None}
+        file = http.get("/v1/export", params={"q": "morning", "format": "jsonl", **asked})
+        expected = [json.loads(line)["id"] for line in file.text.splitlines()]
+        assert 0 < len(expected) < len(every)
+        found, before = list[str](), None
+        while True:
+            page = client.search("morning", span, limit=2, before=before)
+            found += [each["id"] for each in page["messages"]]
+            before = page["before"]
+            if not page["more"]:
+                break
+        assert found == expected
+    for query, said in (
+        ("from=yesterday", "from is 'yesterday'; Unix milliseconds or an ISO time"),
+        ("to=offset:3", "to is 'offset:3'; Unix milliseconds or an ISO time"),
+        ("from=5&to=5", "from (5) is not before to (5)"),
+    ):
+        refused = http.get(f"/v1/search?{query}")
+        assert refused.status_code == 422
+        assert said in refused.json()["detail"]
+
+
 def test_queries_side_by_side(client: Client) -> None:
     """Each side has what a summary of its query says, filters included, with its own words."""
     queries = ("obama ", "coffee lang:en", "morning label:positive")

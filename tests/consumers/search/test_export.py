@@ -147,6 +147,9 @@ def test_only_what_is_asked_for_is_in_a_file() -> None:
         span = RowFilter(from_ms=first_ms + 1_000, to_ms=first_ms + 4_000)
         assert ids(exported(store, rows=span)) == ["m3", "m2", "m1"]
         assert ids(exported(store, text="good ", rows=span)) == ["m3", "m2"]
+        for text in ("", "good ", "good label:negative", "label:positive"):
+            found = store.search(parse(text), rows=span).rows
+            assert [each.row.id for each in found] == ids(exported(store, text=text, rows=span))
         assert ids(exported(store, n_max=2)) == ["m5", "m4"]
         assert ids(exported(store, text="good ", rows=RowFilter(label=0), n_max=1)) == ["m2"]
 
