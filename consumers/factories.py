@@ -62,9 +62,8 @@ from consumers.pipeline.learned_memory import LearnedMemory
 from consumers.pipeline.part_files import PartFiles
 from consumers.pipeline.reader import LabelReader, Reader
 from consumers.private_files import Overwrites
-from consumers.search.comparison import ShareAlerts
 from consumers.search.label_queue import LabelQueue
-from consumers.search.live_updater import LiveUpdater
+from consumers.search.live_updater import LiveUpdater, ShareAlerts
 from consumers.search.store import RecentStore
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import NoSink, Sink, without_message

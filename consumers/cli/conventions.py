@@ -225,7 +225,7 @@ def check_alerts(settings: Settings) -> None:
     """Raise the `ConfigError` that `run` would end with, if it cannot read the alerts' queries."""
     from consumers.features import learned_kinds  # noqa: PLC0415 -- heavy, as in `commands`
     from consumers.messages import KnownClasses  # noqa: PLC0415 -- the same
-    from consumers.search.comparison import check_queries  # noqa: PLC0415 -- the same
+    from consumers.search.live_updater import check_queries  # noqa: PLC0415 -- the same
     from consumers.search.query_syntax import parse_with_classes  # noqa: PLC0415 -- the same
 
     if settings.alerts.queries:

@@ -15,8 +15,9 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from consumers.monitoring.prequential import Bin, DriftReport
 from consumers.monitoring.quality import Confusion, Point, PrequentialFigures, Share, Telling, Trend
 from consumers.monitoring.status import ChallengersReport, ClassRow, OwnModelsReport
-from consumers.search.comparison import ShareAlert, ShareMove
+from consumers.search.comparison import ShareMove
 from consumers.search.label_queue import LabellingState
+from consumers.search.live_updater import ShareAlert
 from streamnb import ReliabilityBin
 
 TEXTS_MAX = 10_000

@@ -30,9 +30,8 @@ from streamnb import AnswerRule, Predictor
 if TYPE_CHECKING:
     from consumers.corrections import CorrectionService
     from consumers.search import RecentStore
-    from consumers.search.comparison import ShareAlerts
     from consumers.search.label_queue import LabelQueue, WantedRow
-    from consumers.search.live_updater import LiveUpdater
+    from consumers.search.live_updater import LiveUpdater, ShareAlerts
 
 
 class AppState(msgspec.Struct, frozen=True):

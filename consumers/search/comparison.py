@@ -6,45 +6,33 @@ weighted log-odds ratio of Monroe, Colaresi and Quinn (2008, *Fightin' words*) o
 others together, in standard errors. The prior is a Dirichlet whose mean are the frequencies of all
 sides together: a rare word is pulled towards no difference, so needs more than luck to be listed.
 
-Of two times of one query the words are named that moved a share. `ShareAlerts` compares the newest
-time of each query in the settings with the time before it, and tells of a share that rose.
+Of two times of one query the words are named that moved a share.
 """
 
 from __future__ import annotations
 
 import html
 import re
-import threading
-import time
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
-import structlog
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from consumers.config.sections import AlertSettings
-from consumers.errors import ConfigError
-from consumers.messages import KnownClasses
-from consumers.process import watch_cache
 from consumers.search.chunks import Keys, RowFilter
 from consumers.search.matching import StoredText, newest_texts
 from consumers.search.query_syntax import (
     CJK_RUN,
     SIGN,
     Query,
-    QueryError,
     TokenKind,
-    UnknownClassError,
     folded,
     plain_emoji,
 )
 from consumers.search.rows import Counted, Span
 from consumers.search.store import COUNTED_MAX, RecentStore
-from consumers.web_request import RequestError, WebService
 
 SIDES_MAX = 4
 WORD_MESSAGES_MAX = 2_000  # of a side, whose words are counted
@@ -116,6 +104,11 @@ class ShareMove(msgspec.Struct, frozen=True):
     standard_errors: float
     words: tuple[MovingWord, ...] = ()
 
+    @property
+    def rise(self) -> float:
+        """By how much the share rose; below 0 it fell."""
+        return self.after - self.before
+
 
 def compare(
     store: RecentStore, sides: Sequence[ComparedSide], left_out: frozenset[str] = frozenset()
@@ -129,7 +122,7 @@ def compare(
     QueryError
         If a search takes too long.
     """
-    matching = [_counted(store, side) for side in sides]
+    matching = [counted_side(store, side) for side in sides]
     keys, counts = [found for found, _ in matching], [counted for _, counted in matching]
     span_ms = _union(counts)
     if span_ms is not None and all(side.span_ms is None for side in sides):
@@ -148,7 +141,7 @@ def compare(
     ]
 
 
-def _counted(store: RecentStore, side: ComparedSide) -> tuple[Keys, Counted]:
+def counted_side(store: RecentStore, side: ComparedSide) -> tuple[Keys, Counted]:
     """Return the keys of what is counted on a side, and its counts."""
     found, n_max, newest_only = _selected(store, side)
     counted = store.counted_keys(found, newest_only=newest_only, span_ms=side.span_ms)
@@ -273,17 +266,13 @@ def share_move(
     own = [each for each in found if label in {None, each.label}]
     if not own:
         return None
-    most = max(own, key=_rise)
+    most = max(own, key=lambda each: each.rise)
     k = list(classes).index(most.label)
     effects = {each.word: -each.effects[k] for each in before.words if k < len(each.effects)}
     effects |= {each.word: each.effects[k] for each in after.words if k < len(each.effects)}
     best = sorted(effects.items(), key=lambda each: -each[1])[:MOVING_WORDS_MAX]
     words = [MovingWord(word, effect) for word, effect in best if effect > 0.0]
     return replace(most, words=tuple(words))
-
-
-def _rise(move: ShareMove) -> float:
-    return move.after - move.before
 
 
 def moves(before: Sequence[int], after: Sequence[int], classes: Sequence[str]) -> list[ShareMove]:
@@ -355,240 +344,3 @@ def _named(query: Query) -> list[tuple[str, bool]]:
 def _is_named(word: str, named: Sequence[tuple[str, bool]]) -> bool:
     plain = folded(word).lstrip("#@")
     return any(plain == one or (goes_on and plain.startswith(one)) for one, goes_on in named)
-
-
-# ---- alerts --------------------------------------------------------------------------------------
-
-LOOKS_A_WINDOW = 5
-LOOK_INTERVAL_MAX_S = 60.0
-# By chance one look in 30,000 is as far; looks overlap, and messages in bursts go further.
-ALERT_ERRORS_MIN = 4.0
-ALERTS_KEPT = 10
-UNDELIVERED_MAX = 100
-_ANSWER_BYTES_MAX = 1 << 16
-_STOP_S = 2.0
-_LATER_STATUSES = {408, 425, 429}  # of 4xx, those that ask to try again
-log = structlog.get_logger(__name__)
-
-
-def risen(
-    before: Sequence[int],
-    after: Sequence[int],
-    classes: Sequence[str],
-    *,
-    messages_min: int,
-    rise_min: float,
-) -> ShareMove | None:
-    """Return the share that rose most of those that rose far enough to be told, without words."""
-    far = [
-        each
-        for each in moves(before, after, classes)
-        if min(each.n_before, each.n_after) >= messages_min
-        and _rise(each) >= rise_min
-        and each.standard_errors >= ALERT_ERRORS_MIN
-    ]
-    return max(far, key=_rise, default=None)
-
-
-def check_queries(
-    texts: Sequence[str], parse: Callable[[str], Query], classes: Sequence[str]
-) -> None:
-    """Raise a `ConfigError` if queries of alerts cannot be read; classes may be still to join."""
-    wrong = []
-    for text in texts:
-        try:
-            parse(f"{text} ")
-        except QueryError as error:
-            name = error.label if isinstance(error, UnknownClassError) else ""
-            if not KnownClasses.of(classes).takes(name):
-                wrong.append(f"alerts.queries: {text!r}: {error}")
-    if wrong:
-        raise ConfigError("\n".join(wrong))
-
-
-class ShareAlert(msgspec.Struct, frozen=True):
-    """A share that rose: of the messages of `query`, from before `split_ms` to the time behind it.
-
-    Both times are compared as `/v1/compare` does: from `from_ms`, and up to `to_ms`.
-    """
-
-    query: str
-    from_ms: int
-    split_ms: int
-    to_ms: int
-    moved: ShareMove
-
-
-class ShareAlerts:
-    """Watches shares, on a thread of its own; the newest alerts may be asked for on any thread.
-
-    The last `window_s` are compared with the `before_s` before them, by the messages' own times. An
-    alert is a share that rose by `rise_min`, and further than chance does, where both times have
-    `messages_min` messages. Afterwards the time before begins where this window ended: of a rise
-    that the window does not wholly have yet, its beginning would be too low, and each look tell the
-    rise again. After a restart it may be told again. What cannot be delivered to the `webhook` is
-    tried again at the next look.
-    """
-
-    def __init__(
-        self,
-        store: RecentStore,
-        settings: AlertSettings,
-        messages_min: int,
-        left_out: frozenset[str] = frozenset(),
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._store = store
-        self._settings = settings
-        self._messages_min = messages_min
-        self._left_out = left_out
-        self._wall_clock = wall_clock
-        self._begins_ms = dict.fromkeys(settings.queries, 0)  # where the time before may begin
-        check_queries(settings.queries, store.parse, store.classes)
-        self._newest: tuple[ShareAlert, ...] = ()
-        self._undelivered: deque[ShareAlert] = deque(maxlen=UNDELIVERED_MAX)
-        self._service = WebService(
-            {}, settings.timeout_s, _ANSWER_BYTES_MAX, None, setting="alerts"
-        )
-        self._trouble: str | None = None
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
-        watch_cache("undelivered_alerts", self._fill)
-
-    @classmethod
-    def of(
-        cls,
-        store: RecentStore | None,
-        settings: AlertSettings,
-        messages_min: int,
-        left_out: frozenset[str],
-    ) -> Self | None:
-        """Return what watches the settings' shares; None if there are none, or nothing is stored.
-
-        A query that cannot be read is a `ConfigError`.
-        """
-        if store is None or not settings.queries:
-            return None
-        return cls(store, settings, messages_min, left_out)
-
-    def _fill(self) -> tuple[int, int]:
-        return len(self._undelivered), UNDELIVERED_MAX
-
-    def start(self) -> None:
-        """Look at the shares from now on."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread, and a delivery that is under way.
-
-        One whose connection is still being made cannot be cut: it is not waited for.
-        """
-        self._ended.set()
-        self._service.cancel()
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_S)
-
-    def newest(self) -> tuple[ShareAlert, ...]:
-        """Return the newest alerts, the oldest first."""
-        return self._newest
-
-    def trouble(self) -> str | None:
-        """Return what keeps alerts from being found or delivered, as a sentence."""
-        return self._trouble
-
-    def look(self) -> list[ShareAlert]:
-        """Compare each query's times as they are now; log and keep what is found.
-
-        Raises
-        ------
-        QueryError
-            If a search takes too long, or the store is not open; once all others are done.
-        """
-        to_ms = int(self._wall_clock() * 1000)
-        alerts, failed = list[ShareAlert](), None
-        for text in self._begins_ms:
-            try:
-                alert = self._alert(text, to_ms)
-            except UnknownClassError:
-                continue  # it is still to join
-            except QueryError as error:
-                failed = failed or QueryError(f"{text!r}: {error}")
-                continue
-            if alert is not None:
-                self._tell(alert)
-                alerts.append(alert)
-        if failed is not None:
-            raise failed
-        return alerts
-
-    def _tell(self, alert: ShareAlert) -> None:
-        moved = alert.moved
-        log.warning(
-            "share_moved",
-            query=alert.query,
-            label=moved.label,
-            before=round(moved.before, 4),
-            after=round(moved.after, 4),
-            messages=moved.n_after,
-            words=[f"{each.word} ({100 * each.effect:+.1f} points)" for each in moved.words],
-            change=f"{alert.from_ms}-{alert.split_ms}-{alert.to_ms}",
-        )
-        self._newest = (*self._newest, alert)[-ALERTS_KEPT:]
-        if self._settings.webhook is not None:
-            self._undelivered.append(alert)
-
-    def deliver(self) -> None:
-        """Post what is to be delivered, the oldest first; a `RequestError` leaves the rest.
-
-        An alert that the receiver refuses for good (a status of 4xx) is logged and left out.
-        """
-        webhook = self._settings.webhook
-        while webhook is not None and self._undelivered and not self._ended.is_set():
-            body = {"event": "share_moved"} | msgspec.to_builtins(self._undelivered[0])
-            answer = self._service.ask(webhook.get_secret_value(), msgspec.json.encode(body))
-            is_refused = 400 <= answer.status < 500 and answer.status not in _LATER_STATUSES
-            if not 200 <= answer.status < 300 and not is_refused:
-                raise RequestError(f"it answered with status {answer.status}")
-            if is_refused:
-                log.warning("alert_refused", status=answer.status, query=body["query"])
-            self._undelivered.popleft()
-
-    def _alert(self, text: str, to_ms: int) -> ShareAlert | None:
-        query = self._store.parse(f"{text} ")  # as the page reads it: the last word is a whole one
-        settings, least = self._settings, self._messages_min
-        split_ms = to_ms - int(settings.window_s * 1000)
-        begin_ms = self._begins_ms[text]
-        begin_ms = 0 if begin_ms > to_ms else begin_ms  # the clock was put back
-        from_ms = max(split_ms - int(settings.before_s * 1000), begin_ms)
-        if from_ms >= split_ms:
-            return None
-        spans = (from_ms, split_ms), (split_ms, to_ms)
-        sides = [ComparedSide(query, None, span_ms) for span_ms in spans]
-        # Words are read only where there is something to tell.
-        was, now = (_counted(self._store, side)[1].counts for side in sides)
-        classes = tuple(self._store.classes)
-        most = risen(was, now, classes, messages_min=least, rise_min=settings.rise_min)
-        if most is None:
-            return None
-        before, after = compare(self._store, sides, self._left_out)
-        self._begins_ms[text] = to_ms
-        moved = share_move(before, after, classes, most.label) or most
-        return ShareAlert(text, from_ms, split_ms, to_ms, moved)
-
-    def _run(self) -> None:
-        interval_s = min(self._settings.window_s / LOOKS_A_WINDOW, LOOK_INTERVAL_MAX_S)
-        steps = ((self.look, "found"), (self.deliver, "delivered to alerts.webhook"))
-        while not self._ended.wait(interval_s):
-            troubles = []
-            for step, kind in steps:
-                try:
-                    step()
-                except (QueryError, RequestError) as error:
-                    troubles.append(f"alerts cannot be {kind}: {error}")
-                except Exception as error:
-                    # Whatever is wrong with an alert, the stream goes on.
-                    troubles.append(f"alerts cannot be {kind}: {error!r}")
-                    log.exception("alerts_failed")
-            if troubles and self._trouble is None and not self._ended.is_set():
-                log.warning("alerts_held_up", detail="; ".join(troubles))
-            self._trouble = "; ".join(troubles) or None

@@ -22,20 +22,18 @@ from consumers.errors import ConfigError
 from consumers.messages import KnownClasses
 from consumers.search import RecentStore, comparison, parse
 from consumers.search.comparison import (
-    ALERT_ERRORS_MIN,
     PRIOR_SHARE,
     STANDARD_ERRORS_MIN,
     ComparedMessages,
     ComparedSide,
-    ShareAlerts,
     compare,
     effects_on_shares,
     moves,
     ranked,
-    risen,
     share_move,
     words_of,
 )
+from consumers.search.live_updater import ALERT_ERRORS_MIN, ShareAlerts, risen
 from consumers.search.query_syntax import Query, QueryError, SlowQueryError
 from consumers.web_request import RequestError
 from tests.consumers.search.stores import CLASSES, Clock, offer, running, settle, tell, tweets
