@@ -538,6 +538,8 @@ def _recent(
         class_names={
             label: shown.name for label, shown in settings.page.classes.items() if shown.name
         },
+        compared=kinds_of(settings.model)
+        | ({"text": "words"} if isinstance(settings.labels, EmoticonLabels) else {}),
     )
 
 

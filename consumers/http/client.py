@@ -187,7 +187,7 @@ class SummaryDict(TypedDict):
 
 
 class ComparedWordDict(TypedDict):
-    """A word that is more frequent on this side than on all others together."""
+    """A word, or condition on a field, that is more frequent on this side than on all others."""
 
     word: str
     log_odds: float | None
@@ -206,7 +206,7 @@ class ComparedDict(SummaryDict):
 
 
 class MovingWordDict(TypedDict):
-    """A word that moved a share, and by how much of it: 0.04 are four points."""
+    """A word, or condition, that moved a share, and by how much of it: 0.04 are four points."""
 
     word: str
     effect: float

@@ -255,8 +255,9 @@ class ApiSummary(Struct):
 
 
 class ComparedWord(Struct):
-    """A word that is more frequent on this side than on all others together.
+    """A word that is more frequent on this side than on all others together, or a condition.
 
+    Where the model reads fields, `word` may be a condition on one, as a query has it: `grade:A`.
     `log_odds` is the logarithm of the ratio of its odds, smoothed, in nats, and `standard_errors`
     by how many of them it lies above 0. `counts` are the messages with the word, by class, and
     `effects` what these add to a class's share on this side above its share on all others.

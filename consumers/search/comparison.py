@@ -1,5 +1,8 @@
 """Comparison of queries, or of two times of one: shares, counts, and the words that set them apart.
 
+Where the model reads fields, what their values are sets sides apart too: conditions, as a query has
+them (`grade:A`, `owner:true`, `income:>=52000`), stand among the words and are ranked as they are.
+
 Each side is counted as `RecentStore.counted` does it. Its words are those of its newest messages,
 up to `WORD_MESSAGES_MAX` and `WORD_CHARS_MAX`, each word once a message. They are ranked by the
 weighted log-odds ratio of Monroe, Colaresi and Quinn (2008, *Fightin' words*) of a side against all
@@ -12,24 +15,34 @@ Of two times of one query the words are named that moved a share.
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from consumers.config.model import FieldKind
 from consumers.search.chunks import Keys, RowFilter
-from consumers.search.matching import StoredText, newest_texts
+from consumers.search.matching import StoredText
 from consumers.search.query_syntax import (
     CJK_RUN,
     SIGN,
+    FieldCondition,
     Query,
+    QueryError,
     TokenKind,
+    ascii_lower,
     folded,
+    parse,
     plain_emoji,
+    written_name,
 )
 from consumers.search.rows import Counted, Span
 from consumers.search.store import COUNTED_MAX, RecentStore
@@ -42,7 +55,12 @@ MOVING_WORDS_MAX = 5
 PRIOR_SHARE = 0.1  # what the prior counts for, as a share of all words counted
 # By chance alone one word in 740 is as far above zero. With this prior a word needs 18 messages.
 STANDARD_ERRORS_MIN = 3.0
+_TEXTS_AT_ONCE = 500
 _LISTED_MIN = 4  # messages of all sides together: a word of fewer is never as far above zero
+# Which ends of a field's numbers are compared, by their share of the messages of all sides.
+_ENDS = (("<=", 0.1), ("<=", 0.25), (">=", 0.75), (">=", 0.9))
+_END = re.compile('("[^"]+"|[^:]+):[<>]')  # how a condition on one begins; no word has a colon
+_TYPED_MAX = 100  # characters of a condition: a query that has it too is short enough
 _LINK = re.compile(r"\b(?:https?://|www\.)\S+")
 # Python's \w has no vowel signs, without which words of India and South-East Asia fall apart.
 _WORD = re.compile("[#@]?[^\\W_][\\w'’\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0e00-\u0e4e]*")
@@ -58,7 +76,7 @@ class ComparedSide(msgspec.Struct, frozen=True):
 
 
 class DistinctiveWord(msgspec.Struct, frozen=True):
-    """A word that is more frequent on one side than on all others together.
+    """A word or condition that is more frequent on one side than on all others together.
 
     `standard_errors` says how many of them `log_odds` is above zero; `counts` are the messages
     with the word among those that were read, by class. `effects` say by class how much of the
@@ -132,9 +150,11 @@ def compare(
                 counts[i], step_s=again.step_s, times_ms=again.times_ms, series=again.series
             )
     # The characters bound this work; a time would be over sooner the busier the machine is.
-    rows = [newest_texts(store.texts, found[-WORD_MESSAGES_MAX:], WORD_CHARS_MAX) for found in keys]
+    read = partial(store.texts, with_fields=store.compared.keys() != {"text"})
+    rows = [newest_texts(read, found[-WORD_MESSAGES_MAX:], WORD_CHARS_MAX) for found in keys]
     classes = tuple(store.classes)  # as they are now: one may join meanwhile
-    words = distinctive_words(rows, classes, [side.query for side in sides], left_out)
+    queries = [side.query for side in sides]
+    words = distinctive_words(rows, classes, queries, left_out, store.compared)
     return [
         ComparedMessages(side, counted, len(read), own)
         for side, counted, read, own in zip(sides, counts, rows, words, strict=True)
@@ -201,34 +221,170 @@ def distinctive_words(
     classes: Sequence[str],
     queries: Sequence[Query],
     left_out: frozenset[str],
+    kinds: Mapping[str, FieldKind],
 ) -> list[list[DistinctiveWord]]:
-    """Return the words of each side, best first; none that a query names or is left out."""
-    tables: list[list[Counter[str]]] = []
-    totals: list[Counter[str]] = [Counter() for _ in rows]
-    n_messages = np.zeros((len(rows), len(classes)))
-    for i, side in enumerate(rows):
-        by_class: list[Counter[str]] = [Counter() for _ in classes]
-        for row in side:
-            if row.label < len(classes):  # one may be still to join again
-                n_messages[i, row.label] += 1
-                found = words_of(row.text)
-                by_class[row.label].update(found)
-                totals[i].update(found)
-        tables.append(by_class)
+    """Return the words and conditions of each side, best first; `kinds` are those of the fields.
+
+    None is among them that a query names or, of words, is left out.
+    """
+    # A class may be still to join again.
+    rows = [[row for row in side if row.label < len(classes)] for side in rows]
+    labels = [[row.label for row in side] for side in rows]
     named = [term for query in queries for term in _named(query)]
+    said = [[words_of(_said(row, kinds)) for row in side] for side in rows]
+    words = _distinctive(
+        labels, said, len(classes), lambda word: word in left_out or _is_named(word, named)
+    )
+    fields = {each.name for query in queries for each in query.conditions}
+    others = {n: kind for n, kind in kinds.items() if kind != "words" and n not in fields}
+    if not others:
+        return words
+    met = conditions_met(rows, others)
+    conditions = _distinctive(labels, met, len(classes), lambda _: False, of_messages=True)
+    return [
+        sorted(one + other, key=lambda each: -each.standard_errors)[:WORDS_MAX]
+        for one, other in zip(words, conditions, strict=True)
+    ]
+
+
+def newest_texts(
+    read: Callable[[Keys], list[StoredText]], keys: Keys, chars_max: int
+) -> list[StoredText]:
+    """Return the texts of the newest of some messages, `chars_max` characters at most.
+
+    They are read in pieces, as each may have thousands of characters.
+    """
+    found: list[StoredText] = []
+    while len(keys):
+        keys, some = keys[:-_TEXTS_AT_ONCE], keys[-_TEXTS_AT_ONCE:]
+        for one in sorted(read(some), reverse=True):
+            chars_max -= len(one.text)
+            if chars_max < 0:
+                return found
+            found.append(one)
+    return found
+
+
+def _said(row: StoredText, kinds: Mapping[str, FieldKind]) -> str:
+    """Return the text of a message; without one, what its fields say that hold words.
+
+    What is searched of these has the names of fields in it, and all other values.
+    """
+    if "text" in kinds:
+        return row.text
+    texts = [(row.fields or {}).get(name) for name, kind in kinds.items() if kind == "words"]
+    return "\n".join([text for text in texts if isinstance(text, str)])
+
+
+def _distinctive(
+    labels: Sequence[Sequence[int]],
+    found: Sequence[Sequence[Collection[str]]],
+    n_classes: int,
+    is_left_out: Callable[[str], bool],
+    *,
+    of_messages: bool = False,
+) -> list[list[DistinctiveWord]]:
+    """Return the best of what was `found` in the messages of each side, whose classes `labels` are.
+
+    Of the ends of a field's numbers there is one, the best.
+    """
+    tables: list[list[Counter[str]]] = []
+    totals: list[Counter[str]] = [Counter() for _ in found]
+    n_messages = np.zeros((len(found), n_classes))
+    for i, side in enumerate(found):
+        by_class: list[Counter[str]] = [Counter() for _ in range(n_classes)]
+        for label, words in zip(labels[i], side, strict=True):
+            n_messages[i, label] += 1
+            by_class[label].update(words)
+            totals[i].update(words)
+        tables.append(by_class)
+    n_rows = list(map(len, found)) if of_messages else None
     best = []
-    for i, (by_class, rank) in enumerate(zip(tables, ranked(totals), strict=True)):
-        words: list[DistinctiveWord] = []
+    for i, (by_class, rank) in enumerate(zip(tables, ranked(totals, n_rows), strict=True)):
+        listed: list[DistinctiveWord] = []
+        ends: set[str] = set()
         for word, log_odds, standard_errors in rank:
-            if len(words) == WORDS_MAX:
+            if len(listed) == WORDS_MAX:
                 break
-            if word not in left_out and not _is_named(word, named):
-                counts = np.array([[table[word] for table in side] for side in tables], float)
-                effects = effects_on_shares(counts, n_messages, i)
-                own = tuple(table[word] for table in by_class)
-                words.append(DistinctiveWord(word, log_odds, standard_errors, own, effects))
-        best.append(words)
+            end = _END.match(word)
+            if is_left_out(word) or (end is not None and end[0] in ends):
+                continue
+            ends.update([] if end is None else [end[0]])
+            counts = np.array([[table[word] for table in side] for side in tables], float)
+            effects = effects_on_shares(counts, n_messages, i)
+            own = tuple(table[word] for table in by_class)
+            listed.append(DistinctiveWord(word, log_odds, standard_errors, own, effects))
+        best.append(listed)
     return best
+
+
+def conditions_met(
+    sides: Sequence[Sequence[StoredText]], kinds: Mapping[str, FieldKind]
+) -> list[list[set[str]]]:
+    """Return the conditions on fields that each message meets, as they are typed.
+
+    They are each value of a category or flag (`grade:A`, `owner:true`), and of numbers the lowest
+    and highest tenth and quarter of all sides together, rounded (`income:>=52000`). What is too
+    rare to be listed is left out, and so is what no query can ask for.
+    """
+    met = [[set[str]() for _ in side] for side in sides]
+    rows = [
+        (row.fields or {}, own)
+        for side, of_side in zip(sides, met, strict=True)
+        for row, own in zip(side, of_side, strict=True)
+    ]
+    for name, kind in kinds.items():
+        given: dict[Any, list[set[str]]] = {}
+        for fields, own in rows:
+            given.setdefault(fields.get(name), []).append(own)
+        for condition, values in _conditions(name, kind, given):
+            having = [own for value in values for own in given[value]]
+            typed = _typed(condition) if len(having) >= _LISTED_MIN else None
+            if typed is not None:
+                for own in having:
+                    own.add(typed)
+    return met
+
+
+def _conditions(
+    name: str, kind: FieldKind, given: Mapping[Any, Sequence[object]]
+) -> list[tuple[FieldCondition, list[Any]]]:
+    """Return conditions on a field, each with those of the `given` values that meet it."""
+    if kind == "categories":
+        spelled: dict[str, list[str]] = {}
+        for text in [value for value in given if isinstance(value, str)]:
+            spelled.setdefault(ascii_lower(text), []).append(text)
+        return [(FieldCondition(name, "=", texts[0]), texts) for texts in spelled.values()]
+    values = sorted(value for value in given if isinstance(value, int | float))
+    if kind == "flags":
+        return [(FieldCondition(name, "=", "true" if v else "false"), [v]) for v in values]
+    if len(values) < 2:
+        return []
+    cuts = np.quantile(
+        np.repeat(values, [len(given[value]) for value in values]), [share for _, share in _ENDS]
+    ).tolist()
+    digits = 2 - math.floor(math.log10((cuts[-1] - cuts[0]) or (values[-1] - values[0])))
+    found = []
+    for (op, _), cut in zip(_ENDS, cuts, strict=True):
+        # Of a number that is nearly always the same the end is what is not.
+        moved = max(cut, values[1]) if op == ">=" else min(cut, values[-2])
+        said = repr(round(float(moved), digits) + 0.0).removesuffix(".0")  # 0 has no sign
+        condition = FieldCondition(name, op, said)
+        found.append((condition, list(filter(condition.is_met_by, values))))
+    return found
+
+
+def _typed(condition: FieldCondition) -> str | None:
+    """Return what is typed for a condition on a field; None if no query can ask for it."""
+    if condition.is_built_in and condition.name != "lang":
+        return None
+    head = f"{written_name(condition.name)}:{condition.op.removeprefix('=')}"
+    for text in (f"{head}{condition.value}", f'{head}"{condition.value}"'):
+        with suppress(QueryError):
+            is_read = parse(text, [condition.name]) == Query(text, (), (condition,))
+            if is_read and len(text) <= _TYPED_MAX:
+                return text
+    return None
 
 
 def effects_on_shares(
@@ -294,13 +450,18 @@ def moves(before: Sequence[int], after: Sequence[int], classes: Sequence[str]) -
     ]
 
 
-def ranked(sides: Sequence[Mapping[str, int]]) -> list[list[tuple[str, float, float]]]:
+def ranked(
+    sides: Sequence[Mapping[str, int]], n_messages: Sequence[int] | None = None
+) -> list[list[tuple[str, float, float]]]:
     """Return the words of each side with log-odds ratio and standard errors, best first.
 
     `sides` say of each word how many messages have it. With counts y of n words on a side, y' of n'
     on all others, and the prior's α of α₀, a tenth of y + y' and of n + n', the log-odds ratio is
     δ = log((y + α) / (n + α₀ − y − α)) − log((y' + α) / (n' + α₀ − y' − α)),
     and its variance about 1/(y + α) + 1/(y' + α).
+
+    Given `n_messages` of each side, n and n' are these, and not all words: half of the messages may
+    meet a condition. So the variance has a term for each side's messages that do not, as well.
 
     >>> both, one = {"the": 400, "a": 390}, {"rain": 60}
     >>> [[word for word, *_ in side] for side in ranked([both | one, both])]
@@ -311,15 +472,20 @@ def ranked(sides: Sequence[Mapping[str, int]]) -> list[list[tuple[str, float, fl
         n_with.update(side)
     vocabulary = [word for word, n in n_with.items() if n >= _LISTED_MIN]
     counts = np.array([[side.get(word, 0) for word in vocabulary] for side in sides], float)
-    totals = np.array([sum(side.values()) for side in sides], float)
+    n_found = [sum(side.values()) for side in sides] if n_messages is None else n_messages
+    totals = np.array(n_found, float)
     pooled, total = counts.sum(axis=0), totals.sum()
     alpha, prior = PRIOR_SHARE * pooled, PRIOR_SHARE * total
     found = []
     for own, n, rest in zip(counts, totals, total - totals, strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):  # of a single word: it says nothing
             here, there = own + alpha, pooled - own + alpha
-            log_odds = np.log(here / (n + prior - here)) - np.log(there / (rest + prior - there))
-            standard_errors = log_odds / np.sqrt(1 / here + 1 / there)
+            lacking, lacking_there = n + prior - here, rest + prior - there
+            log_odds = np.log(here / lacking) - np.log(there / lacking_there)
+            variance = 1 / here + 1 / there
+            if n_messages is not None:
+                variance += 1 / lacking + 1 / lacking_there
+            standard_errors = log_odds / np.sqrt(variance)
         far = np.flatnonzero(standard_errors >= STANDARD_ERRORS_MIN).tolist()
         rank = [(vocabulary[i], float(log_odds[i]), float(standard_errors[i])) for i in far]
         found.append(sorted(rank, key=lambda each: (-each[2], each[0])))

@@ -23,7 +23,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -55,10 +55,10 @@ from consumers.search.query_syntax import (
     plain_emoji,
     single_word,
 )
+from consumers.search.rows import TEXT_MAX
 
 NewestFirst: TypeAlias = Iterator[tuple[Chunk, int]]  # chunks, each with its lowest key to show
 _AT_ONCE = 5_000
-_TEXTS_AT_ONCE = 500
 _FINE_POINTS_MAX = 1_500  # as many as a step that nobody chose may have
 _COLUMN_OF = {"lang": "lang_code", "label": "label", "confidence": "probability"}
 
@@ -230,38 +230,33 @@ def keys_where(db: sqlite3.Connection, number: int, condition: str, keys: Sequen
 
 
 class StoredText(NamedTuple):
-    """What a message says, as it is searched, and the number of the class it was judged to be."""
+    """What a message says, as it is searched, and the number of the class it was judged to be.
+
+    `fields` are those that the model reads; None if they were not read, or there is a text alone.
+    """
 
     key: int
     label: int
     text: str
+    fields: dict[str, Any] | None = None
 
 
-def texts_of(db: sqlite3.Connection, number: int, keys: Sequence[int]) -> list[StoredText]:
-    """Return the texts of some rows, whose other columns may be far longer."""
+def texts_of(
+    db: sqlite3.Connection, number: int, keys: Sequence[int], more: str = ""
+) -> list[StoredText]:
+    """Return the texts of some rows, whose other columns may be far longer; `more` is SQL."""
     (found,) = db.execute(
-        f"SELECT json_group_array(json_array(key, label, text)) FROM rows{number} WHERE {CHOSEN}",
+        f"SELECT json_group_array(json_array(key, label, text{more}))"
+        f" FROM rows{number} WHERE {CHOSEN}",
         (msgspec.json.encode(keys).decode(),),
     ).fetchone()
     return msgspec.json.decode(found, type=list[StoredText])
 
 
-def newest_texts(
-    read: Callable[[Keys], list[StoredText]], keys: Keys, chars_max: int
-) -> list[StoredText]:
-    """Return the texts of the newest of some messages, `chars_max` characters at most.
-
-    They are read in pieces, as each may have thousands of characters.
-    """
-    found: list[StoredText] = []
-    while len(keys):
-        keys, some = keys[:-_TEXTS_AT_ONCE], keys[-_TEXTS_AT_ONCE:]
-        for one in sorted(read(some), reverse=True):
-            chars_max -= len(one.text)
-            if chars_max < 0:
-                return found
-            found.append(one)
-    return found
+_CUT = f"iif(type = 'text', substr(value, 1, {TEXT_MAX}), value)"
+_LONG = f"(SELECT json_group_object(key, {_CUT}) FROM json_each(example))"
+_FIELDS = f", json(iif(length(example) <= {TEXT_MAX}, example, {_LONG}))"
+texts_with_fields = partial(texts_of, more=_FIELDS)  # no text of a field is longer than `TEXT_MAX`
 
 
 # ---- what is marked ------------------------------------------------------------------------------

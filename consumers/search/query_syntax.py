@@ -350,7 +350,7 @@ def _conditions(text: str, kinds: Mapping[str, str]) -> tuple[list[FieldConditio
             unknown.append(typed)
     _refuse_almost(rest, known, kinds)
     if unknown:
-        names = ", ".join(map(_written, [*_BUILT_IN, *kinds]))
+        names = ", ".join(map(written_name, [*_BUILT_IN, *kinds]))
         raise QueryError(f"There is no field {_short(unknown[0])} to compare; there are {names}.")
     if len(found) > CONDITIONS_MAX:
         bound = f"{CONDITIONS_MAX} are read at most"
@@ -360,7 +360,7 @@ def _conditions(text: str, kinds: Mapping[str, str]) -> tuple[list[FieldConditio
 
 def _checked(one: FieldCondition, kind: str, at: int, *, is_quoted: bool) -> list[FieldCondition]:
     """Return what a condition `at` a place asks for: itself, or the two ends of a range."""
-    name, number, is_same = _written(one.name), one.number, one.op == "="
+    name, number, is_same = written_name(one.name), one.number, one.op == "="
     (low, dots, high), wrong = one.value.partition(".."), ""
     if kind in _TEXTS and not is_same:
         wrong = f"{name} is no number; write {name}:{one.value}"
@@ -400,12 +400,12 @@ def _refuse_almost(text: str, known: Mapping[str, str], kinds: Mapping[str, str]
             value = "true"
         elif kinds.get(name, name) not in _TEXTS:
             value = f"{sign}{value}" if is_number else f"{sign or '>'}0.5"
-        what, right = _short(match[0].rstrip()), f"{_written(name)}:{value or 'value'}"
+        what, right = _short(match[0].rstrip()), f"{written_name(name)}:{value or 'value'}"
         wrong = f"{what} cannot be read; write {right}, or put words in quotes"
         raise QueryError(f"At character {match.start() + 1}: {wrong}.")
 
 
-def _written(name: str) -> str:
+def written_name(name: str) -> str:
     """Return the name of a field as a condition has it: in quotes if it must be, and with none."""
     plain = name.replace('"', "")
     return plain if re.fullmatch(r'[^\s":<>=-][^\s":<>=]*', plain) else f'"{plain}"'

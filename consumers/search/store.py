@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.config.model import FieldKind
 from consumers.config.sections import HistorySettings, RecentSettings
 from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
@@ -73,9 +74,9 @@ class RecentStore:
     """The newest messages, searchable, in a file; without a path in a temporary one.
 
     `classes` are the model's, in the order of the posteriors' columns, `fields` those of a message
-    that it reads, mapped to their kinds if the values of conditions are to be checked. A message
-    whose most likely class is less likely than `unsure_below` counts as unsure. If `times_made_up`,
-    messages are of the time when they came, whatever they say.
+    that it reads, mapped to their kinds if conditions' values are to be checked; `compared` are
+    kinds too, with `text` if there is one; None: texts alone. A message whose likeliest class is
+    less likely than `unsure_below` is unsure. If `times_made_up`, messages are of when they came.
 
     Each of `listeners` is called on the store's thread with every batch of rows that was stored,
     oldest first; each of `change_listeners` with what a person or the stream changed. Both are to
@@ -98,14 +99,13 @@ class RecentStore:
         times_made_up: bool = False,
         history: HistorySettings | None = None,
         class_names: Mapping[str, str] | None = None,
+        compared: Mapping[str, FieldKind] | None = None,
     ) -> None:
-        self.classes = classes
-        self._class_names = class_names or {}
-        self.fields = tuple(fields)
+        self.classes, self._class_names = classes, class_names or {}
+        self.fields, self.compared = tuple(fields), compared or {"text": "words"}
         self._kinds = fields if isinstance(fields, Mapping) else dict.fromkeys(fields, "")
         self._unsure_below = unsure_below
-        self._wall_clock = wall_clock
-        self._clock = clock
+        self._wall_clock, self._clock = wall_clock, clock
         self._bounds = Retention(settings.messages_max, settings.age_max_s)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         if path is None:
@@ -401,9 +401,9 @@ class RecentStore:
         mapper = self._file().mapper
         return [mapper.row(values[:-1]) for values in self._read(keys, database.rows_with_keys)]
 
-    def texts(self, keys: Keys) -> list[StoredText]:
+    def texts(self, keys: Keys, *, with_fields: bool = False) -> list[StoredText]:
         """Return of those messages what they say alone: all that is to be read of many."""
-        return self._read(keys, matching.texts_of)
+        return self._read(keys, matching.texts_with_fields if with_fields else matching.texts_of)
 
     def _read(
         self, keys: Keys, read: Callable[[sqlite3.Connection, int, Sequence[int]], list[_Read]]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 from playwright.sync_api import Browser, expect
 
-from tests.browser.axe import violations
+from tests.browser.axe import sticking_out, violations
 from tests.browser.conftest import Opened
-from tests.browser.file_daemon import Book
+from tests.browser.file_daemon import Book, stamp
+from tests.browser.test_search import query_of
 from tests.endtoend.daemon_process import Daemon, write_config
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "loan.yaml"
@@ -122,3 +126,84 @@ def test_the_answer_names_the_model_of_its_language(
         assert violations(page) == []
         page.goto("about:blank")  # it would complain of a daemon that is gone
         assert daemon.stop() == 0
+
+
+# ---- what sets sides apart -----------------------------------------------------------------------
+
+SENSORS = {
+    "classes": ["fine", "overheating"],
+    "features": {
+        "measured": {"kind": "numbers", "fields": ["temp", "rpm"]},
+        "mode": {"kind": "categories", "fields": ["mode"]},
+    },
+}
+
+
+def readings(name: str, n: int, share: float, span_s: float) -> Iterator[str]:
+    """Yield readings that end now, so many of them hot and in mode turbo."""
+    chance = random.Random(n)
+    for i in range(n):
+        is_hot = chance.random() < share
+        reading = {
+            "id": f"{name}-{i}",
+            "created_at": stamp(span_s * (1 - i / n)),
+            "temp": round(chance.gauss(93.0 if is_hot else 70.0, 3.0), 2),
+            "rpm": round(chance.gauss(1_530.0, 30.0), 2),
+            "mode": "turbo" if is_hot else "eco mode",
+            "label": "overheating" if is_hot else "fine",
+        }
+        yield json.dumps(reading) + "\n"
+
+
+@pytest.fixture(scope="module")
+def pump(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Yield a daemon of readings that has just told that more of them overheat."""
+    assert browser.is_connected()
+    folder = tmp_path_factory.mktemp("pump")
+    path = folder / "readings.jsonl"
+    path.write_text("".join(readings("before", 900, 0.1, 840.0)), encoding="utf-8")
+    alerts = {"queries": [""], "window_s": 60, "before_s": 1_800}
+    sections: dict[str, Any] = {"model": SENSORS, "alerts": alerts, "source": f"file:{path}"}
+    with Daemon(write_config(folder / "config.yaml", **sections)) as daemon:
+        daemon.until_metric("streamnb_messages_total", 900)
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(readings("after", 300, 0.4, 1.0))
+        daemon.until_metric("streamnb_messages_total", 1_200)
+        yield daemon
+        assert daemon.stop() == 0
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+def test_conditions_set_readings_apart(
+    pump: Daemon, open_page: Callable[..., Opened], scheme: str, width: int
+) -> None:
+    """Log, alert, crosshair and comparison name values with their field; each is a search."""
+    line = pump.until_line("share_moved")
+    assert {word.partition(":")[0] for word in line["words"]} == {"mode", "temp"}
+    assert any(word.startswith("mode:turbo (+") for word in line["words"])
+    first, middle, last = line["change"].split("-")
+    times = f"from={first}&to={middle}&from={middle}&to={last}"
+    answer = json.loads(pump.get(f"/v1/compare?q=&{times}")[1])
+    told = {each["word"].partition(":")[0] for each in answer["moved"]["words"]}
+    assert told == {"mode", "temp"}
+    page, _ = open_page(pump.address, color_scheme=scheme, viewport={"width": width, "height": 900})
+    moved = re.compile(r"Overheating rose from \d+% to \d+%\. Moved by .*mode:turbo \+\d")
+    expect(page.get_by_test_id("alerts")).to_contain_text(moved)
+    page.get_by_test_id("series-chart").focus()
+    page.keyboard.press("End")
+    expect(page.get_by_test_id("series-moved")).to_contain_text(moved)
+    assert violations(page) == []
+    page.get_by_test_id("alerts").get_by_role("link").first.click()
+    sides = page.get_by_test_id("compare-words")
+    expect(sides).to_have_count(2)
+    before, after = sides.all()
+    expect(after.locator(".word").get_by_text("mode:turbo", exact=True)).to_be_visible()
+    expect(before.locator(".word").get_by_text('mode:"eco mode"', exact=True)).to_be_visible()
+    listed = sides.locator(".word").all_inner_texts()
+    assert {word.partition(":")[0] for word in listed} == {"mode", "temp"}
+    assert violations(page) == []
+    assert sticking_out(page) == []
+    before.locator(".word").get_by_text('mode:"eco mode"', exact=True).click()
+    assert [query.strip() for query in query_of(page)["q"]] == ['mode:"eco mode"']
+    expect(page.get_by_test_id("message").first).to_contain_text("mode eco mode")
+    page.goto("about:blank")  # it would complain of a daemon that is gone

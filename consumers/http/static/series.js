@@ -112,7 +112,7 @@ const KNOWN_MS = 30_000;
 export function inMoved({ label, before, after, standard_errors: errors, words }) {
   const told = words.map(({ word, effect }) => `${word} ${signed(100 * effect, 1)}`);
   if (errors < Z) return "No share rose further than by chance.";
-  return `${capital(nameOf(label))} rose from ${percent(before)} to ${percent(after)}. ${told.length ? `Moved by ${told.join(", ")} points.` : "No word stands out."}`;
+  return `${capital(nameOf(label))} rose from ${percent(before)} to ${percent(after)}. ${told.length ? `Moved by ${told.join(", ")} points.` : "Nothing stands out."}`;
 }
 
 /** Return what asks what moved a share, once a path has stood for a while. */
@@ -463,7 +463,7 @@ export function makeComparison(onRoute) {
       const told = `${percent(total(one) / side.n_read)}, ${percent(shareOf(one).share)} ${nameOf(choice.value)}`;
       return el("li", el("a.word", { href, "data-view": "search", dir: "auto" }, one.word), el("span.number", told));
     });
-    if (!rows.length) rows.push(el("li.note", "No word stands out."));
+    if (!rows.length) rows.push(el("li.note", "Nothing stands out."));
     return el("div@compare-words", el("h3.named", head(i)), el("ol.words.moving", rows));
   }
 
