@@ -18,7 +18,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from http import HTTPStatus
 from http.client import HTTPException
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
@@ -65,9 +65,12 @@ class FeatureDict(TypedDict):
 
     group: str
     feature: str
+    kind: Literal["word", "absent_words", "category", "flag", "number"]
     score: float | None
     counts: dict[str, float]
     likelihoods: dict[str, float]
+    means: dict[str, float]
+    deviations: dict[str, float]
 
 
 class ExplanationDict(TypedDict):

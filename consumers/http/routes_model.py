@@ -50,6 +50,7 @@ from consumers.search.label_queue import LabellingState
 from streamnb import EveryInterval, Snapshot, __version__, serialization
 from streamnb.errors import InputError
 from streamnb.inspection import summary
+from streamnb.inspection.explain import Contribution
 from streamnb.labels import Label
 from streamnb.reader import ModelReader
 
@@ -71,17 +72,15 @@ def explain(reader: ModelReader, example: Mapping[str, Any]) -> schemas.ApiExpla
         str(whole.runner_up),
         prior.weight,
         math.fsum(each.weight for each in features[FEATURES_MAX:]),
-        [
-            schemas.Feature(
-                each.group or "",
-                each.value,
-                each.weight,
-                _by_text(each.counts),
-                _by_text(each.likelihoods),
-            )
-            for each in features[:FEATURES_MAX]
-        ],
+        [_feature(each) for each in features[:FEATURES_MAX]],
     )
+
+
+def _feature(said: Contribution) -> schemas.Feature:
+    assert said.group is not None
+    assert said.kind is not None
+    by_class = said.counts, said.likelihoods, said.means, said.deviations
+    return schemas.Feature(said.group, said.value, said.kind, said.weight, *map(_by_text, by_class))
 
 
 def _by_text(values: Mapping[Label, float] | None) -> dict[str, float]:

@@ -19,6 +19,7 @@ from consumers.search.comparison import ShareMove
 from consumers.search.label_queue import LabellingState
 from consumers.search.live_updater import ShareAlert
 from streamnb import ReliabilityBin
+from streamnb.inspection.group_view import FeatureKind
 
 TEXTS_MAX = 10_000
 PROBABILITIES_MAX = 500_000  # of a request: its examples times the classes
@@ -63,15 +64,20 @@ class PredictRequest(Struct, forbid_unknown_fields=True):
 class Feature(Struct):
     """What one word, value, flag or number says.
 
-    `score` is in nats: above 0 it speaks for the label. `counts` holds how often it was learned in
-    each class and `likelihoods` its θ, where it has such.
+    `score` is in nats: above 0 it speaks for the label. `counts` holds how often each class learned
+    it: the word, the value, or any value of a number. `likelihoods` holds its θ; a number has none,
+    but the mean and standard deviation in each class that has learned any. `kind` `absent_words`
+    is all the words that are missing, together: they have no counts.
     """
 
     group: str
     feature: str
+    kind: FeatureKind
     score: Nats
     counts: ByClass
     likelihoods: ByClass
+    means: ByClass
+    deviations: ByClass
 
 
 class ApiExplanation(Struct):

@@ -16,6 +16,7 @@ from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import (
     Effect,
     ExportTable,
+    FeatureKind,
     FeatureLogs,
     GroupView,
     Linear,
@@ -35,11 +36,12 @@ def log_ratio(tops: Floats, bottoms: Floats) -> Floats:
 class ObservedValue(NamedTuple):
     """One value of an example, such as `income=high`, with θ = top / bottom by class.
 
-    Its posterior is Beta(top, rest), scaled by decay. The probability of a false flag is drawn as
-    1 − θ of the true one.
+    Its posterior is Beta(top, rest), scaled by decay; `counts` are decayed up to now. The
+    probability of a false flag is drawn as 1 − θ of the true one.
     """
 
     feature: str
+    counts: Floats
     top: Floats
     rest: Floats
     bottom: Floats
@@ -48,6 +50,8 @@ class ObservedValue(NamedTuple):
 
 class _ValuesView(GroupView):
     """What categories and flags share: each value of an example has a probability of its own."""
+
+    kind: FeatureKind
 
     @abstractmethod
     def observed(self, fields: Any, row: int) -> list[ObservedValue]:
@@ -63,8 +67,8 @@ class _ValuesView(GroupView):
         effects = []
         for value in self.observed(fields, row):
             log_theta = log_ratio(value.top, value.bottom)
-            theta = np.exp(log_theta)
-            effects.append(Effect(value.feature, log_theta, value.feature, likelihoods=theta))
+            name, theta = value.feature, np.exp(log_theta)
+            effects.append(Effect(name, log_theta, name, value.counts, theta, self.kind))
         return effects
 
     def draws(self, fields: Any, row: int, n: int, rng: np.random.Generator) -> Floats:
@@ -108,6 +112,7 @@ class FieldProbabilities(NamedTuple):
 class CategoriesView(_ValuesView, of=CategoriesState):
     """The view of a group of categories; see `GroupView`."""
 
+    kind = "category"
     state: CategoriesState
 
     @property
@@ -215,9 +220,12 @@ class CategoriesView(_ValuesView, of=CategoriesState):
             (at,) = np.nonzero(field.columns == int(table.find(field.name, [value])[0]))
             if not len(at) and declared[table.fields.places[field.name]]:
                 continue
-            top = field.tops[at[0]] if len(at) else field.unseen
+            top, counts = field.unseen, np.zeros(self.n_classes)
+            if len(at):
+                top = field.tops[at[0]]
+                counts = self.state.counts.by_value[field.columns[at[0]]] / self.scale
             rest = np.maximum(field.bottoms - top, 0.0)
-            found.append(ObservedValue(f"{field.name}={value}", top, rest, field.bottoms))
+            found.append(ObservedValue(f"{field.name}={value}", counts, top, rest, field.bottoms))
         return found
 
     def export(self) -> tuple[dict[str, Any], ExportTable]:
@@ -268,6 +276,7 @@ class FlagProbabilities(NamedTuple):
 class FlagsView(_ValuesView, of=FlagsState):
     """The view of a group of flags; see `GroupView`."""
 
+    kind = "flag"
     state: FlagsState
 
     def outcomes(self) -> Counter[int]:
@@ -355,9 +364,11 @@ class FlagsView(_ValuesView, of=FlagsState):
                 continue
             tops = flags.true_top[i], flags.false_top[i]
             if value == 1.0:
-                found.append(ObservedValue(f"{name}=true", *tops, bottoms[i]))
+                counts = flags.true[i] / self.scale
+                found.append(ObservedValue(f"{name}=true", counts, *tops, bottoms[i]))
             else:
-                found.append(ObservedValue(f"{name}=false", *tops[::-1], bottoms[i], is_false=True))
+                counts, own = flags.false[i] / self.scale, f"{name}=false"
+                found.append(ObservedValue(own, counts, *tops[::-1], bottoms[i], is_false=True))
         return found
 
     def export(self) -> tuple[dict[str, Any], ExportTable]:

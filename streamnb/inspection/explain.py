@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -11,7 +12,14 @@ import numpy as np
 from streamnb import predict
 from streamnb.errors import InputError, check_whole
 from streamnb.features.protocol import Floats
-from streamnb.inspection.group_view import Effect, FeatureLogs, GroupView, candidates, views_of
+from streamnb.inspection.group_view import (
+    Effect,
+    FeatureKind,
+    FeatureLogs,
+    GroupView,
+    candidates,
+    views_of,
+)
 from streamnb.inspection.parameters import difference
 from streamnb.kernels.hybrid import OTHER_START, SAID_MAX
 from streamnb.labels import Label
@@ -39,9 +47,15 @@ class Contribution:
     value : str
         The feature with its value, without a phrase: ``good``, ``income=high`` or ``age=31``.
     counts : dict of class to float, or None
-        How often a word was learned in each class, decayed up to now; None for other features.
+        How often each class learned it, decayed up to now: the word, the value of a category or
+        flag, or any value of a number. None for the class prior and for words that are missing.
     likelihoods : dict of class to float, or None
         θ_jc, the probability of what was seen; None for numbers, which have a density.
+    kind : str or None
+        ``word``, ``absent_words`` (those that are missing, together), ``category``, ``flag`` or
+        ``number``; None for the class prior.
+    means, deviations : dict of class to float, or None
+        Mean and standard deviation √(M2/n) of a number, of the classes that have learned any.
     """
 
     group: str | None
@@ -51,6 +65,9 @@ class Contribution:
     value: str
     counts: dict[Label, float] | None = None
     likelihoods: dict[Label, float] | None = None
+    kind: FeatureKind | None = None
+    means: dict[Label, float] | None = None
+    deviations: dict[Label, float] | None = None
 
     def against_others(self, label: Label) -> float:
         """Return the log-likelihood in a class, less the log of the mean likelihood in the others.
@@ -151,7 +168,10 @@ def explain_one(state: ModelState, x: Mapping[str, Any]) -> Explanation:
     best, second = np.argsort(-log_posteriors[0], kind="stable")[:2].tolist()
 
     def named(values: Floats | None) -> dict[Label, float] | None:
-        return None if values is None else predict.by_class(state, values)
+        if values is None:
+            return None
+        pairs = predict.by_class(state, values).items()
+        return {label: value for label, value in pairs if not math.isnan(value)}
 
     prior = Effect(CLASS_PRIOR, log_priors, CLASS_PRIOR)
     rows: list[tuple[str | None, Effect]] = [(None, prior), *effects]
@@ -164,6 +184,9 @@ def explain_one(state: ModelState, x: Mapping[str, Any]) -> Explanation:
             effect.value,
             named(effect.counts),
             named(effect.likelihoods),
+            effect.kind,
+            named(effect.means),
+            named(effect.deviations),
         )
         for group, effect in rows
     ]

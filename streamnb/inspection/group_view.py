@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ from streamnb.likelihoods.multinomial import vocabulary_size
 from streamnb.state import ModelState
 
 ExportTable = dict[str, list[str] | Floats]  # columns by name; arrays have a row for each feature
+# What a feature of an example is.
+FeatureKind = Literal["word", "absent_words", "category", "flag", "number"]
 
 
 class ParameterCount(NamedTuple):
@@ -84,6 +86,9 @@ class Effect(NamedTuple):
     value: str
     counts: Floats | None = None
     likelihoods: Floats | None = None
+    kind: FeatureKind | None = None
+    means: Floats | None = None  # nan of a class without a value
+    deviations: Floats | None = None
 
 
 def quantity(n: int, what: str) -> str:
@@ -328,6 +333,7 @@ class WordsView(GroupView):
                 word,
                 counts[i],
                 theta[i],
+                "word",
             )
             for i, (word, times) in enumerate(zip(words, row.times.tolist(), strict=True))
         ]

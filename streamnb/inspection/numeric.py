@@ -46,10 +46,19 @@ class NumbersView(GroupView):
         out = np.zeros((len(there), len(self.state.counts.n) - 1))
         self.state.run(batch, updates, out, learn=False)
         return [
-            Effect(fields.names[t], out[i], f"{fields.names[t]}={values[t]:g}")
+            self._effect(fields.names[t], float(values[t]), out[i])
             for i, t in enumerate(there)
             if out[i].any()
         ]
+
+    def _effect(self, name: str, value: float, by_class: Floats) -> Effect:
+        held, j = self.state.fitted(), self.state.table.places[name]
+        n = held.n[1:, j] / self.scale
+        with np.errstate(divide="ignore", invalid="ignore"):
+            deviations = np.sqrt(held.m2[1:, j] / held.n[1:, j])
+        means = np.where(n > 0.0, held.mean[1:, j], np.nan)
+        shown = f"{name}={value:g}"
+        return Effect(name, by_class, shown, n, None, "number", means, deviations)
 
 
 class GaussianView(NumbersView, of=Gaussian):

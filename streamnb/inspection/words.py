@@ -241,7 +241,7 @@ class BernoulliView(WordsView, of=Bernoulli):
         missing = np.where(self.is_void, -np.inf, missing)
         return [
             *self.effects(words, log_theta, log_theta),
-            Effect(MISSING, missing, MISSING, likelihoods=np.exp(missing)),
+            Effect(MISSING, missing, MISSING, None, np.exp(missing), "absent_words"),
         ]
 
     def _missing(self, words: KnownWords) -> NDArray[np.int64]:

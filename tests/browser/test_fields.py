@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import fmean, pstdev
 from typing import Any
 
 import pytest
@@ -20,6 +21,75 @@ from tests.browser.test_search import query_of
 from tests.endtoend.daemon_process import Daemon, write_config
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "loan.yaml"
+# Twelve are paid and four are not, so that smoothing alone gives what was never seen more
+# probability in the smaller class.
+LOANS: list[dict[str, object]] = [
+    {
+        "id": f"loan{i}",
+        "text": f"caracal loan {i}",
+        "label": "unpaid" if i % 4 == 0 else "paid",
+        "grade": "ABCD"[i % 3],
+        "owner": i % 2 == 0,
+        "rate": 0.1 + i / 200,
+    }
+    for i in range(16)
+]
+
+
+@pytest.fixture(scope="module")
+def loans(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of a daemon that has learned loans of every kind of field."""
+    assert browser.is_connected()
+    folder = tmp_path_factory.mktemp("loans")
+    lines = "".join(json.dumps(loan) + "\n" for loan in LOANS)
+    (folder / "in.jsonl").write_text(lines, encoding="utf-8")
+    features = {
+        "grades": {"kind": "categories", "fields": ["grade"]},
+        "owners": {"kind": "flags", "fields": ["owner"]},
+        "rates": {"kind": "numbers", "fields": ["rate"]},
+    }
+    config = write_config(
+        folder / "config.yaml",
+        source="file:in.jsonl",
+        labels={"field": "label"},
+        model={"classes": ["paid", "unpaid"], "features": features},
+        page={"classes": {"unpaid": {"name": "not paid"}, "paid": {}}},
+    )
+    with Daemon(config) as daemon:
+        daemon.until_page("/v1/model", 200, f'"n_examples":{len(LOANS)},')
+        yield daemon.address
+        assert daemon.stop() == 0
+
+
+def of_class(label: str, field: str) -> list[float]:
+    """Return the values of a field that the loans of a class have."""
+    return [float(str(loan[field])) for loan in LOANS if loan["label"] == label]
+
+
+def test_what_was_learned_of_fields_stands_in_the_table(
+    loans: str, open_page: Callable[..., Opened]
+) -> None:
+    """Counts of categories and flags, mean and deviation of numbers, in the order of the page."""
+    page, _ = open_page(f"{loans}/?view=try")
+    page.get_by_test_id("try-mode-json").check()
+    page.get_by_test_id("try-json").fill('{"grade": "A", "owner": true, "rate": 0.13}')
+    table = page.get_by_test_id("explanation")
+    heads = table.locator("thead th")
+    expect(heads).to_have_count(5)
+    assert [each.strip() for each in heads.all_inner_texts()[3:]] == ["not paid", "paid"]
+    shown = {
+        str(row.get_attribute("data-feature")): row.locator("td.number").all_inner_texts()[1:]
+        for row in page.get_by_test_id("push-row").all()
+    }
+    for name, wanted in (("grade=A", {"grade": "A"}), ("owner=true", {"owner": True})):
+        for label, cell in zip(("unpaid", "paid"), shown[name], strict=True):
+            n = sum((loan | wanted | {"label": label}) == loan for loan in LOANS)
+            assert re.fullmatch(rf"{n} θ 0\.\d+", cell), cell
+    for label, cell in zip(("unpaid", "paid"), shown["rate=0.13"], strict=True):
+        rates = of_class(label, "rate")
+        assert cell == f"{fmean(rates):.4g} ± {pstdev(rates):.3g}"
+    assert violations(page) == []
+    page.goto("about:blank")  # it would complain of a daemon that is gone
 
 
 def test_fields_by_class(

@@ -170,7 +170,7 @@ export const short = (n) => write(n, { notation: "compact", maximumFractionDigit
 export const decimal = (x, digits = 3) => write(x, exactly(digits));
 export const percent = (x, digits = 0) => write(x, { style: "percent", ...exactly(digits) });
 export const fine = (x, digits = 3) => percent(x, digits - 2);
-export const likelihood = (x) => write(x, { maximumSignificantDigits: 2 });
+export const digits = (x, n = 2) => write(x, { maximumFractionDigits: 0, maximumSignificantDigits: n, roundingPriority: "morePrecision" });
 
 export const signed = (x, digits = 2) => (Number.isFinite(x) ? (x < 0 ? "−" : "+") + decimal(Math.abs(x), digits) : NONE);
 

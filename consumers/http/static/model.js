@@ -2,7 +2,7 @@
 
 import { $, announce, ask, attr, copy, debounced, el, load, on, part, say, send, tell, text } from "./base.js";
 import * as format from "./drawing.js";
-import { bandOf, bar, classNames, count, DASHES, decimal, fine, ink, inOrder, likelihood, linesOf, look, makeBars, makeChart, meant, moment, named, nameOf, probability, setClasses, signed, within, withinWords } from "./drawing.js";
+import { bandOf, bar, classNames, count, DASHES, decimal, digits, fine, ink, inOrder, linesOf, look, makeBars, makeChart, meant, moment, named, nameOf, probability, setClasses, signed, within, withinWords } from "./drawing.js";
 
 const charts = new Map();
 
@@ -217,13 +217,14 @@ function forms(piece) {
   return [piece, folded, squeezed, squeezed.replace(/^#/, "")];
 }
 
-function learned({ counts, likelihoods }, label) {
+function learned({ counts, likelihoods, means, deviations }, label) {
   const theta = likelihoods?.[label];
-  const small = Number.isFinite(theta) && el("small", ` θ ${likelihood(theta)}`);
+  const small = Number.isFinite(theta) && el("small", ` θ ${digits(theta)}`);
+  if (Number.isFinite(means?.[label])) return el("td.number", `${digits(means[label], 4)} ± ${digits(deviations[label], 3)}`);
   return el("td.number", counts?.[label] >= 0 && count(counts[label]), small);
 }
 
-const isWords = ({ counts }) => Object.keys(counts).length > 0; // no category, flag or number
+const isWords = ({ kind }) => kind === "word";
 
 function plainly(feature) {
   const words = feature.replace(/^\^ | \$$/g, "").replace("<link>", "link").replace("<user>", "@name");
@@ -273,7 +274,7 @@ export function colouring({ label, other, features }) {
 }
 
 export function explanationTable({ label, other, intercept, rest, features }, isOpen = false) {
-  const labels = classNames();
+  const labels = inOrder(classNames());
   const shown = labels.length <= CLASSES_MAX ? labels : [label, other];
   const forces = [intercept, rest, ...features.map(({ score }) => score)];
   const most = Math.max(...forces.map(Math.abs)) || 1;

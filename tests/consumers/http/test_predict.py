@@ -210,6 +210,15 @@ def test_an_explanation_adds_up(plain: Api, loans: Api) -> None:
     assert groups["answers"].feature == "has_car=true"
     assert groups["measures"].feature.startswith("age=40")
     assert groups["measures"].likelihoods == {}
+    assert {name: each.kind for name, each in groups.items()} == {
+        "words": "word", "bands": "category", "answers": "flag", "measures": "number"
+    }  # fmt: skip
+    assert groups["bands"].counts == {"granted": 0.0, "refused": 1.0}
+    assert groups["answers"].counts == {"granted": 2.0, "refused": 0.0}
+    assert groups["measures"].counts == {"granted": 2.0, "refused": 2.0}
+    assert groups["measures"].means == {"granted": 48.0, "refused": 26.5}
+    assert groups["measures"].deviations == {"granted": 7.0, "refused": 3.5}
+    assert groups["bands"].means == groups["bands"].deviations == {}
 
 
 def test_an_explanation_of_a_long_text_adds_up() -> None:

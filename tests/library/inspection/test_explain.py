@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from streamnb import Beta, Dirichlet, Multinomial, NaiveBayes, Snapshot, Words
+from streamnb import (
+    Beta,
+    Categories,
+    Dirichlet,
+    Flags,
+    HalfLife,
+    Multinomial,
+    NaiveBayes,
+    Numbers,
+    Snapshot,
+    Words,
+)
 from streamnb.errors import InputError
 from streamnb.features.protocol import Group
 from tests.library.inspection.mixed_models import (
@@ -69,6 +80,43 @@ def test_the_weightiest_come_first_with_their_text() -> None:
         ("kinds", "income=high"),
         ("numbers", "age"),
     }
+
+
+def test_what_was_learned_stands_beside_each_contribution() -> None:
+    """Counts by class, decayed up to now; of numbers mean and deviation, of classes with any."""
+    fields: dict[str, Group] = {
+        "kinds": Categories(fields=["income"]),
+        "flags": Flags(fields=["reply", "link"]),
+        "numbers": Numbers(fields=["age"]),
+    }
+    rows = {
+        "income": ["low", "low", "high"],
+        "reply": [True, False, True],
+        "age": [20.0, 30.0, None],
+    }
+    for decay in (None, HalfLife(3)):
+        model = NaiveBayes(["a", "b", "c"], features=fields, decay=decay)
+        model.learn_many(rows | {"link": [None] * 3}, ["a", "a", "b"])
+        told = model.explain_one({"income": "low", "reply": False, "link": True, "age": 26.0})
+        found = {each.value: each for each in told.contributions}
+        step = 1.0 if decay is None else 0.5 ** (1 / 3)
+        first, second = step**2, step
+        low, no = found["income=low"], found["reply=false"]
+        age, link = found["age=26"], found["link=true"]
+        assert low.counts == pytest.approx({"a": first + second, "b": 0.0, "c": 0.0})
+        assert no.counts == pytest.approx({"a": second, "b": 0.0, "c": 0.0})
+        assert link.counts == {"a": 0.0, "b": 0.0, "c": 0.0}
+        assert age.counts == pytest.approx({"a": first + second, "b": 0.0, "c": 0.0})
+        mean = (20.0 * first + 30.0 * second) / (first + second)
+        square = (first * (20.0 - mean) ** 2 + second * (30.0 - mean) ** 2) / (first + second)
+        assert age.means == pytest.approx({"a": mean})
+        assert age.deviations == pytest.approx({"a": math.sqrt(square)})
+        kinds = [each.kind for each in (low, no, age, found["class prior"])]
+        assert kinds == ["category", "flag", "number", None]
+    bag = mixed_model().explain_one({"bag": {"sun": 1}}).contributions
+    assert {each.value: (each.kind, each.counts is None) for each in bag if each.group} == {
+        "sun": ("word", False), "(words that are missing)": ("absent_words", True)
+    }  # fmt: skip
 
 
 def test_what_is_missing_says_nothing() -> None:
