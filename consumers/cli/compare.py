@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from consumers.cli.evaluation import Evaluation, Method, read_messages
 from consumers.cli.figures import Blocks, JudgedExamples, importing_scikit_learn
-from consumers.cli.model_report import feature_scores
+from consumers.cli.model_report import as_rows, feature_scores
 from consumers.config.model import FeatureSettings, FieldKind
 from consumers.config.settings import Settings
 from consumers.decode.example_input import example_at
@@ -165,7 +165,7 @@ def _explained(found: _Disagreement, evaluations: Mapping[str, Evaluation]) -> d
         words, others = feature_scores(model, found.examples[name], known) if is_ours else ([], [])
         models[name] = {
             "said": label, "probability": sure, "probability_of_truth": of_truth,
-            "scores": [{"feature": value, "score": score} for value, score in words + others],
+            "scores": as_rows("feature", words + others),
         }  # fmt: skip
     envelope = found.message
     return {

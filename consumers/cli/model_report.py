@@ -37,7 +37,7 @@ from streamnb.labels import Label
 from streamnb.reader import ModelReader
 from streamnb.storage import Stored, read
 
-Scores = list[tuple[str, float]]
+Scores = list[tuple[str, float, bool]]  # a feature, its score, and whether no class has learned it
 FEATURES_MAX = 8  # of each kind, to explain a prediction
 
 
@@ -154,7 +154,8 @@ def predict(
     Returns ``text``, or ``fields`` where it was no text; ``label``, the most probable class;
     ``probabilities`` by class; ``prediction_set`` and ``decision``, where the checkpoint has them;
     ``words`` and ``features``, those that weigh most, each with its
-    score: above 0 it speaks for the label, below 0 against.
+    score: above 0 it speaks for the label, below 0 against. What is ``unseen`` no class has
+    learned, and its score is the prior's alone.
     """
     reader = model if reader is None else reader
     label = reader.predict_one(example)
@@ -173,8 +174,8 @@ def predict(
         "label": label,
         "probabilities": reader.predict_proba_one(example),
         **decided,
-        "words": [{"word": value, "score": score} for value, score in words],
-        "features": [{"feature": value, "score": score} for value, score in features],
+        "words": as_rows("word", words),
+        "features": as_rows("feature", features),
     }
 
 
@@ -188,10 +189,16 @@ def feature_scores(
     for each in model.explain_one(example).contributions:
         if each.group is not None:
             is_word = each.group in names and each.value != MISSING
-            (words if is_word else others).append((each.value, each.against_others(label)))
+            found = each.value, each.against_others(label), each.unseen
+            (words if is_word else others).append(found)
     for scores in (words, others):
         scores.sort(key=lambda each: (-abs(each[1]), each[0]))
     return words[:FEATURES_MAX], others[:FEATURES_MAX]
+
+
+def as_rows(name: str, scores: Scores) -> list[dict[str, Any]]:
+    """Return scores as plain values, with the features under `name`."""
+    return [{name: value, "score": score, "unseen": unseen} for value, score, unseen in scores]
 
 
 def _is_missing(value: Any) -> bool:

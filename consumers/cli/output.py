@@ -50,10 +50,10 @@ def print_prediction(console: Console, answer: Mapping[str, Any]) -> None:
     asked = answer["text"] if "text" in answer else pairs(answer["fields"])
     if asked:
         console.print(Text(f"  {plain(asked)}", style="dim"), soft_wrap=True)
-    told = [(row["word"], row["score"]) for row in answer["words"]]
-    told += [(row["feature"], row["score"]) for row in answer["features"]]
-    told.sort(key=lambda each: -abs(each[1]))
-    line = " · ".join(f"{plain(feature)} {_nats(score)}" for feature, score in told)
+    told = [row | {"feature": row["word"]} for row in answer["words"]] + answer["features"]
+    line = scores_line(told, len(told))
+    if all(row["unseen"] for row in told):
+        line = ""
     nothing = "none of its words is known" if "text" in answer else "nothing in it is known"
     console.print(Text(f"  {line or nothing}"), soft_wrap=True)
 
@@ -281,9 +281,12 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
 
 
 def scores_line(scores: Sequence[Mapping[str, Any]], n: int) -> str:
-    """Return the `n` features that weigh most, with their scores."""
+    """Return the `n` features that weigh most, with their scores; what is unseen says so."""
     most = sorted(scores, key=lambda each: -abs(each["score"]))[:n]
-    return " · ".join(f"{plain(each['feature'])} {_nats(each['score'])}" for each in most)
+    return " · ".join(
+        f"{plain(each['feature'])} {_nats(each['score'])}{' (unseen)' if each['unseen'] else ''}"
+        for each in most
+    )
 
 
 def evaluation_facts(found: Mapping[str, Any]) -> str:

@@ -66,6 +66,7 @@ class FeatureDict(TypedDict):
     group: str
     feature: str
     kind: Literal["word", "absent_words", "category", "flag", "number"]
+    unseen: bool
     score: float | None
     counts: dict[str, float]
     likelihoods: dict[str, float]
@@ -78,6 +79,7 @@ class ExplanationDict(TypedDict):
 
     label: str
     other: str
+    known: bool
     intercept: float | None
     rest: float | None
     features: list[FeatureDict]

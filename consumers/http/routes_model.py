@@ -70,6 +70,7 @@ def explain(reader: ModelReader, example: Mapping[str, Any]) -> schemas.ApiExpla
     return schemas.ApiExplanation(
         str(whole.label),
         str(whole.runner_up),
+        not all(each.unseen for each in features),
         prior.weight,
         math.fsum(each.weight for each in features[FEATURES_MAX:]),
         [_feature(each) for each in features[:FEATURES_MAX]],
@@ -80,7 +81,8 @@ def _feature(said: Contribution) -> schemas.Feature:
     assert said.group is not None
     assert said.kind is not None
     by_class = said.counts, said.likelihoods, said.means, said.deviations
-    return schemas.Feature(said.group, said.value, said.kind, said.weight, *map(_by_text, by_class))
+    own = said.group, said.value, said.kind, said.unseen, said.weight
+    return schemas.Feature(*own, *map(_by_text, by_class))
 
 
 def _by_text(values: Mapping[Label, float] | None) -> dict[str, float]:

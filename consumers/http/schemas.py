@@ -67,12 +67,14 @@ class Feature(Struct):
     `score` is in nats: above 0 it speaks for the label. `counts` holds how often each class learned
     it: the word, the value, or any value of a number. `likelihoods` holds its θ; a number has none,
     but the mean and standard deviation in each class that has learned any. `kind` `absent_words`
-    is all the words that are missing, together: they have no counts.
+    is all the words that are missing, together: they have no counts. What is `unseen` no class has
+    learned: its score comes from the prior alone, which follows from the sizes of the classes.
     """
 
     group: str
     feature: str
     kind: FeatureKind
+    unseen: bool
     score: Nats
     counts: ByClass
     likelihoods: ByClass
@@ -84,11 +86,13 @@ class ApiExplanation(Struct):
     """Why the label was chosen before `other`, the weightiest feature first.
 
     The scores, `intercept`, the class prior's, and `rest` add up to the log-odds; `rest` is the sum
-    of the scores of features that are not listed, of a very long text.
+    of the scores of features that are not listed, of a very long text. `known` is false if no class
+    has learned any of the features: the model then has no reason of its own for the label.
     """
 
     label: LabelText
     other: LabelText
+    known: bool
     intercept: Nats
     rest: Nats
     features: list[Feature]

@@ -56,6 +56,9 @@ class Contribution:
         ``number``; None for the class prior.
     means, deviations : dict of class to float, or None
         Mean and standard deviation √(M2/n) of a number, of the classes that have learned any.
+    unseen : bool
+        Whether no class has learned it. What it adds is then the prior's alone: with smoothing it
+        follows from how much each class has learned, and says nothing of the feature itself.
     """
 
     group: str | None
@@ -68,6 +71,7 @@ class Contribution:
     kind: FeatureKind | None = None
     means: dict[Label, float] | None = None
     deviations: dict[Label, float] | None = None
+    unseen: bool = False
 
     def against_others(self, label: Label) -> float:
         """Return the log-likelihood in a class, less the log of the mean likelihood in the others.
@@ -129,6 +133,7 @@ class Explanation:
                     "feature": each.feature,
                     "weight": each.weight,
                     "by_class": dict(each.by_class),
+                    "unseen": each.unseen,
                 }
                 for each in self.contributions
             ],
@@ -142,6 +147,7 @@ class Explanation:
         group_width = max(len(each.group or "") for each in self.contributions)
         lines += [
             f"  {weight:>{width}}  {each.group or '':<{group_width}}  {each.feature}"
+            f"{' (unseen)' if each.unseen else ''}"
             for weight, each in zip(weights, self.contributions, strict=True)
         ]
         return "\n".join(lines)
@@ -187,6 +193,7 @@ def explain_one(state: ModelState, x: Mapping[str, Any]) -> Explanation:
             effect.kind,
             named(effect.means),
             named(effect.deviations),
+            effect.unseen,
         )
         for group, effect in rows
     ]

@@ -90,6 +90,11 @@ class Effect(NamedTuple):
     means: Floats | None = None  # nan of a class without a value
     deviations: Floats | None = None
 
+    @property
+    def unseen(self) -> bool:
+        """Whether no class has learned it."""
+        return self.counts is not None and not self.counts.any()
+
 
 def quantity(n: int, what: str) -> str:
     """Return a number with its unit in the right form, such as "1 word" or "2 words"."""

@@ -120,6 +120,31 @@ def test_fields_by_class(
         assert daemon.stop() == 0
 
 
+def test_a_value_that_no_class_has_learned_speaks_for_none(
+    loans: str, open_page: Callable[..., Opened]
+) -> None:
+    """Alone nothing is known; beside others the sentence leaves it out, and the table marks it."""
+    page, _ = open_page(f"{loans}/?view=try")
+    page.get_by_test_id("try-mode-json").check()
+    box, found = page.get_by_test_id("try-json"), page.get_by_test_id("try-label")
+    box.fill('{"grade": "E"}')
+    expect(found).to_contain_text("Nothing in this is known to the model.")
+    expect(page.get_by_test_id("try-bars")).to_be_hidden()
+    expect(page.get_by_test_id("because")).to_be_hidden()
+    box.fill('{"grade": "E", "rate": 0.13}')
+    because = page.get_by_test_id("because")
+    expect(because).to_contain_text("rate=0.13")
+    expect(because).not_to_contain_text("grade")
+    row = page.locator("[data-testid=push-row][data-feature='grade=E']")
+    expect(row).to_contain_text("(unseen)")
+    assert float(row.get_attribute("data-score") or 0) != 0
+    expect(page.locator("[data-testid=push-row][data-feature='rate=0.13']")).not_to_contain_text(
+        "(unseen)"
+    )
+    assert violations(page) == []
+    page.goto("about:blank")  # it would complain of a daemon that is gone
+
+
 def test_words_alone_have_no_fields(book: Book, open_page: Callable[..., Opened]) -> None:
     """Where a model reads nothing but words the part is left away."""
     page, _ = open_page("about:blank")

@@ -225,6 +225,7 @@ function learned({ counts, likelihoods, means, deviations }, label) {
 }
 
 const isWords = ({ kind }) => kind === "word";
+const isSeen = ({ unseen }) => !unseen; // else its score is of the classes' sizes alone
 
 function plainly(feature) {
   const words = feature.replace(/^\^ | \$$/g, "").replace("<link>", "link").replace("<user>", "@name");
@@ -233,7 +234,7 @@ function plainly(feature) {
 
 function sentence(label, other, features) {
   const scores = new Map();
-  for (const one of features) {
+  for (const one of features.filter(isSeen)) {
     const name = isWords(one) ? plainly(one.feature) : one.feature;
     scores.set(name, (scores.get(name) ?? 0) + one.score);
   }
@@ -250,6 +251,7 @@ function sentence(label, other, features) {
 
 /** Return what gives each word of a text the colour of the class that it speaks for, by strength. */
 export function colouring({ label, other, features }) {
+  features = features.filter(isSeen);
   // Of a field, "score=high", the text has "score high".
   const scores = new Map(features.filter((one) => !isWords(one)).map(({ feature, score }) => [feature.replace("=", " "), score]));
   for (const { feature, score } of features.filter(isWords)) {
@@ -286,7 +288,7 @@ export function explanationTable({ label, other, intercept, rest, features }, is
     return el(
       spec,
       { "data-feature": feature.feature, "data-score": score },
-      el("th", { scope: "row", dir: "auto" }, name),
+      el("th", { scope: "row", dir: "auto" }, name, feature.unseen && el("small", " (unseen)")),
       el("td.push-cell", el("span.track.push", push)),
       el("td.number", signed(score)),
       shown.map((each) => learned(feature, each)),
@@ -316,9 +318,6 @@ function messageOf(said) {
   return message;
 }
 
-/** Return whether a feature says anything, or was seen at least. */
-const isLearned = ({ score, counts }) => score !== 0 || Object.values(counts).some(Boolean);
-
 const EXAMPLES = { numbers: 1.5, flags: true };
 
 export let tried = null; // what the daemon is asked
@@ -343,7 +342,7 @@ export function makeTryIt(fields, onText) {
 
   function draw({ classes, n_examples: n, predictions: [{ label, probabilities, interval, prediction_set: set, explanation, answered_by }] }) {
     setClasses(classes);
-    const isKnown = !explanation || explanation.features.some(isLearned);
+    const isKnown = explanation?.known ?? true;
     $("try-bars").hidden = $("try-reasons").hidden = n > 0 && !isKnown;
     if (n && !isKnown) {
       const words = isJson.checked ? "Nothing in this is known to the model." : "None of these words is known to the model.";

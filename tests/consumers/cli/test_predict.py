@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from consumers.cli import commands
-from streamnb import Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb import Categories, Dirichlet, Multinomial, NaiveBayes, Words
 from streamnb.storage import save
 
 
@@ -31,3 +31,23 @@ def test_where_emoticons_label_texts_are_judged_without_them(tmp_path: Path) -> 
     expected = [model.predict_proba_one({"text": text}) for text in texts.values()]
     assert found == [pytest.approx(each) for each in expected]
     assert found[0] != pytest.approx(model.predict_proba_one({"text": next(iter(texts))}))
+
+
+def test_a_value_that_no_class_has_learned_is_unseen(tmp_path: Path) -> None:
+    """It says so; if there is nothing else, nothing of what was asked is known."""
+    fields = Categories(fields=["grade", "term"])
+    model = NaiveBayes(("paid", "unpaid"), features={"loan": fields})
+    model.learn_many({"grade": ["A", "B", "A"], "term": ["3", "5", "3"]}, ["paid"] * 2 + ["unpaid"])
+    save(model, tmp_path / "model.nb", keep=2)
+    asked = ["predict", "--model", str(tmp_path / "model.nb"), "--set", "grade=E"]
+
+    def said(*more: str) -> str:
+        return CliRunner().invoke(commands.app, [*asked, *more], catch_exceptions=False).stdout
+
+    assert "nothing in it is known" in said()
+    assert "grade=E" in (both := said("--set", "term=5"))
+    assert "grade=E -" in both or "grade=E +" in both
+    assert both.count("(unseen)") == 1
+    (answer,) = map(json.loads, said("--set", "term=5", "--json").splitlines())
+    unseen = {each["feature"]: each["unseen"] for each in answer["features"]}
+    assert unseen == {"grade=E": True, "term=5": False}

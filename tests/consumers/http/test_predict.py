@@ -221,6 +221,30 @@ def test_an_explanation_adds_up(plain: Api, loans: Api) -> None:
     assert groups["bands"].means == groups["bands"].deviations == {}
 
 
+def test_what_no_class_has_learned_is_said_to_be_unseen(loans: Api) -> None:
+    """A value, flag or number: by smoothing it has a score, and nothing of it is known."""
+    model = build_model(loans.settings.model)
+    model.learn_many({"income": ["high", "low", "high"]}, ["granted", "refused", "granted"])
+    for form, unseen, known in (
+        ({"income": "none"}, {"income=none"}, False),
+        ({"has_car": True, "age": 40.0}, {"has_car=true"}, False),
+        ({"income": "none", "has_car": True}, {"income=none", "has_car=true"}, False),
+        ({"income": "high"}, set(), True),
+        ({}, set(), False),
+    ):
+        why = explain(model, form)
+        assert {each.feature for each in why.features if each.unseen} == unseen
+        assert why.known is known, form
+    (found,) = loans.ask({"message": {"income": "none", "age": 40}, "explain": True}).predictions
+    assert found.explanation is not None
+    assert found.explanation.known
+    said = {each.feature: each.unseen for each in found.explanation.features}
+    assert said == {"income=none": True, "age=40": False}
+    (found,) = loans.ask({"message": {"income": "none"}, "explain": True}).predictions
+    assert found.explanation is not None
+    assert not found.explanation.known
+
+
 def test_an_explanation_of_a_long_text_adds_up() -> None:
     """It lists the weightiest features and has the sum of the others."""
     model = taught(settings())

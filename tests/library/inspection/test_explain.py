@@ -15,9 +15,11 @@ from streamnb import (
     Categories,
     Dirichlet,
     Flags,
+    Gaussian,
     HalfLife,
     Multinomial,
     NaiveBayes,
+    NormalInverseGamma,
     Numbers,
     Snapshot,
     Words,
@@ -117,6 +119,35 @@ def test_what_was_learned_stands_beside_each_contribution() -> None:
     assert {each.value: (each.kind, each.counts is None) for each in bag if each.group} == {
         "sun": ("word", False), "(words that are missing)": ("absent_words", True)
     }  # fmt: skip
+
+
+def test_what_no_class_has_learned_is_unseen() -> None:
+    """It keeps what its smoothing adds, so that the sum holds, and says that it is unseen."""
+    features: dict[str, Group] = {
+        "text": Words(Multinomial(), dictionary=("good", "never")),
+        "kinds": Categories(fields=["grade"]),
+        "flags": Flags(fields=["reply"]),
+        "numbers": Numbers(Gaussian(NormalInverseGamma(mean=0, beta=1)), fields=["age", "height"]),
+    }
+    model = NaiveBayes(["a", "b"], features=features)
+    rows = {"text": ["good"] * 3, "grade": ["A", "B", "A"], "reply": [False] * 3}
+    model.learn_many(rows | {"age": [1.0, 2.0, 3.0], "height": [None] * 3}, ["a", "a", "b"])
+    x = {"text": "never", "grade": "E", "reply": True, "age": 2.0, "height": 1.0}
+    told = model.explain_one(x)
+    found = {each.value: each for each in told.contributions}
+    assert {name for name, each in found.items() if each.unseen} == {
+        "never", "grade=E", "reply=true", "height=1"
+    }  # fmt: skip
+    assert found["grade=E"].by_class == pytest.approx({"a": math.log(1 / 4), "b": math.log(1 / 3)})
+    assert sum(each.weight for each in told.contributions) == pytest.approx(told.log_odds)
+    lines = [line for line in str(told).splitlines() if line.endswith(" (unseen)")]
+    assert len(lines) == 4
+    plain = {each["feature"]: each["unseen"] for each in told.to_dict()["contributions"]}
+    assert [plain[name] for name in ("grade=E", "age", "class prior")] == [True, False, False]
+    model.learn_one({"grade": "E"}, "a")
+    assert "grade=E (unseen)" not in str(model.explain_one(x))
+    model.unlearn_one({"grade": "E"}, "a")
+    assert str(model.explain_one(x)) == str(told)
 
 
 def test_what_is_missing_says_nothing() -> None:
