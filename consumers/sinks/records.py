@@ -176,7 +176,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     label: str  # the most probable class
     probabilities: dict[str, float]
-    log_posterior: dict[str, float]  # null for an impossible class: JSON has no infinity
+    log_posteriors: dict[str, float]  # null for an impossible class: JSON has no infinity
     prediction_set: list[str] | msgspec.UnsetType = msgspec.UNSET  # with model.coverage
     decision: str | msgspec.UnsetType = msgspec.UNSET  # the cheapest class, with model.costs
     model: str | msgspec.UnsetType | None = msgspec.UNSET  # with per.field: whose own; null: shared
@@ -238,7 +238,7 @@ def prediction_record(
         fields=envelope.fields or msgspec.UNSET,
         label=max(logs, key=logs.__getitem__),
         probabilities={name: math.exp(log) for name, log in logs.items()},
-        log_posterior=logs,
+        log_posteriors=logs,
         snapshot_version=snapshot_version,
         truth=msgspec.UNSET if envelope.label is None else envelope.label,
         **decided,
@@ -378,7 +378,7 @@ def _shorter_predictions(said: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a prediction without its text, then with one class alone, then with a short id."""
     said = {key: each for key, each in said.items() if key not in {"text", "fields"}}
     yield said | {"id": said["id"][:_SHORT_KEY_CHARS]}
-    for name in ("probabilities", "log_posterior"):
+    for name in said.keys() & {"probabilities", "log_posteriors", *_RENAMED}:
         said[name] = {said["label"]: said[name][said["label"]]}
     said.pop("prediction_set", None)
     yield said | {"id": said["id"][:_SHORT_KEY_CHARS]}
@@ -424,6 +424,7 @@ def key_of(line: bytes) -> bytes | None:
 
 
 _TEXTS = {"text", "fields"}
+_RENAMED = {"log_posterior": "log_posteriors"}  # what lines of older versions have, and today's
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s,"{}\[\]:]+)')
 _QUOTED_CELL = re.compile(r'"((?:[^"]|"")*+)"')
 _WITHOUT_TEXT = tuple(each for each in Prediction.__struct_fields__ if each not in _TEXTS)
@@ -479,7 +480,7 @@ def prediction_without_text(line: bytes, deleted: Deleted) -> bytes | None:
         return None if line.rstrip(b" ") == new else new
     if _is_newer(prediction, places):
         return None
-    kept = {key: prediction[key] for key in _WITHOUT_TEXT if key in prediction}
+    kept = {key: prediction[key] for key in prediction if _RENAMED.get(key, key) in _WITHOUT_TEXT}
     return None if line.rstrip(b" ") == (new := _encode(kept)) else new
 
 
@@ -507,7 +508,8 @@ def _is_record(line: bytes) -> bool:
         return False
     if found >= _IN_EVERY_REJECT:
         return found <= set(RejectedMessage.__struct_fields__)
-    return _IN_EVERY_PREDICTION <= found <= set(Prediction.__struct_fields__)
+    names = {_RENAMED.get(name, name) for name in found}
+    return _IN_EVERY_PREDICTION <= names <= set(Prediction.__struct_fields__)
 
 
 def is_json(line: bytes) -> bool:

@@ -130,7 +130,7 @@ def test_predictions_are_those_of_the_library(tmp_path: Path) -> None:
             continue
         logs = learner.snapshot.predict_log_proba_many({"text": [text]})
         record, rule = records[f"m{i}"], learner.snapshot.rule
-        assert [*record["log_posterior"].values()] == logs[0].tolist()
+        assert [*record["log_posteriors"].values()] == logs[0].tolist()
         sets = rule.sets(logs)
         assert sets is not None
         expected = [name for name, is_in in zip(model.classes, sets[0], strict=True) if is_in]
@@ -236,7 +236,7 @@ def test_a_late_label_counts_by_what_was_stated_first(tmp_path: Path) -> None:
     assert versions[0] == versions[1]
     expected = Calibrator()
     expected.prequential_many(
-        [[each["log_posterior"][name] for name in classes] for each in records[0]],
+        [[each["log_posteriors"][name] for name in classes] for each in records[0]],
         [classes.index(truths[int(each["id"][1:])]) for each in records[0]],
     )
     assert calibrator.n == n

@@ -69,7 +69,7 @@ def test_what_a_journal_says_was_deleted_is_erased_everywhere(folder: Folder) ->
         json.loads(line) for line in (folder.path / "predictions.jsonl").read_bytes().splitlines()
     ]
     assert told[1].keys() == told[0].keys() - {"text", "fields"}
-    assert told[1]["log_posterior"] == told[0]["log_posterior"]
+    assert told[1]["log_posteriors"] == told[0]["log_posteriors"]
 
 
 def test_a_line_that_a_kept_checkpoint_lacks_keeps_its_text(folder: Folder) -> None:

@@ -228,7 +228,7 @@ def test_a_prediction_says_all_there_is() -> None:
     assert value.pop("probabilities") == pytest.approx({"negative": 0.25, "positive": 0.75})
     assert value == {
         "id": "7", "time_ms": 5, "text": "héllo", "label": "positive", "snapshot_version": 12,
-        "log_posterior": {"negative": logs[0], "positive": logs[1]},
+        "log_posteriors": {"negative": logs[0], "positive": logs[1]},
     }  # fmt: skip
 
 
@@ -237,7 +237,7 @@ def test_an_impossible_class_has_probability_zero() -> None:
     record = prediction_record(ENVELOPE, ("a", "b"), [0.0, -math.inf], 1, with_text=False)
     value = json.loads(record.value)
     assert value["probabilities"] == {"a": 1.0, "b": 0.0}
-    assert value["log_posterior"] == {"a": 0.0, "b": None}
+    assert value["log_posteriors"] == {"a": 0.0, "b": None}
     assert "text" not in value
 
 

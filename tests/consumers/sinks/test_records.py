@@ -15,6 +15,7 @@ from consumers.config.settings import Settings
 from consumers.factories import build_decoder, build_source
 from consumers.messages import Envelope, Messages, Operation, Partition, Reason, Reject
 from consumers.sinks.records import (
+    Record,
     is_output,
     key_of,
     prediction_record,
@@ -48,6 +49,28 @@ def test_a_short_form_fits_where_little_is_taken() -> None:
         assert len(record.short.key) + len(record.short.value) < most - 100
         assert "value" not in json.loads(record.short.value)
     assert prediction_record(envelope, ("a", "b"), [-0.5, -1.0], 1).short is None
+
+
+def test_a_line_of_an_older_version_is_a_record() -> None:
+    """Its log-posteriors have the name of then: it is known, shortened and erased as it is."""
+    envelope = Envelope(
+        id="m7", time_ms=5, user=None, lang="en", text=SECRET, label=None,
+        operation=Operation.CREATE, fields={},
+    )  # fmt: skip
+    record = prediction_record(envelope, ("a", "b"), [-0.5, -1.0], 1, place=(LOG, 7))
+    assert b'"log_posteriors":{"a":-0.5,"b":-1.0}' in record.value
+    old = record.value.replace(b'"log_posteriors"', b'"log_posterior"')
+    assert is_output(old + b"\n")
+    assert not is_output(old.replace(b'"log_posterior"', b'"log_posterio"') + b"\n")
+    erased = prediction_without_text(old, {b'"m7"': {LOG: 7}})
+    assert erased == old.replace(b'"text":"%b",' % SECRET.encode(), b"")
+    assert prediction_without_text(erased, {b'"m7"': {LOG: 7}}) is None
+    forms, shorter = [], shortened(Record(record.key, old))
+    while shorter is not None:
+        forms.append(json.loads(shorter.value))
+        shorter = shortened(shorter)
+    assert forms[-1]["log_posterior"] == {"a": -0.5}
+    assert forms[-1]["probabilities"].keys() == {"a"}
 
 
 @pytest.mark.parametrize("n", [0, 700, 100_000])
