@@ -13,7 +13,6 @@ from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import msgspec.structs
 import numpy as np
@@ -25,10 +24,9 @@ from consumers.cli import figures as figures_module
 from consumers.cli.evaluation import Method, judge
 from consumers.cli.figures import JudgedExamples, figures, require_scikit_learn
 from consumers.cli.model_report import saved_model
-from consumers.cli.report import check_report
 from consumers.config.model import NumbersSettings
 from consumers.config.settings import Settings, WordsSettings, load
-from consumers.errors import ConfigError, MismatchError, QuestionError, SinkError, SourceError
+from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.features import SavedConfidence, build_model
 from streamnb import Calibrator, NaiveBayes, Numbers, save
 from streamnb.features.words import WordsState
@@ -415,83 +413,7 @@ def test_what_is_no_file_names_the_way_that_there_is(tmp_path: Path) -> None:
         judge(settings, Method())
 
 
-# ---- the report ----------------------------------------------------------------------------------
-
-
-def test_the_report_is_the_same_again_and_shows_what_the_json_has(tmp_path: Path) -> None:
-    """Two runs write the same bytes; names in it are text, and nothing in it is fetched."""
-    classes = ("<b>bad</b> & $x^2$", "good", "odd")
-    source = write(tmp_path / "stream.jsonl", stream(90, classes))
-    config = tmp_path / "config.yaml"
-    config.write_text(json.dumps({"model": {"classes": classes}}), encoding="utf-8")
-    path = tmp_path / "report.html"
-    arguments = ["evaluate", source, "-c", str(config), "--report", str(path), "--json"]
-    written = []
-    for _ in range(2):
-        done = CliRunner().invoke(commands.app, arguments, catch_exceptions=False)
-        written.append(path.read_bytes())
-    assert written[0] == written[1]
-    text = written[0].decode()
-    assert "<b>" not in text
-    assert "&lt;b&gt;bad&lt;/b&gt; &amp; $x^2$" in text
-    found = json.loads(done.stdout)
-    of_class = found["by_class"]["odd"].values()
-    for each in (*found["figures"].values(), *found["coverage"], *of_class):
-        if isinstance(each, int) or each["value"] is None:  # a count, or a hybrid's joint
-            continue
-        assert f"{each['value']:.4f}<small>{each['low']:.4f} – {each['high']:.4f}" in text
-    assert not re.search(r"(src|href)=\"[^#]|url\((?!#)|@import|<script", text)
-    assert str(tmp_path) not in text.replace(source, "")
-
-
-def test_plots_show_names_that_would_be_left_out_or_break_them(tmp_path: Path) -> None:
-    """Also names that look like parts of a drawing, and characters that no font here has."""
-    classes = ("_hidden", "日本", "font-family: a", 'id="a_1"', "#0a0b00")
-    source = write(tmp_path / "stream.jsonl", stream(200, classes))
-    config = tmp_path / "config.yaml"
-    config.write_text(json.dumps({"model": {"classes": classes}}), encoding="utf-8")
-    path = tmp_path / "report.html"
-    arguments = ["evaluate", source, "-c", str(config), "--report", str(path)]
-    CliRunner().invoke(commands.app, arguments, catch_exceptions=False)
-    drawings = re.findall(r"<svg.*?</svg>", path.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(drawings) == 6
-    shown = [[each.text or "" for each in ET.fromstring(svg).iter()] for svg in drawings]
-    for name in classes:
-        for own in shown[-2:]:
-            assert sum(each.strip().startswith(f"{name}, area") for each in own) == 1
-
-
-@pytest.mark.parametrize("command", ["evaluate", "compare"])
-def test_figures_are_printed_though_the_report_cannot_be_written(
-    tmp_path: Path, command: str
-) -> None:
-    """A full disk costs the report, and not what was measured, perhaps for an hour."""
-    source = write(tmp_path / "stream.jsonl", stream(90, ("negative", "positive")))
-    configs = [tmp_path / "a.yaml", tmp_path / "b.yaml"]
-    for config in configs:
-        config.write_text("{}", encoding="utf-8")
-    given = ["-c", str(configs[0])] if command == "evaluate" else [*map(str, configs)]
-    arguments = [command, source, *given, "--json", "--report", "/dev/full"]
-    done = CliRunner().invoke(commands.app, arguments)
-    assert json.loads(done.stdout)["examples"] == 90
-    assert isinstance(done.exception, SinkError)
-
-
-def test_a_report_that_cannot_be_written_is_refused_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before the source is read: a missing folder, and a missing package with its extra."""
-    with pytest.raises(ConfigError, match=r"there is no folder .*nowhere; make it first"):
-        check_report(tmp_path / "nowhere" / "report.html")
-    with pytest.raises(ConfigError, match="is a folder; name a file in it"):
-        check_report(tmp_path)
-    config = tmp_path / "config.yaml"
-    config.touch()
-    with pytest.raises(ConfigError, match="is read here, and would be lost"):
-        check_report(tmp_path / "." / "config.yaml", None, tmp_path / "in.jsonl", config)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"pip install 'streamnb\[plots\]'"):
-        check_report(tmp_path / "report.html")
+# ---- threads -----------------------------------------------------------------------------------
 
 
 def test_texts_are_read_beside_learning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
