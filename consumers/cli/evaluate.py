@@ -210,13 +210,15 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
         "deletions": judged.deletions, "rejected": dict(sorted(judged.rejected.items())),
         "ignored": dict(sorted(judged.ignored.items())),
     } | figures(judged, seed=seed, window=window, fading=fading)  # fmt: skip
-    if as_json:
-        print_json(found)
-    else:
-        print_evaluation(Console(), found)
-    if report is not None:  # last, so that a full disk leaves what was printed
-        facts = [evaluation_facts(found), *training_facts(found), *found["notes"]]
-        write_report(report, f"How good is it? {source}", facts, {"value": found})
+    try:
+        if as_json:
+            print_json(found)
+        else:
+            print_evaluation(Console(), found)
+    finally:  # last, so that a full disk leaves what was printed; and also if nobody reads that
+        if report is not None:
+            facts = [evaluation_facts(found), *training_facts(found), *found["notes"]]
+            write_report(report, f"How good is it? {source}", facts, {"value": found})
 
 
 def compare(  # noqa: PLR0913, PLR0917 -- each is an option
@@ -263,8 +265,7 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
     if report is not None:
         check_report(report, settings[names[0]].source_address.path, *configs)
     method = Method(delay=delay, messages_max=max_messages)
-    show = sys.stderr.isatty()
-    done = comparing.compare(settings, method, disagreements, peers, show=show)
+    done = comparing.compare(settings, method, disagreements, peers, show=sys.stderr.isatty())
     models = {
         name: figures(each, seed=seed, window=window, fading=fading)
         for name, each in done.judged.items()
@@ -280,14 +281,16 @@ def compare(  # noqa: PLR0913, PLR0917 -- each is an option
         "models": models, "pairs": comparing.pairs(done.judged, seed=seed),
         "disagreements": done.n_disagreements, "shown": done.disagreements,
     }  # fmt: skip
-    if as_json:
-        print_json(found)
-    else:
-        print_comparison(Console(), found)
-    if report is not None:  # last, so that a full disk leaves what was printed
-        facts = [evaluation_facts(found), *peer_facts(found), *models_facts(models)]
-        title = f"Which is better? {source}"
-        write_report(report, title, facts, models, comparison_sections(found))
+    try:
+        if as_json:
+            print_json(found)
+        else:
+            print_comparison(Console(), found)
+    finally:  # as above
+        if report is not None:
+            facts = [evaluation_facts(found), *peer_facts(found), *models_facts(models)]
+            parts = comparison_sections(found)
+            write_report(report, f"Which is better? {source}", facts, models, parts)
 
 
 def predict_source(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -81,6 +84,35 @@ def test_figures_are_printed_though_the_report_cannot_be_written(
     done = CliRunner().invoke(commands.app, arguments)
     assert json.loads(done.stdout)["examples"] == 90
     assert isinstance(done.exception, SinkError)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["tables", "json"])
+def test_the_report_is_written_though_nobody_reads_what_is_printed(
+    tmp_path: Path, command: str, form: list[str]
+) -> None:
+    """`| head -2` costs what was printed, and not the report; the exit code is as without one."""
+    source = write(tmp_path / "stream.jsonl", stream(90))
+    configs = [tmp_path / "a.yaml", tmp_path / "b.yaml"]
+    for config in configs:
+        config.write_text("{}", encoding="utf-8")
+    given = ["-c", str(configs[0])] if command == "evaluate" else [*map(str, configs)]
+    report = tmp_path / "report.html"
+    arguments = [command, source, *given, *form, "--report", str(report)]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "consumers", *arguments],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(Path(commands.__file__).parents[2])},
+            check=False,
+            timeout=300,
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+    assert report.read_text(encoding="utf-8").endswith("</html>\n")
 
 
 def test_a_report_that_cannot_be_written_is_refused_first(
