@@ -14,7 +14,10 @@ import numpy as np
 from streamnb import merging
 from streamnb.decay import read_weights
 from streamnb.errors import InputError, check_kind, check_whole
+from streamnb.features.categorical import CategoriesState
+from streamnb.features.counted_words import CountedState
 from streamnb.features.protocol import Floats
+from streamnb.inspection.group_view import views_of
 from streamnb.kernels.layout import RowUpdates
 from streamnb.labels import UNLABELLED, Codes, Label, ones, read_labels, to_indices
 from streamnb.learn import classes_to_join
@@ -30,9 +33,12 @@ class Folds:
     """A model learned in folds: each fold is judged by what the others taught.
 
     What `without` returns has, bit for bit, the counts and answers of a model that learned the
-    other folds alone, one part a fold, and knows the same classes; as long as no word has left a
-    full vocabulary, so has a model that learned their examples whole and in any order. Means and
-    variances of numbers then agree to rounding, and so do all counts if weights are fractions.
+    other folds alone, one part a fold, and knows the same classes. A model that learned their
+    examples whole and in any order has the same, as long as no word has left a fold and all folds
+    together hold no more than `max_words` (of categories `max_values`), see `overfull`: each fold
+    keeps to that bound by itself and their sum has none, so beyond it a model without a fold holds
+    more words than a training. Means and variances of numbers agree to rounding, and so do all
+    counts if weights are fractions.
 
     Each fold holds its counts over the words of all, so memory is about that of `n_folds` + 2
     models.
@@ -149,6 +155,29 @@ class Folds:
             If there is no such fold.
         """
         return self._model_without(self._part(fold))
+
+    def overfull(self) -> dict[str, tuple[int, int, int]]:
+        """Return the groups of which a training would hold other features, mostly fewer.
+
+        Returns
+        -------
+        dict of str to (int, int, int)
+            By name: how many words or values all folds hold together, how many a model holds at
+            most, and how many have left a fold. Empty: models without a fold are those of trainings
+            as far as that goes.
+        """
+        found = {}
+        for name, view in views_of(self.total().state).items():
+            group = view.state
+            if isinstance(group, CountedState):
+                n_max = group.n_part_words_max
+            elif isinstance(group, CategoriesState):
+                n_max = group.spec.max_values
+            else:
+                continue
+            if group.n_dropped or view.n_features > n_max:
+                found[name] = view.n_features, n_max, group.n_dropped
+        return found
 
     def _part(self, fold: int) -> PartState:
         check_whole("fold", fold, 0)

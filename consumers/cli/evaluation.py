@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from consumers.cli.conventions import ahead, decoded, polls, progress_bar, source_apart
 from consumers.cli.figures import Figure, Floats, Ints, JudgedExamples, importing_scikit_learn
+from consumers.cli.output import folds_notes
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.settings import EmoticonLabels, Settings
 from consumers.decode.decoder import Decoder
@@ -338,6 +339,8 @@ class Evaluation:
         if self.is_ours:
             whole = self.model if self._folds is None else self._folds.total()
             found.training = _training_figures(whole)
+        if self._folds is not None:
+            found.notes += folds_notes(self._folds.overfull())
         return found
 
     def _answer_sequence(self) -> AnswerSequence:

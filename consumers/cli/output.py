@@ -321,6 +321,16 @@ def training_facts(found: Mapping[str, Any]) -> list[str]:
     return [f"what was learned: {both}, both without multinomial coefficients"]
 
 
+def folds_notes(overfull: Mapping[str, tuple[int, int, int]]) -> list[str]:
+    """Return a sentence for each group whose folds are no trainings; see `Folds.overfull`."""
+    return [
+        f"{name}: the folds together hold {number(n_held)} words or values, {number(n_left)} have"
+        f" left a fold that was full, and one training holds {number(n_max)} at most: the figures"
+        " are of models with other words, mostly more, and not bit for bit those of trainings"
+        for name, (n_held, n_max, n_left) in overfull.items()
+    ]
+
+
 def models_facts(models: Mapping[str, Any]) -> list[str]:
     """Return whether each of several models is calibrated, its `training_facts` and notes."""
     calibrated = ["its answers are calibrated"]

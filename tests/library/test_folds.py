@@ -23,6 +23,7 @@ GROUPS: dict[str, Any] = {
 NUMBERS: dict[str, Any] = {"sizes": nb.Numbers(nb.Gaussian(), fields=["size"])}
 FIELDS = ("text", "title", "summary", "colour", "is_new", "size")
 K = 3
+_FIFTY = tuple(f"w{n}" for n in range(50))
 
 
 def model_of(features: dict[str, Any], classes: tuple[str, ...] = CLASSES) -> nb.NaiveBayes:
@@ -113,6 +114,39 @@ def test_words_that_left_a_fold_are_those_that_leave_a_part() -> None:
     assert rest.digest() == parts.digest()
     found = rest.predict_log_proba_many({"text": texts})
     assert np.array_equal(found, parts.predict_log_proba_many({"text": texts}))
+
+
+@pytest.mark.parametrize("max_words", [3, 20, 60, 100, 1_000])
+def test_folds_say_when_they_are_no_trainings(max_words: int) -> None:
+    """Beyond a bound they say how much all hold; within it every digest is a training's."""
+    features = {
+        "text": nb.Words(nb.Multinomial(), max_words=max_words),
+        "title": nb.Words(nb.Bernoulli(), dictionary=_FIFTY, max_words=3),
+        "choice": nb.Categories(nb.Categorical(), fields=["colour"], max_values=max_words),
+    }
+    generator = np.random.default_rng(3)
+    texts = [" ".join(f"w{n}" for n in row) for row in generator.integers(0, 90, (300, 3))]
+    columns = {"text": texts, "title": texts, "colour": [each[:3] for each in texts]}
+    labels = [CLASSES[c] for c in generator.integers(0, 2, len(texts))]
+    folds = nb.Folds(model_of(features), K)
+    for fold in range(K):
+        folds.learn_many({k: v[fold::K] for k, v in columns.items()}, labels[fold::K], fold)
+    equal = []
+    for fold in range(K):
+        trained = model_of(features)
+        for other in range(len(texts)):
+            if other % K != fold:
+                row = {name: column[other] for name, column in columns.items()}
+                trained.learn_one(row, labels[other])
+        equal.append(folds.without(fold).digest() == trained.digest())
+    found, total = folds.overfull(), folds.total()
+    assert equal == [not found] * K
+    assert sorted(found) == (["choice", "text"] if max_words < 90 else [])
+    if found:
+        n_held, n_max, n_left = found["text"]
+        assert (n_max, n_left) == (max_words, total.words_dropped)
+        assert n_held > max_words or n_left > 0
+        assert n_held == total.vocabulary_size - len(set(" ".join(texts).split()) & {*_FIFTY})
 
 
 def test_fractions_that_a_fold_brought_leave_with_it() -> None:

@@ -168,6 +168,31 @@ def test_a_fold_is_judged_by_a_model_that_never_saw_it(tmp_path: Path, hybrid: b
         assert np.array_equal(judged.log_posteriors[fold_of == fold], expected)
 
 
+def test_folds_of_a_full_vocabulary_say_that_they_are_no_trainings(tmp_path: Path) -> None:
+    """With how many words they hold and a training may; within the bound nothing is said."""
+    source = write(tmp_path / "stream.jsonl", stream())
+    config, report = tmp_path / "config.yaml", tmp_path / "report.html"
+    notes = []
+    for max_words in (5, 1_000):
+        group = {"hybrid": False, "max_words": max_words}
+        config.write_text(json.dumps({"model": {"features": {"text": group}}}), encoding="utf-8")
+        arguments = ["evaluate", source, "-c", str(config), "--folds", "3"]
+        done = CliRunner().invoke(
+            commands.app, [*arguments, "--json", "--report", str(report)], catch_exceptions=False
+        )
+        notes.append(json.loads(done.stdout)["notes"])
+        shown = CliRunner().invoke(commands.app, arguments, catch_exceptions=False).stdout
+        for note in notes[-1]:
+            assert note in shown
+            assert note in report.read_text(encoding="utf-8")
+    wanted = (
+        r"text: the folds together hold \d+ words or values, [\d,]+ have left a fold that was full,"
+        r" and one training holds 5 at most: .*, and not bit for bit those of trainings"
+    )
+    assert re.fullmatch(wanted, notes[0][0])
+    assert [len(each) for each in notes] == [1, 0]
+
+
 def test_a_saved_model_judges_and_learns_nothing(tmp_path: Path) -> None:
     """A file's model answers as it is; the file stays, and another model's fields are refused."""
     settings, examples = settings_of(tmp_path, stream()), stream()
