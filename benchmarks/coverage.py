@@ -9,6 +9,9 @@ made-up answers whose log-odds are three times what they should be. `--classes` 
 a thousand classes, after few examples and many, and with answers that are worth what they state.
 `--plain` calibrates what plain models say of numbers and of flags, made up so that two fields each
 read the same quantity, and follows what is answered after the classes of such a stream change.
+`--late` gives made-up answers their sets while labels are late: of a steady stream, of one that
+turns in the middle, and of one made against the threshold; and says what a threshold would do that
+is moved by what the answered sets held.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ STREAMS = 10  # of at most 100 counted examples, of which one says little
 SURE = 8.0  # nats of the likeliest class, above all others together
 PLAIN_CLASSES, PLAIN, QUANTITIES = (3, 10, 20), 50_000, 5
 CHANGE, CHANGE_STEP, HALF_LIFE = 20_000, 5_000, 2_000
+LATE, LATE_STEADY, LATE_TURNED = (0, 9, 100, 1_000, 5_000), 200_000, 20_000
 
 Floats = NDArray[np.float64]
 
@@ -267,7 +271,51 @@ def judge_change() -> None:
         )
 
 
-def main(
+def judge_late(coverage: float) -> None:
+    """Print what sets hold if labels are late; the true class is the first of two."""
+    random = np.random.default_rng(1)
+    steady = random.beta(4.0, 1.2, LATE_STEADY)
+    for delay in LATE:
+        turned, half = steady[:LATE_TURNED].copy(), LATE_TURNED // 2
+        turned[half : half + delay] = 1.0 - turned[half : half + delay]  # until the model hears it
+        for name, p in (
+            ("steady", steady), ("turned", turned), ("against", against(delay, coverage)),
+        ):  # fmt: skip
+            stated, truth = np.log(np.stack((p, 1.0 - p), axis=1)), np.zeros(len(p), np.int64)
+            sets, n = nb.ConformalSets(coverage), len(p) - delay
+            first = sets.sets(stated[:delay])
+            late = sets.prequential_many(stated[:n], truth[:n], stated[delay:])
+            show_sets(name, np.concatenate((first, late)), truth, len(p), f"{delay:,} late")
+            print(f"{'':<8}as they are learned {sets.covered:.2%}")
+        answered = moved_by_answered(steady, delay, coverage)
+        show_sets("steady", answered, np.zeros(len(steady), np.int64), len(steady), "by answered")
+
+
+def against(delay: int, coverage: float) -> Floats:
+    """Return probabilities of true classes that no late threshold covers, if it can be helped."""
+    step = nb.ConformalSets(coverage).step
+    q, thresholds, found = coverage, [], []
+    for t in range(LATE_TURNED):
+        thresholds.append(q)
+        answered = thresholds[max(0, t - delay)]
+        score = q if q > answered else min(1.0, answered + 1e-6)
+        q += step * coverage if score > q else -step * (1.0 - coverage)
+        found.append(min(max(1.0 - score, LEAST), 1.0 - LEAST))
+    return np.array(found)
+
+
+def moved_by_answered(p: Floats, delay: int, coverage: float) -> NDArray[np.bool_]:
+    """Return sets by a threshold that moves by whether the answered sets held the true class."""
+    step = nb.ConformalSets(coverage).step
+    q, thresholds = coverage, np.empty(len(p))
+    for t, at in enumerate(range(-delay - 1, len(p) - delay - 1)):
+        if at >= 0:
+            q += step * coverage if 1.0 - p[at] > thresholds[at] else -step * (1.0 - coverage)
+        thresholds[t] = q
+    return np.stack((1.0 - p <= thresholds, p <= thresholds), axis=1)
+
+
+def main(  # noqa: PLR0913, PLR0917 -- each is an option
     tweets: Annotated[int, typer.Option(help="How many tweets of the stream; 0 for all.")] = 0,
     coverage: Annotated[float, typer.Option(help="The share of sets to hold the class.")] = 0.9,
     numbers: Annotated[bool, typer.Option(help="River's numeric streams instead.")] = False,
@@ -276,6 +324,7 @@ def main(
     overconfident: Annotated[bool, typer.Option(help="Made-up answers instead.")] = False,
     classes: Annotated[bool, typer.Option(help="Made-up answers of many classes.")] = False,
     plain: Annotated[bool, typer.Option(help="Made-up numbers and flags instead.")] = False,
+    late: Annotated[bool, typer.Option(help="Made-up answers whose labels are late.")] = False,
 ) -> None:
     """Judge calibrated answers and prediction sets."""
     if steps:
@@ -286,6 +335,8 @@ def main(
         judge_overconfident()
     elif classes:
         judge_classes()
+    elif late:
+        judge_late(coverage)
     elif plain:
         judge_plain()
         judge_change()

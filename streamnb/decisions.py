@@ -50,6 +50,12 @@ class ConformalSets:
     A set may hold all classes (nothing is known), or none: the model usually knows better than it
     does here, and all classes are less credible than that.
 
+    With late labels (`asked` of `prequential_many`) the promise is of the examples as they are
+    learned, each by the threshold of that moment, and not of the sets that were answered, by the
+    threshold of some labels before. If of T examples in a row m were covered by one of the two
+    alone, the share covered by what was answered differs from `coverage` by at most (1 + `step`) /
+    (`step`·T) + m/T. No delay, however short, bounds m. On a steady stream its two sides balance.
+
     Parameters
     ----------
     coverage : float
@@ -63,7 +69,8 @@ class ConformalSets:
         q as it stands.
     n, n_covered, n_in_sets : int
         How many examples were judged before their class was known, how many of their sets held it,
-        and how many classes the sets held together.
+        and how many classes the sets held together; with late labels by the sets that they would
+        have had as they were learned.
 
     Raises
     ------
@@ -132,7 +139,7 @@ class ConformalSets:
             -1, gets its set and teaches nothing.
         asked : array_like of shape (n, n_classes), optional
             What gets the sets instead, where labels come late: log-posteriors of the examples that
-            are judged as those of `log_posteriors` are learned.
+            are judged as those of `log_posteriors` are learned. The promise is not of these sets.
 
         Returns
         -------

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from consumers.cli.conventions import ahead, decoded, polls, progress_bar, source_apart
 from consumers.cli.figures import Figure, Floats, Ints, JudgedExamples, importing_scikit_learn
-from consumers.cli.output import folds_notes
+from consumers.cli.output import folds_notes, late_sets_note
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.settings import EmoticonLabels, Settings
 from consumers.decode.decoder import Decoder
@@ -367,6 +367,8 @@ class Evaluation:
                 "prediction sets are by one threshold, that of the end of what was learned, and"
                 " may cover some points more or less than one that follows the labels"
             )
+        if sets is not None and method.delay:
+            judged.notes.append(late_sets_note(method.delay))
         if asked.costs is not None and costs is None:
             judged.notes.append("no costs are judged: the model's classes are not model.classes")
         return AnswerSequence(calibrator, sets, costs, method.delay)

@@ -331,6 +331,15 @@ def folds_notes(overfull: Mapping[str, tuple[int, int, int]]) -> list[str]:
     ]
 
 
+def late_sets_note(delay: int) -> str:
+    """Return in a sentence what prediction sets still promise if labels come late."""
+    return (
+        f"prediction sets are by the threshold of {number(delay)} labels before: the promise of"
+        " model.coverage is of messages as they are learned, and not of the sets judged here, of"
+        f" which those of the {number(delay)} messages after a change may all miss"
+    )
+
+
 def models_facts(models: Mapping[str, Any]) -> list[str]:
     """Return whether each of several models is calibrated, its `training_facts` and notes."""
     calibrated = ["its answers are calibrated"]

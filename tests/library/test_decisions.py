@@ -111,6 +111,49 @@ def test_sets_of_what_is_asked_are_by_the_labels_that_have_come() -> None:
         at_once.prequential_many(given[5:7], truth[5:7], given[5:8])
 
 
+@given(
+    streams(400), st.sampled_from([0.5, 0.9]), st.sampled_from([0.0125, 0.1]), st.integers(1, 90)
+)
+def test_late_labels_cost_what_the_two_thresholds_judge_differently(
+    stream: tuple[Floats, NDArray[np.intp]], coverage: float, step: float, delay: int
+) -> None:
+    """Of any stretch the answered share is as far off as the bound and that, whatever comes."""
+    given_, truth = stream
+    sets, n = nb.ConformalSets(coverage, step), max(0, len(truth) - delay)
+    every = np.arange(len(truth))
+    first = sets.sets(given_[:delay])
+    late = sets.prequential_many(given_[:n], truth[:n], given_[delay:])
+    answered = np.concatenate((first, late))[every, truth]
+    learned = nb.ConformalSets(coverage, step).prequential_many(given_, truth)[every, truth]
+    sums, differ = (
+        np.concatenate(([0.0], np.cumsum(each)))
+        for each in (answered - coverage, answered != learned)
+    )
+    off = np.abs(sums[np.newaxis] - sums[:, np.newaxis])
+    m = np.abs(differ[np.newaxis] - differ[:, np.newaxis])
+    assert (off <= (1.0 + step) / step + m + 1e-6).all()
+
+
+@pytest.mark.parametrize("delay", [9, 999])
+def test_late_labels_have_no_promise_of_their_own(delay: int) -> None:
+    """A stream can be made of which no answered set holds the true class, and nine in ten do late.
+
+    Its scores lie between the threshold that answers and the one that learns.
+    """
+    q, thresholds, scores, sets = 0.9, [], [], nb.ConformalSets(0.9)
+    for t in range(20_000):
+        thresholds.append(q)
+        answered = thresholds[max(0, t - delay)]
+        scores.append(q if q > answered else answered + 1e-6)
+        q += sets.step * (0.9 if scores[-1] > q else 0.9 - 1.0)
+    p = 1.0 - np.array(scores)
+    stated, truth = np.log(np.stack((p, 1.0 - p), axis=1)), np.zeros(len(p), np.intp)
+    n = len(p) - delay
+    found = sets.prequential_many(stated[:n], truth[:n], stated[delay:])
+    assert found[:, 0].mean() < 0.001
+    assert sets.covered == pytest.approx(0.9, abs=0.001)
+
+
 def test_a_certain_class_is_in_the_set_and_the_threshold_finds_the_quantile() -> None:
     """Where probabilities are right, threshold and size are those of a closed form."""
     random = np.random.default_rng(4)

@@ -116,6 +116,22 @@ def test_each_model_is_judged_as_alone(files: tuple[str, list[Path]], delay: int
     assert done.n_disagreements == differ.sum() > 5
 
 
+def test_late_labels_leave_prediction_sets_no_promise(
+    files: tuple[str, list[Path]], tmp_path: Path
+) -> None:
+    """The model that has sets says so; nothing is said of one without, or without a delay."""
+    source, (words, *_) = files
+    config, report = tmp_path / "sets.yaml", tmp_path / "report.html"
+    config.write_text("model: {coverage: 0.9}", encoding="utf-8")
+    arguments = ["compare", source, str(config), str(words), "--report", str(report)]
+    note = "sets, prediction sets are by the threshold of 5 labels before: the promise of"
+    for more, n in (("--delay=5", 1), ("--delay=0", 0)):
+        done = CliRunner().invoke(commands.app, [*arguments, more], catch_exceptions=False)
+        text = report.read_text(encoding="utf-8")
+        assert (done.stdout.count(note), text.count(note)) == (n, n)
+        assert done.stdout.count("labels before: the promise") == n
+
+
 def test_models_learn_beside_each_other(
     files: tuple[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

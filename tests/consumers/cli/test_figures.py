@@ -515,8 +515,9 @@ def test_sets_are_those_of_the_library(
     assert [found[name]["value"] for name in SETS] == pytest.approx(expected)
     assert found["covered"]["low"] < found["covered"]["value"] < found["covered"]["high"]
     assert found["coverage_target"]["value"] == 0.7
-    assert len(judged.notes) == (method.hold_out is not None)
-    assert all("are by one threshold" in each for each in judged.notes)
+    told = ["are by the threshold of 9 labels before"] * (method.delay > 0)
+    told += ["are by one threshold"] * (method.hold_out is not None)
+    assert [each[len("prediction sets ") :][: len(told[0])] for each in judged.notes] == told
 
 
 def test_a_class_that_joins_is_in_no_set_before(tmp_path: Path) -> None:
