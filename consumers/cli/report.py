@@ -21,6 +21,7 @@ from typing import Any
 from consumers.cli.output import figure_names, figure_texts, scores_line
 from consumers.errors import ConfigError, SinkError
 from consumers.private_files import open_private
+from consumers.terminal import plain
 
 Measured = Mapping[str, Any]  # what `figures` returns
 _SHOWN_CLASSES_MAX = 6  # that have curves
@@ -127,7 +128,7 @@ def comparison_sections(found: Mapping[str, Any]) -> list[str]:
     """Return the parts of a comparison beside its models' figures: pairs, and disagreements."""
     rows = [
         [
-            f"{escape(row['first'])} – {escape(row['second'])}",
+            escape(plain(f"{row['first']} – {row['second']}")),
             *(f"{row[key]:,}" for key in ("only_first_right", "only_second_right")),
             f"{row['p_value']:.3g}",
             *(with_interval(row[key]) for key in ("accuracy", "log_loss")),
@@ -193,7 +194,7 @@ def with_interval(each: Mapping[str, float], form: str = ".4f") -> str:
 def _keys(models: Mapping[str, Measured]) -> str:
     names = (
         f'<span class="key" style="--colour: var({_VARIABLES[_series(i)]})">{escape(name)}</span>'
-        for i, name in enumerate(models)
+        for i, name in enumerate(map(plain, models))
     )
     return f"<p>{' &ensp; '.join(names)}</p>"
 
@@ -350,8 +351,12 @@ def _page_tag(tag: str) -> str:
 
 
 def _in_legend(name: str) -> str:
-    """Return a name as a legend shows it: Matplotlib leaves out what begins with an underscore."""
-    return f"\u2009{name}" if name.startswith("_") else name
+    """Return a name as a legend shows it, without what would turn the figure beside it around.
+
+    Matplotlib leaves out what begins with an underscore.
+    """
+    shown = plain(name)
+    return f"\u2009{shown}" if shown.startswith("_") else shown
 
 
 def _over_stream(key: str) -> Draw:

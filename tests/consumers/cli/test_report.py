@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -68,6 +69,30 @@ def test_plots_show_names_that_would_be_left_out_or_break_them(tmp_path: Path) -
     for name in classes:
         for own in shown[-2:]:
             assert sum(each.strip().startswith(f"{name}, area") for each in own) == 1
+
+
+def test_a_name_does_not_turn_the_figure_beside_it_around(tmp_path: Path) -> None:
+    """A mark that turns the writing direction reaches to the end of its line in a drawing."""
+    classes = ("日本 \u202e rtl", "\u2067_odd", "good")
+    source = write(tmp_path / "stream.jsonl", stream(200, classes))
+    config = tmp_path / "turned \u202e name.yaml"
+    config.write_text(json.dumps({"model": {"classes": classes}}), encoding="utf-8")
+    (tmp_path / "b.yaml").write_text(config.read_text(encoding="utf-8"), encoding="utf-8")
+    path = tmp_path / "report.html"
+    for command in (["evaluate", source, "-c", config], ["compare", source, config, "b.yaml"]):
+        arguments = [str(each) for each in (*command, "--report", path)]
+        with contextlib.chdir(tmp_path):
+            CliRunner().invoke(commands.app, arguments, catch_exceptions=False)
+        text = path.read_text(encoding="utf-8")
+        texts = re.findall(r"<text[^>]*>([^<]*)</text>", text)
+        if command[0] == "evaluate":
+            begins = {each.strip().split(", area")[0] for each in texts if ", area" in each}
+            assert begins == {"日本 rtl", "_odd", "good"}
+        else:
+            assert any(each.startswith("turned name, area") for each in texts)
+            assert '">turned name</span>' in text
+            assert "turned name – b" in text
+        assert not {"\u202e", "\u2067"} & {*"".join(texts)}
 
 
 @pytest.mark.parametrize("command", ["evaluate", "compare"])
