@@ -19,7 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.cli.conventions import ahead, decoded, polls, progress_bar, source_apart
-from consumers.cli.figures import Figure, Floats, Ints, JudgedExamples, importing_scikit_learn
+from consumers.cli.figures import (
+    Floats,
+    Ints,
+    JudgedExamples,
+    PointMasses,
+    importing_scikit_learn,
+)
+from consumers.cli.model_report import training_figures
 from consumers.cli.output import folds_notes, late_sets_note
 from consumers.config.message import MESSAGE_PARTS
 from consumers.config.settings import EmoticonLabels, Settings
@@ -55,7 +62,6 @@ from streamnb import (
     TextColumn,
     predict,
 )
-from streamnb.errors import InputError
 from streamnb.kernels.layout import Texts
 from streamnb.labels import to_indices
 from streamnb.learn import prequential
@@ -285,6 +291,7 @@ class Evaluation:
         self._folds = None if method.folds is None else Folds(model, method.folds)
         self._by_fold: list[list[Examples]] = [[] for _ in range(method.folds or 0)]
         self._next_folds = np.empty(0, np.int64)
+        self._points = PointMasses(self.model, self._classes)
         self._answers = self._answer_sequence()
         self._takes: Callable[[Examples], None] = self._prequential
         if method.model is not None:
@@ -338,7 +345,7 @@ class Evaluation:
             setattr(found, name, None if values[0] is None else np.concatenate(values)[order])
         if self.is_ours:
             whole = self.model if self._folds is None else self._folds.total()
-            found.training = _training_figures(whole)
+            found.training = training_figures(whole)
         if self._folds is not None:
             found.notes += folds_notes(self._folds.overfull())
         return found
@@ -468,7 +475,8 @@ class Evaluation:
         if model.state.is_hybrid and not self._method.joint:
             return self._placed(model.predict_log_proba_many(examples.columns), model), None
         found, joint = predict.with_joint(model.state, examples.columns)
-        return self._placed(found, model), self._own(joint, examples, model)
+        points = PointMasses(model, self._classes).meet(examples.columns, examples.labels)
+        return self._placed(found, model), self._own(joint, examples, model, points)
 
     def _learn(self, examples: Examples) -> tuple[Floats, Floats | None]:
         """Learn examples; return what was stated of each before, and log p(x, y) if it is known.
@@ -489,13 +497,15 @@ class Evaluation:
                 rows(counts.state, joint=joint)
         else:
             counts, found = learner, rows(learner.state, joint=joint)
-        own = None if counts is None else self._own(joint[0], examples, counts)
-        return self._placed(found, learner), own
+        if counts is None:
+            return self._placed(found, learner), None
+        points = self._points.meet(columns, examples.labels, weights)
+        return self._placed(found, learner), self._own(joint[0], examples, counts, points)
 
-    def _own(self, joint: Floats, examples: Examples, model: ModelReader) -> Floats:
-        """Return log p(x, y) of log p(x, c); -inf for a class that the model had not."""
+    def _own(self, joint: Floats, examples: Examples, model: ModelReader, points: Any) -> Floats:
+        """Return log p(x, y) of log p(x, c): -inf for a class that came later, nan for `points`."""
         own = self._placed(joint, model)[np.arange(len(joint)), examples.labels]
-        return np.where(np.isnan(own), -np.inf, own)
+        return np.where(points, np.nan, np.where(np.isnan(own), -np.inf, own))
 
     def _placed(self, found: Floats, model: JudgedLearner | ModelReader) -> Floats:
         """Return log-posteriors in the order of the evaluation's classes, nan for the others."""
@@ -529,20 +539,6 @@ class Evaluation:
             n -= len(first.labels)
             self._n_waiting -= len(first.labels)
             yield first
-
-
-def _training_figures(model: ModelReader) -> Figure | None:
-    """Return the joint log-likelihood of what a model learned, if its counts alone have it."""
-    try:
-        total = model.training_log_likelihood()
-    except InputError:
-        return None
-    weight = float(model.class_counts.sum())  # what the total sums over: weighted and decayed
-    return {
-        "examples": float(model.n_examples),
-        "log_likelihood": total,
-        "joint_nll": -total / weight if weight else 0.0,
-    }
 
 
 def _padded(posteriors: NDArray[Any], n_classes: int) -> NDArray[Any]:

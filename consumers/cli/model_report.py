@@ -25,6 +25,7 @@ from consumers.monitoring import logs
 from consumers.pipeline.checkpoint import FILE_NAME
 from consumers.sinks.records import decided_by
 from streamnb import ConformalSets, NaiveBayes, Snapshot, StoreWarning
+from streamnb.errors import InputError
 from streamnb.inspection.summary import (
     flag_rows,
     n_features,
@@ -300,3 +301,17 @@ def _values(model: NaiveBayes, n: int) -> list[dict[str, Any]]:
 
 def _by_class(model: NaiveBayes, values: Any) -> dict[str, float]:
     return dict(zip(map(str, model.classes), values.tolist(), strict=True))
+
+
+def training_figures(model: ModelReader) -> dict[str, float] | None:
+    """Return the joint log-likelihood of what a model learned, if its counts alone have it."""
+    try:
+        total = model.training_log_likelihood()
+    except InputError:
+        return None
+    weight = float(model.class_counts.sum())  # what the total sums over: weighted and decayed
+    return {
+        "examples": float(model.n_examples),
+        "log_likelihood": total,
+        "joint_nll": -total / weight if weight else 0.0,
+    }

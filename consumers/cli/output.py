@@ -340,6 +340,15 @@ def late_sets_note(delay: int) -> str:
     )
 
 
+def joint_note(n_left_out: int, n: int) -> str:
+    """Return in a sentence how many examples the joint NLL leaves out, and why."""
+    return (
+        f"joint NLL leaves out {number(n_left_out)} of {number(n)} examples: of a number their"
+        " class had had one value only, so its variance was the floor and their density says"
+        " nothing; with the prior normal-inverse-gamma all count"
+    )
+
+
 def models_facts(models: Mapping[str, Any]) -> list[str]:
     """Return whether each of several models is calibrated, its `training_facts` and notes."""
     calibrated = ["its answers are calibrated"]

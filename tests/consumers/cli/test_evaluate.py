@@ -341,6 +341,59 @@ def test_a_far_number_is_unlikely_and_not_impossible(tmp_path: Path) -> None:
     assert figures(judged)["impossible"] == 0
 
 
+@pytest.mark.parametrize("variance", ["own", "shared"])
+@pytest.mark.parametrize(
+    "method", [Method(), Method(delay=4), Method(hold_out=0.8), Method(folds=3, seed=5)]
+)
+def test_a_point_mass_is_left_out_of_the_joint_and_counted(
+    tmp_path: Path, method: Method, variance: Any
+) -> None:
+    """Where a class had one value only of a number, its density is that of the variance floor."""
+    generator = np.random.default_rng(7)
+    examples: list[Any] = []
+    for i in range(N):
+        label = ("a", "b", "constant", "rare")[3 if i in {50, 90} else i % 3]
+        x = {"age": 5.0 if label == "constant" else float(generator.normal(40.0, 10.0))}
+        x["stars"] = float(generator.integers(1, 6))
+        for name in [each for each in x if generator.random() < 0.2]:
+            del x[name]
+        examples.append(x | {"label": label})
+    groups = {"numbers": NumbersSettings(fields=("age", "stars"), variance=variance)}
+    settings = settings_of(
+        tmp_path, examples, features=groups, classes=("a", "b", "constant"), new_classes=True
+    )
+    judged = judge(settings, method)
+
+    def is_point(i: int, others: list[Any]) -> bool:
+        for name in {"age", "stars"} & {*examples[i]}:
+            own: dict[str, set[float]] = {}
+            for each in others:
+                if name in each:
+                    own.setdefault(each["label"], set()).add(each[name])
+            of = [own.get(examples[i]["label"], set().union(*own.values()))]
+            if own and max(map(len, own.values() if variance == "shared" else of)) < 2:
+                return True
+        return False
+
+    rows = np.arange(N - len(judged.labels), N)
+    if method.folds is None:
+        expected = [
+            is_point(i, examples[: rows[0] if method.hold_out else max(0, i - method.delay)])
+            for i in rows.tolist()
+        ]
+        assert np.isnan(np.asarray(judged.joint)).tolist() == expected
+    found = figures(judged)
+    n = int(np.isnan(np.asarray(judged.joint)).sum())
+    assert found["joint_left_out"] == n > (-1 if variance == "shared" else 5)
+    assert [each.split(":")[0] for each in found["notes"]] == [
+        f"joint NLL leaves out {n} of {len(rows)} examples"
+    ] * (n > 0)
+    assert method != Method() or 3 < found["figures"]["joint_nll"]["value"] < 300
+    prior = NumbersSettings(fields=("age", "stars"), prior="normal-inverse-gamma")
+    settings = settings_of(tmp_path, examples, features={"numbers": prior}, new_classes=True)
+    assert figures(judge(settings, method))["joint_left_out"] == 0
+
+
 def test_decayed_models_are_judged_as_the_daemon_learns(tmp_path: Path) -> None:
     """A half-life weighs examples by their messages' times; folds of it are refused."""
     examples = [
