@@ -50,6 +50,7 @@ from benchmarks.plot import CURVES, RATIOS
 from benchmarks.result import Figure, Result
 from benchmarks.show import Show, table_of
 from benchmarks.tweets import Tweets
+from benchmarks.whole_stream import DEMANDED
 from consumers.config.settings import Settings
 from consumers.features import build_model
 from streamnb.inspection.words import word_group
@@ -262,6 +263,28 @@ def test_a_demand_is_met_or_missed(
 ) -> None:
     """A figure on its bound meets it; without a demand there is nothing to meet."""
     assert Figure("figure", value, "times", at_least, at_most).met is met
+
+
+def test_accuracy_is_demanded_of_the_whole_recorded_stream(texts: Tweets) -> None:
+    """Of the default model, and of no other texts; the published figures keep to it."""
+
+    def demanded(given: Tweets) -> dict[str, tuple[float | None, float | None]]:
+        found = __main__.CASES["whole_stream"](given, Show(Console(quiet=True))).figures
+        bounds = {each.name: (each.at_least, each.at_most) for each in found}
+        return {name: own for name, own in bounds.items() if own != (None, None)}
+
+    recorded = Tweets(texts.texts, texts.labels, "1,000 recorded tweets")
+    own = {f"default model: {name}": bounds for name, bounds in DEMANDED.items()}
+    assert demanded(recorded) == own
+    assert demanded(texts) == demanded(recorded.first(900)) == {}
+    path = Path(__main__.__file__).parents[1] / "docs" / "benchmark.json"
+    cases = json.loads(path.read_text(encoding="utf-8"))["results"]
+    (published,) = (each for each in cases if each["case"] == "whole_stream")
+    values = {each["name"]: each["value"] for each in published["figures"]}
+    known = {name: bounds for name, bounds in own.items() if name in values}
+    assert len(known) >= 2
+    for name, (at_least, at_most) in known.items():
+        assert Figure(name, values[name], "%", at_least, at_most).met
 
 
 def test_the_row_of_the_daemon_has_its_default_model() -> None:
