@@ -133,6 +133,31 @@ def test_ticks_are_told_apart(book: Book, open_page: Callable[..., Opened]) -> N
     assert page.evaluate(written, ["fine", 0.0015, 0.002]) == ["0.15%", "0.20%"]
     assert page.evaluate(written, ["fine", 0.001, 0.002]) == ["0.1%", "0.2%"]
     assert page.evaluate(written, ["decimal", 0.0242, 0.0244]) == ["0.0242", "0.0244"]
+    quarters = [0.0075, 0.01, 0.0125, 0.015]
+    assert page.evaluate(written, ["fine", *quarters]) == ["0.75%", "1.00%", "1.25%", "1.50%"]
+    assert page.evaluate(written, ["count", 2000, 2000.5]) == ["2,000", "2,000.5"]
+
+
+def test_small_shares_are_not_rounded_to_none(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A share has as many digits as its error, and a small one is not said to be nothing."""
+    answer = book.json("/v1/summary") | {"n": 219_444, "n_unsure": 1_080}
+    page, _ = open_page("about:blank", locale="en-GB")
+    page.route(
+        "**/v1/events*",
+        lambda route: route.fulfill(
+            content_type="text/event-stream", body=f"event: summary\ndata: {json.dumps(answer)}\n\n"
+        ),
+    )
+    page.goto(book.address)
+    expect(page.locator("#count-note")).to_contain_text("1,080 unsure (0.49%).")
+    written = """async (shares) => {
+      const { withError } = await import("/page/drawing.js");
+      return shares.map(([low, share, high]) => withError({ low, share, high }));
+    }"""
+    shares = [[0, 0, 0.0004], [0.9996, 1, 1], [0.002, 0.003, 0.004], [0.58, 0.62, 0.66]]
+    wanted = ["0% ± 0.02", "100% ± 0.02", "0.3% ± 0.1", "62% ± 4"]
+    assert page.evaluate(written, shares) == wanted
+    page.close()  # the events that are made up end, of which it would complain
 
 
 def test_words_left_out_by_configuration(

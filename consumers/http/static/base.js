@@ -1,4 +1,4 @@
-/** What all parts of the page need: elements, and asking the daemon. Text becomes text nodes; updates touch what changed. */
+/** What all parts of the page need: elements, and asking the daemon. */
 
 export const $ = (id) => document.getElementById(id);
 export const part = (node, name) => node.querySelector(`.${name}`);
@@ -45,7 +45,7 @@ export const announce = (words) => text($("announcer"), words);
 
 const nodesOf = new WeakMap();
 
-/** Make `parent` hold one element an item, in order. Those there stay, unmoved. */
+/** Make `parent` hold one element an item, in order; those there stay. */
 export function keyed(parent, items, keyOf, create) {
   if (!nodesOf.has(parent)) parent.replaceChildren();
   const before = nodesOf.get(parent) ?? new Map();

@@ -14,7 +14,6 @@ export function setNames(given) {
   attr($("q"), "placeholder", names.placeholder);
 }
 
-// Drawn in the page itself.
 const drawn = (id) => [...$(id).children].map((path) => [path.dataset.name, path.getAttribute("d")]);
 const MARKS = new Map(drawn("marks"));
 const PATTERNS = new Map(drawn("patterns"));
@@ -165,7 +164,7 @@ function write(value, options) {
 
 const exactly = (digits) => ({ minimumFractionDigits: digits, maximumFractionDigits: digits });
 
-export const count = (n) => write(n, { maximumFractionDigits: 0 });
+export const count = (n, digits = 0) => write(n, { maximumFractionDigits: digits });
 export const short = (n) => write(n, { notation: "compact", maximumFractionDigits: 1 });
 export const decimal = (x, digits = 3) => write(x, exactly(digits));
 export const percent = (x, digits = 0) => write(x, { style: "percent", ...exactly(digits) });
@@ -181,14 +180,15 @@ export function probability(p, digits = 0) {
   return percent(p, p > 0.995 || p < 0.005 ? 2 : digits);
 }
 
-/** Return "62% ± 4", or both ends where the share is not in their middle. */
+/** Return "62% ± 4", as finely as the error is known, or both ends where the share is not in their middle. */
 export function withError({ share, low, high }) {
-  if (!Number.isFinite(high - low)) return percent(share);
+  if (!(high > low)) return percent(share);
   const half = (high - low) / 2;
   if (Math.abs((high + low) / 2 - share) > 0.006) {
     return `${percent(share)} (${count(100 * low)}–${count(100 * high)})`;
   }
-  return `${percent(share)} ± ${decimal(100 * half, half < 0.0095 ? 1 : 0)}`;
+  const digits = [0.0095, 0.00095, 0.000095].filter((one) => half < one).length;
+  return `${percent(share, share % 1 && digits)} ± ${decimal(100 * half, digits)}`;
 }
 
 export function withinWords({ low, high, level }) {
@@ -239,7 +239,7 @@ export function language(code) {
   }
 }
 
-// Charts by uPlot, with a crosshair that keys move too; pictures and tables as files.
+// Charts by uPlot, with a crosshair that keys move too.
 
 const { uPlot } = globalThis; // vendor/uPlot.iife.min.js runs before any module
 const DAY_MS = 86_400_000;
@@ -250,7 +250,7 @@ export const swatch = (dash) =>
 
 export const Z = 1.96; // of 95%
 
-/** Return Wilson's interval of a share, k of n: it holds for few, too. */
+/** Return Wilson's interval of a share, k of n. */
 export function within(k, n) {
   const [middle, half] = [(k + (Z * Z) / 2) / (n + Z * Z), (Z * Math.sqrt((k * (n - k)) / n + (Z * Z) / 4)) / (n + Z * Z)];
   return { share: k / n, low: middle - half, high: middle + half };

@@ -57,11 +57,11 @@ const RETRY_MS = 2_000;
 const SILENCE_MAX_MS = 30_000; // the daemon tells its state far more often
 const UNSEEN_MAX_MS = 60_000; // connections to a host are few: hidden pages give theirs up
 
-/** Return one stream of events for all queries; it comes back by itself, and rests unseen. `onState` hears "live", or "offline" and the error. */
+/** Return one stream of events for all queries; `onState` hears "live", or "offline" and the error. */
 function makeStream(onEvent, onState) {
   let path = null;
   let source = null;
-  let timer = 0; // until the next try, or until silence says that nobody is there
+  let timer = 0; // until the next try, or the end of patience
   let unseenTimer = 0;
 
   function close() {
@@ -90,7 +90,7 @@ function makeStream(onEvent, onState) {
     on(source, "error", async ({ target }) => {
       const isRefused = target.readyState === EventSource.CLOSED;
       lost();
-      // It does not tell why; the same asked in the plain way is told, or given up once it is taken.
+      // It does not tell why; a plain request is told.
       const error = isRefused && (await load(path).catch((problem) => problem));
       if (!source) onState("offline", error || null);
     });

@@ -6,7 +6,13 @@ import { bandOf, bar, classNames, count, DASHES, decimal, digits, fine, ink, inO
 
 const charts = new Map();
 
-export const apart = (ticks, write) => ticks.map((tick) => write(tick, Math.max(3, Math.ceil(-Math.log10(ticks[1] - ticks[0])) || 0)));
+/** Write ticks with as many digits as their step has. */
+export function apart(ticks, write) {
+  const step = ticks[1] - ticks[0];
+  let digits = 3;
+  while (digits < 12 && Math.abs(step - step.toFixed(digits)) > step / 100) digits += 1;
+  return ticks.map((tick) => write(tick, digits));
+}
 
 function makeLine(place, name, format) {
   const [node, note] = [part(place, "plot"), part(place, "note")];
@@ -87,7 +93,6 @@ const REFRESH_MS = 2_000;
 
 function draw(model) {
   const view = $("model");
-  // Which figure stands where, and how it is written, is said in the page itself.
   for (const node of view.querySelectorAll("[data-value]")) {
     const value = node.dataset.value.split(".").reduce((whole, name) => whole?.[name], model);
     text(node, node.dataset.as ? format[node.dataset.as](value) : (value ?? "–"));
@@ -249,7 +254,7 @@ function sentence(label, other, features) {
   return [...list, ` ${verb} most for ${nameOf(label)}`, ...(cons.length ? [", ", cons[0], ` for ${nameOf(other)}.`] : ["."])];
 }
 
-/** Return what gives each word of a text the colour of the class that it speaks for, by strength. */
+/** Return what colours each word of a text by the class that it speaks for. */
 export function colouring({ label, other, features }) {
   features = features.filter(isSeen);
   // Of a field, "score=high", the text has "score high".

@@ -1,4 +1,4 @@
-/** The view of a search: its box, figures and messages, newest first; new ones wait unless the reader follows. */
+/** The view of a search: its box, figures and messages, newest first. */
 
 import { $, address, announce, ask, asked, attr, coalesced, copy, correctionsOn, debounced, el, keyed, messagePath, on, part, QUERY_MAX, queryOf, say, send, tell, text } from "./base.js";
 import { ago, capital, classNames, count, fine, fullTime, inOrder, language, leading, look, makeBars, makeRing, mark, meant, moment, named, nameOf, names, onClasses, percent, probability, withError, withinWords } from "./drawing.js";
@@ -210,7 +210,7 @@ function percentNote(summary) {
 
 function countNote({ n, newest_only: isCut, n_unsure: unsure }) {
   const which = `${isCut ? "Latest " : ""}${count(n)} ${n === 1 ? "match" : "matches"}.`;
-  return unsure ? `${which} ${count(unsure)} unsure (${percent(unsure / n)}).` : which;
+  return unsure ? `${which} ${count(unsure)} unsure (${unsure < n ? probability(unsure / n) : percent(1)}).` : which;
 }
 
 function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
@@ -517,7 +517,7 @@ function makeList(onGone) {
       most = Math.ceil(innerHeight / ROW_PX_MIN);
       take(messages, []);
     },
-    /** Hear which are the newest: count the new ones, or show them to a reader who follows. */
+    /** Count the new ones, or show them to a reader who follows. */
     receive(messages) {
       if (!isLive) return;
       // What had the focus may have gone without a word.

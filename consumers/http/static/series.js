@@ -61,7 +61,7 @@ const busy = (node, isBusy) => attr(node.closest(".figure"), "aria-busy", isBusy
 
 const firstOf = ({ points }) => points.find(total)?.time_ms ?? Infinity;
 
-/** Return what the chart of a chosen time shows: stored messages, or, before these, the history. */
+/** Return a chosen time's stored messages, or, before these, its history. */
 async function readSpan(query, stored, hasHistory, range) {
   const nowMs = Date.now();
   const { from, to } = spanOf(range, nowMs);
@@ -108,7 +108,6 @@ function columnsOf(points, stepMs, labels) {
 const REST_MS = 300;
 const KNOWN_MS = 30_000;
 
-/** Return how a share moved, and the words that moved it, each by how many points. */
 export function inMoved({ label, before, after, standard_errors: errors, words }) {
   const told = words.map(({ word, effect }) => `${word} ${signed(100 * effect, 1)}`);
   if (errors < Z) return "No share rose further than by chance.";
@@ -274,7 +273,7 @@ export function makeSeries(onRoute, hasHistory) {
 
   const current = () => (range ? chosen : summary)?.series;
 
-  // In the frame after that of the messages and figures, which people wait for.
+  // In the frame after that of the messages and figures.
   const plot = coalesced(() => {
     const series = current();
     const points = series?.points.filter(total) ?? [];
