@@ -85,7 +85,7 @@ const ANSWER_MAX_MS = 15_000;
 /** Return what went wrong: `status` is HTTP's, or 0 where nobody answered. */
 const problem = (status, sentence) => Object.assign(new Error(sentence), { status });
 
-/** Return the whole answer as "text" or "json", without a kind nothing of it, or throw a problem. */
+/** Return the whole answer as "text" or "json", or throw a problem. */
 export async function load(path, kind, { until, ...options } = {}) {
   const signal = AbortSignal.any([AbortSignal.timeout(ANSWER_MAX_MS), until].filter(Boolean));
   try {
@@ -176,7 +176,7 @@ export function write(route, isTyping) {
   history[isOver ? "replaceState" : "pushState"]({ isTyping }, "", url);
 }
 
-// Of more, all that is asked with it is refused; of so many, it alone.
+// Of more, all that is asked with it is refused.
 export const QUERY_MAX = 499;
 const LANG_MAX = 35;
 const cut = (said, most) => [...said.replaceAll("\0", "")].slice(0, most).join("");

@@ -180,7 +180,7 @@ export function probability(p, digits = 0) {
   return percent(p, p > 0.995 || p < 0.005 ? 2 : digits);
 }
 
-/** Return "62% ± 4", as finely as the error is known, or both ends where the share is not in their middle. */
+/** Return "62% ± 4", as finely as its error, or both ends where the share is not in their middle. */
 export function withError({ share, low, high }) {
   if (!(high > low)) return percent(share);
   const half = (high - low) / 2;

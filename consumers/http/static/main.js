@@ -55,7 +55,7 @@ function onEvent(kind, data) {
 
 const RETRY_MS = 2_000;
 const SILENCE_MAX_MS = 30_000; // the daemon tells its state far more often
-const UNSEEN_MAX_MS = 60_000; // connections to a host are few: hidden pages give theirs up
+const UNSEEN_MAX_MS = 60_000; // connections to a host are few
 
 /** Return one stream of events for all queries; `onState` hears "live", or "offline" and the error. */
 function makeStream(onEvent, onState) {

@@ -121,7 +121,7 @@ async function renew(node) {
   tables().forEach((table, i) => (table.scrollLeft = lefts[i]));
 }
 
-/** Let messages be labelled one after the other, and the last one be taken back. */
+/** Let messages be labelled one after the other. */
 function makeQueue() {
   const queue = $("queue");
   const state = $("queue-state");
@@ -360,7 +360,7 @@ export function makeTryIt(fields, onText) {
     $("try-reasons").replaceChildren(...(explanation ? [explanationTable(explanation, isOpen)] : []));
   }
 
-  /** Judge what stands there; an answer after a newer one is dropped. */
+  /** Judge what stands there. */
   async function judge() {
     const turn = ++asked;
     const said = (isJson.checked ? json : sentence).value.trim();

@@ -511,7 +511,7 @@ function makeList(onGone) {
   });
 
   return {
-    /** Show others, `live` if newer ones may follow: what fits on the screen first. */
+    /** Show others, `live` if newer ones may follow. */
     replace(messages, live = true) {
       isLive = live;
       most = Math.ceil(innerHeight / ROW_PX_MIN);
@@ -523,7 +523,7 @@ function makeList(onGone) {
       // What had the focus may have gone without a word.
       if (!list.contains(document.activeElement)) reasons.delete("focus");
       const newestKey = shown[0]?.key ?? -1;
-      // Keys only grow: where they do not, messages have left, or the daemon has begun a new store.
+      // Keys only grow: else messages have left, or the store is new.
       if (!(messages[0]?.key >= newestKey)) return take(messages, []);
       const byKey = new Map(messages.map((message) => [message.key, message]));
       const floor = messages[ROWS_MAX - 1]?.key ?? 0; // what is above and not there has left

@@ -36,7 +36,7 @@ function coarser({ step_s: stepS, points }, spanMs) {
   return { step_s: wideS, points: [...grouped].map(([time_ms, counts]) => ({ time_ms, counts })) };
 }
 
-const FIRST_MS = -62_135_596_800_000; // the year 1: without a beginning the API answers for a day
+const FIRST_MS = -62_135_596_800_000; // the year 1; the API begins a day ago
 
 function spanOf(range, nowMs) {
   if (range === "all") return { from: null, to: nowMs };
@@ -114,7 +114,7 @@ export function inMoved({ label, before, after, standard_errors: errors, words }
   return `${capital(nameOf(label))} rose from ${percent(before)} to ${percent(after)}. ${told.length ? `Moved by ${told.join(", ")} points.` : "Nothing stands out."}`;
 }
 
-/** Return what asks what moved a share, once a path has stood for a while. */
+/** Return what asks what moved a share, once a path rests. */
 function makeAsking(onAnswer) {
   const known = new Map();
   let path = null;
