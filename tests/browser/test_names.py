@@ -13,6 +13,7 @@ import yaml
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Opened
+from tests.browser.test_appearance import BROKEN_NAMES, LARGE_PHONE, WIDEST
 from tests.endtoend.daemon_process import ROOT, Daemon, write_config
 
 OF_TWEETS = re.compile("tweet|sentiment|obama|somebody|negative|positive(?! rate)", re.IGNORECASE)
@@ -103,6 +104,23 @@ def test_a_stream_of_loans(loans: str, open_page: Callable[..., Opened]) -> None
     expect(page.locator("#foot")).to_contain_text("Classes: rejected, approved.")
     page.goto(f"{loans}/?q=label:rejected")
     expect(page.get_by_test_id("count-row").last).to_contain_text(re.compile(r"approved\s*0"))
+
+
+@pytest.mark.parametrize("size", [WIDEST, LARGE_PHONE], ids=["widest", "large-phone"])
+def test_no_name_breaks_inside_a_word(
+    loans: str, open_page: Callable[..., Opened], size: dict[str, Any]
+) -> None:
+    """The names of long features have room, beside their bars and in the table of a message."""
+    page, _ = open_page(loans, **size)
+    page.get_by_test_id("message-why").first.click()
+    page.get_by_test_id("numbers").click()
+    expect(page.get_by_test_id("intercept-row")).to_be_visible()
+    expect(page.get_by_test_id("explanation")).to_contain_text("record: missed_payments=")
+    assert page.evaluate(BROKEN_NAMES) == []
+    page.get_by_test_id("tab-model").click()
+    expect(page.get_by_test_id("telling").first).to_contain_text("missed_payments=")
+    expect(page.get_by_test_id("fields")).to_contain_text("missed_payments")
+    assert page.evaluate(BROKEN_NAMES) == []
 
 
 def test_a_stream_of_sensors(

@@ -81,10 +81,13 @@ function drawLine(place, { history, coverage }, format) {
 
 const WORDS_MAX = 12;
 
+/** Return a feature that may be broken behind "=" and "_". */
+const spelled = (name) => el("span.word", { dir: "auto" }, name.split(/(?<=[≈=_])/).flatMap((piece) => [piece, el("wbr")]));
+
 function tellingWords(label, words) {
   const most = Math.max(...words.map(({ score }) => Math.abs(score))) || 1;
   const rows = words.slice(0, WORDS_MAX).map(({ feature, score }) =>
-    el("li", el("span.word", { dir: "auto" }, feature.split(/(?<=[≈=])/).flatMap((piece, i) => (i ? [el("wbr"), piece] : [piece]))), el("span.track", bar(label, Math.abs(score) / most)), el("span.number", signed(score, 3))),
+    el("li", spelled(feature), el("span.track", bar(label, Math.abs(score) / most)), el("span.number", signed(score, 3))),
   );
   return el("div@telling", { "data-class": label }, el("h3", named(label)), el("ol.words", rows));
 }
@@ -293,7 +296,7 @@ export function explanationTable({ label, other, intercept, rest, features }, is
     return el(
       spec,
       { "data-feature": feature.feature, "data-score": score },
-      el("th", { scope: "row", dir: "auto" }, name, feature.unseen && el("small", " (unseen)")),
+      el("th", { scope: "row" }, spelled(name), feature.unseen && el("small", " (unseen)")),
       el("td.push-cell", el("span.track.push", push)),
       el("td.number", signed(score)),
       shown.map((each) => learned(feature, each)),
