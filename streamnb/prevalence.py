@@ -173,8 +173,8 @@ class Quantifier:
         if self._n[rarest] >= max(1, examples_min):
             return None
         return (
-            f"The error rates stand on {self._n[rarest]:.0f} labelled examples of"
-            f" {self.classes[rarest]!r}; {examples_min} of each class are needed."
+            f"Error rates need {max(1, examples_min)} labelled examples of each class;"
+            f" {self.classes[rarest]!r} has {self._n[rarest]:.0f}."
         )
 
     def _prepare(self) -> None:

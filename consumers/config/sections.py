@@ -519,7 +519,7 @@ class PageSettings(Section):
     message_name: ShortText | None = None  # None: by the source
     message_name_plural: ShortText | None = None  # None: with an s
     question: ShortText | None = None  # stands before what is searched for; None: by the classes
-    placeholder: ShortText = 'words, "a phrase", -without, #tag'
+    placeholder: ShortText | None = None  # in the empty search box; None: by the model's fields
     classes: dict[str, ClassSettings] = Field(default_factory=dict, max_length=100)
     function_words: tuple[ShortText, ...] | None = None  # in no ranking; None: the built-in ones
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -127,6 +127,7 @@ _BY_PRESET = {
     "x-v2": "tweet",
     "wikimedia": "edit",
 }
+_WITH_HANDLES = {"post", "tweet"}  # people are told by "@name" there
 _BY_MADE_UP = {"tweets": "tweet", "loans": "application", "sensors": "reading"}
 
 
@@ -548,6 +549,22 @@ def message_names(settings: Settings) -> tuple[str, str]:
     preset = _BY_PRESET.get(settings.message.preset or "")
     one = page.message_name or made_up or preset or "message"
     return one, page.message_name_plural or f"{one}s"
+
+
+def user_prefix(settings: Settings) -> str:
+    """Return what the page writes before a user: "@" where users are people by their handles."""
+    source, message = settings.source, settings.message
+    made_up = _BY_MADE_UP[settings.generator.stream] if source == "generator" else None
+    name = made_up or _BY_PRESET.get(message.preset or "")
+    is_plain = name is None and message.user == MessageSettings().user
+    return "@" if is_plain or name in _WITH_HANDLES else ""
+
+
+def placeholder(settings: Settings, kinds: Collection[str]) -> str:
+    """Return what stands in the empty search box, of a model of fields of these kinds."""
+    is_of_words = "words" in kinds
+    usual = 'words, "a phrase", -without, #tag' if is_of_words else "a value, -without, label:CLASS"
+    return settings.page.placeholder or usual
 
 
 def question(settings: Settings) -> str:

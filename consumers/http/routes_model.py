@@ -22,7 +22,13 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from consumers.config.settings import Settings, message_names, question
+from consumers.config.settings import (
+    Settings,
+    message_names,
+    placeholder,
+    question,
+    user_prefix,
+)
 from consumers.features import judged_kinds
 from consumers.http import schemas
 from consumers.http.openapi import ApiOperation, ApiRoute
@@ -340,7 +346,8 @@ def _names(settings: Settings) -> schemas.PageNames:
         message=one,
         messages=several,
         question=question(settings),
-        placeholder=settings.page.placeholder,
+        placeholder=placeholder(settings, dict(judged_kinds(settings)).values()),
+        user_prefix=user_prefix(settings),
         classes=[
             schemas.ClassDisplay(label, shown.name, shown.colour)
             for label, shown in settings.page.classes.items()

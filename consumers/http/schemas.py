@@ -501,13 +501,17 @@ class ClassDisplay(Struct):
 
 
 class PageNames(Struct):
-    """What things are called on the page; classes that are listed stand first, in this order."""
+    """What things are called on the page; classes that are listed stand first, in this order.
+
+    `user_prefix`: what stands before a user without a blank, "@" or nothing.
+    """
 
     title: str
     message: str
     messages: str
     question: str
     placeholder: str
+    user_prefix: str
     classes: list[ClassDisplay]
 
 

@@ -6,6 +6,7 @@ None, and its routes say which setting turns it on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
@@ -70,6 +71,9 @@ def sample_of(state: RecentState) -> schemas.Sample:
     )
 
 
+_QUOTED = re.compile("'[^']*'|\"[^\"]*\"")
+
+
 class Serializer:
     """Puts the store's values into the form of the API."""
 
@@ -79,6 +83,11 @@ class Serializer:
         self._unsure_below = settings.page.unsure_below
         self._shares = app_state.shares
         _, self._several = message_names(settings)
+        self._quoted = {
+            repr(label): repr(shown.name)
+            for label, shown in settings.page.classes.items()
+            if shown.name
+        }
 
     def message(self, row: MessageRow, marked: Sequence[str]) -> schemas.Message:
         """Return a message."""
@@ -127,6 +136,10 @@ class Serializer:
             sample=sample_of(state),
         )
 
+    def _renamed(self, reason: str | None) -> str | None:
+        """Return a reason that quotes a class by the name that the page gives it."""
+        return reason and _QUOTED.sub(lambda found: self._quoted.get(found[0], found[0]), reason)
+
     def summary(
         self, query: Query, lang: str | None, counted: Counted, state: RecentState
     ) -> schemas.ApiSummary:
@@ -154,7 +167,7 @@ class Serializer:
             counts=estimate.counts,
             raw=estimate.raw,
             corrected=estimate.corrected,
-            corrected_reason=estimate.corrected_reason,
+            corrected_reason=self._renamed(estimate.corrected_reason),
             series=schemas.Series(
                 counted.step_s,
                 [

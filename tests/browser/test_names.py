@@ -13,6 +13,7 @@ import yaml
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book
 from tests.browser.test_appearance import BROKEN_NAMES, LARGE_PHONE, WIDEST
 from tests.endtoend.daemon_process import ROOT, Daemon, write_config
 
@@ -104,6 +105,11 @@ def test_a_stream_of_loans(loans: str, open_page: Callable[..., Opened]) -> None
     expect(page.locator("#foot")).to_contain_text("Classes: rejected, approved.")
     page.goto(f"{loans}/?q=label:rejected")
     expect(page.get_by_test_id("count-row").last).to_contain_text(re.compile(r"approved\s*0"))
+    # Of those judged to be rejected few are not: their error rates cannot be known.
+    expect(page.get_by_test_id("percent-note")).to_contain_text("of each class; 'approved' has")
+    page.get_by_test_id("message-why").first.click()
+    expect(page.get_by_test_id("message-detail").get_by_test_id("delete")).to_have_text("Delete…")
+    assert re.findall("message", page.locator("#view-search").inner_text(), re.IGNORECASE) == []
 
 
 @pytest.mark.parametrize("size", [WIDEST, LARGE_PHONE], ids=["widest", "large-phone"])
@@ -121,6 +127,19 @@ def test_no_name_breaks_inside_a_word(
     expect(page.get_by_test_id("telling").first).to_contain_text("missed_payments=")
     expect(page.get_by_test_id("fields")).to_contain_text("missed_payments")
     assert page.evaluate(BROKEN_NAMES) == []
+
+
+def test_who_is_no_handle(book: Book, open_page: Callable[..., Opened]) -> None:
+    """A user has an "@" where the daemon says so, as of tweets, and none where it does not."""
+    book.write("a gerenuk rests", user="dev-0")
+    book.until_found("gerenuk", 1)
+    page, _ = open_page(f"{book.address}/?q=gerenuk")
+    expect(page.get_by_test_id("message-user")).to_have_text("@dev-0")
+    answer = book.json("/v1/page")
+    answer["names"]["user_prefix"] = ""
+    page.route("**/v1/page", lambda route: route.fulfill(json=answer))
+    page.reload()
+    expect(page.get_by_test_id("message-user")).to_have_text("dev-0")
 
 
 def test_a_stream_of_sensors(

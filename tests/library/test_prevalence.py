@@ -196,9 +196,9 @@ def test_a_higher_level_is_a_wider_bar() -> None:
         (
             [5, 5],
             [[900, 100], [4, EXAMPLES_MIN - 5]],
-            "The error rates stand on 49 labelled examples of 'ham'; 50 of each class are needed.",
+            "Error rates need 50 labelled examples of each class; 'ham' has 49.",
         ),
-        ([5, 5], [[0, 0], [0, 0]], "stand on 0 labelled examples of 'spam'"),
+        ([5, 5], [[0, 0], [0, 0]], "of each class; 'spam' has 0"),
         ([5, 5], [[500, 500], [480, 520]], "hardly tells the classes apart"),
         ([5, 5], [[50, 0], [50, 0]], "hardly tells the classes apart"),
         ([10, 990], [[900, 100], [300, 700]], "Of these messages 99% are predicted to be 'ham'"),

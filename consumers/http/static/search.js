@@ -423,7 +423,7 @@ function makeRow(message, onToggle, onGone) {
   };
 
   Object.assign(node.dataset, { key: message.key, id: message.id });
-  text(part(node, "user"), (message.user ?? "").replace(/^\S+$/, "@$&"));
+  text(part(node, "user"), (message.user ?? "").replace(/^\S+$/, `${names.user_prefix}$&`));
   time.dateTime = new Date(message.time_ms).toISOString();
   time.title = fullTime(message.time_ms);
   if (language(message.lang) !== message.lang) words.lang = message.lang; // one that there is

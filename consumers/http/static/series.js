@@ -125,7 +125,7 @@ function makeAsking(onAnswer) {
     under = new AbortController();
     try {
       const answer = await ask(asking, { until: under.signal });
-      known.set(asking, answer.moved && answer.compared.every((side) => side.n_read) ? prefix + inMoved(answer.moved) : "The messages of this time are no longer stored.");
+      known.set(asking, answer.moved && answer.compared.every((side) => side.n_read) ? prefix + inMoved(answer.moved) : `The ${names.messages} of this time are no longer stored.`);
       setTimeout(() => known.delete(asking), KNOWN_MS); // an unfinished step goes on
       if (asking === path) onAnswer(known.get(asking));
     } catch (error) {

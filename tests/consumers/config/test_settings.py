@@ -19,8 +19,10 @@ from consumers.config.settings import (
     WordsSettings,
     load,
     message_names,
+    placeholder,
     question,
     to_yaml,
+    user_prefix,
 )
 from consumers.corrections import journal
 from consumers.errors import ConfigError
@@ -458,6 +460,31 @@ def test_what_the_page_calls_things(
     settings = load(write(tmp_path, text), {})
     assert message_names(settings) == names
     assert question(settings) == asked
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix"),
+    [
+        ("{}", "@"),
+        ("source: 'file:x'", "@"),
+        ("{source: 'file:x', message: mastodon}", "@"),
+        ("{source: 'file:x', message: wikimedia}", ""),
+        ("{source: 'file:x', message: {user: device}}", ""),
+        ("generator: {stream: sensors}", ""),
+    ],
+)
+def test_what_stands_before_a_user(tmp_path: Path, text: str, prefix: str) -> None:
+    """Users of social streams, and those of the default field, are told by their handles."""
+    assert user_prefix(load(write(tmp_path, text), {})) == prefix
+
+
+def test_what_stands_in_the_empty_search_box(tmp_path: Path) -> None:
+    """A tag is offered where there are words; what the configuration says wins."""
+    settings = load(None, {})
+    assert placeholder(settings, ["words", "flags"]) == 'words, "a phrase", -without, #tag'
+    assert placeholder(settings, ["numbers"]) == "a value, -without, label:CLASS"
+    own = load(write(tmp_path, "page: {placeholder: find}"), {})
+    assert placeholder(own, ["numbers"]) == "find"
 
 
 def test_classes_of_the_page(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_messages_that_were_searched_for_have_error_rates_of_their_own() -> None
     assert few.raw["positive"] == 0.4
     assert few.corrected is None
     assert few.corrected_reason is not None
-    assert "10 labelled examples of 'positive'" in few.corrected_reason
+    assert "'positive' has 10" in few.corrected_reason
     assert shares.of([60, 40]).raw == said.raw
     assert shares.of([60, 40]).corrected is None
 
