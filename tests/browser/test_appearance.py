@@ -24,6 +24,14 @@ PHONE = {
 LARGE_PHONE = PHONE | {"viewport": {"width": 390, "height": 844}}
 VIEWS = ("search", "model", "try")
 PHONE_FIRST_PX_MAX = 900
+SHIFT_MAX = {1440: 0.02, 390: 0.1}  # by the window's width: how far the page may move as it loads
+
+# Adds up, from before anything is painted, how far what is seen moves without anybody's doing.
+WATCH_SHIFTS = """window.shifted = 0;
+new PerformanceObserver((list) => {
+    for (const {value, hadRecentInput} of list.getEntries())
+        if (!hadRecentInput) window.shifted += value;
+}).observe({type: 'layout-shift', buffered: true});"""
 
 # How light the page's background is, from 0 to 255.
 LIGHTNESS = """() => {
@@ -127,6 +135,31 @@ def test_the_theme_is_kept(book: Book, open_page: Callable[..., Opened]) -> None
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     expect(page.get_by_test_id("theme-toggle")).to_have_attribute("aria-pressed", "true")
     assert page.evaluate(LIGHTNESS) < 60 < light
+
+
+@pytest.mark.parametrize("query", ["", "?q=coffee", "?q=coffee&vs=great"])
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param(WIDEST, id="widest"),
+        pytest.param(LARGE_PHONE, id="large-phone"),
+        pytest.param({"viewport": {"width": 390, "height": 844}}, id="narrow-window"),
+    ],
+)
+def test_nothing_jumps_while_it_loads(
+    book: Book, open_page: Callable[..., Opened], query: str, size: dict[str, Any]
+) -> None:
+    """Figures, chart, messages and comparison come into the room that was kept for them."""
+    page, _ = open_page("about:blank", **size)
+    page.add_init_script(WATCH_SHIFTS)
+    page.goto(f"{book.address}/{query}")
+    expect(page.get_by_test_id("search-figures")).to_have_attribute("aria-busy", "false")
+    expect(page.get_by_test_id("message").first).to_be_visible()
+    expect(page.get_by_test_id("series-when")).not_to_be_empty()
+    if "vs=" in query:
+        expect(page.get_by_test_id("compare-row")).to_have_count(2)
+    page.wait_for_timeout(500)  # what comes late has come
+    assert page.evaluate("window.shifted") <= SHIFT_MAX[size["viewport"]["width"]]
 
 
 @pytest.mark.parametrize("width", [320, 768])

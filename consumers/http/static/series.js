@@ -538,7 +538,7 @@ export function makeComparison(onRoute) {
       $("comparison").hidden = !isAny();
       $("compare-drawn").hidden ||= !isAny();
       say($("compare-problem"));
-      busy(node, true);
+      busy(node, isAny());
       $("compare-form").hidden = next.vs.length > 2;
       refresh();
     },

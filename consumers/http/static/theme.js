@@ -4,6 +4,8 @@
   const { dataset } = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");
   let chosen = null;
+  // Its room is kept until it is drawn.
+  dataset.compares = /[?&](vs|change)=/.test(location.search);
   try {
     chosen = localStorage.getItem(KEY);
   } catch {
