@@ -18,6 +18,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.axe import sticking_out, violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book, open_book
+from tests.browser.test_appearance import WATCH_SHIFTS
 from tests.browser.test_search import ask, query_of
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
@@ -421,6 +422,19 @@ def test_an_alert_on_the_page(open_page: Callable[..., Opened], tmp_path: Path) 
         assert line["label"] == "positive"
         assert any(word.startswith("great (+") for word in line["words"])
         assert violations(page) == []
+        page.add_init_script(WATCH_SHIFTS)
+        page.set_viewport_size({"width": 1440, "height": 900})
+        page.goto(book.address)
+        expect(told).to_be_visible()
+        expect(page.get_by_test_id("message").first).to_be_visible()
+        expect(page.get_by_test_id("series-when")).not_to_be_empty()
+        assert page.evaluate("window.shifted") <= 0.02  # it lies over the page
+        page.get_by_test_id("alerts-close").click()
+        expect(told).to_be_hidden()
+        page.reload()
+        expect(told).to_be_visible()
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert sticking_out(page) == []
         told.get_by_role("link").first.click()
         assert query_of(page)["q"] == ["bandicoot"]
         expect(page.get_by_test_id("compare-row")).to_have_count(2)

@@ -36,6 +36,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
   let summary = null;
   let isFresh = true; // no message has come for this query yet
   let isStale = false; // events may have been missed
+  let alerted; // the newest alert
 
   function isBusy(busy) {
     for (const id of ["figures", "stream"]) attr($(id), "aria-busy", busy);
@@ -182,7 +183,8 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
       $("columns").hidden || say($("search-problem")); // else the query itself was refused
     },
     alerts(all) {
-      $("alerts").hidden = !all.length;
+      const newest = JSON.stringify(all.at(-1));
+      if (newest !== alerted) $("alerts-box").open = Boolean((alerted = newest)); // though it was closed
       keyed($("alerts"), all.toReversed(), JSON.stringify, ({ query: q, from_ms: from, split_ms: split, to_ms: to, moved }) =>
         el("li", el("a", { href: address({ view: "search", q, change: `${from}-${split}-${to}` }), "data-view": "search" }, `${moment(to)}, ${q || "everything"}`), `: ${inMoved(moved)}`));
     },
