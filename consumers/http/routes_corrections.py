@@ -240,7 +240,8 @@ def drawn_queue(
         by_share = sorted(each.probabilities.items(), key=lambda pair: -pair[1])
         likeliest = ", ".join(f"{names[label]} {share:.0%}" for label, share in by_share[:2])
         # At random they show how right the model is: who labels is not to be told what it says.
-        why = "Drawn at random" if each.picked == "random" else f"The model is unsure: {likeliest}"
+        unsure = f"Among the least sure of its day: {likeliest}"
+        why = "Drawn at random" if each.picked == "random" else unsure
         items.append(
             f'<li data-id="{escape(each.id)}" data-testid="queue-message">'
             f'<p class="text" dir="auto">{escape(each.text)}</p> <p class=note>{why}</p></li>'

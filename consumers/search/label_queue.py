@@ -73,7 +73,6 @@ class _Picks(NamedTuple):
 
     keys: Keys
     at_random: NDArray[np.bool_]
-    n_answered: int
     n_random_answered: int
     n_random_right: int
 
@@ -111,7 +110,7 @@ class LabelQueue:
         self._clock = clock
         self._thread_time = thread_time
         self._lock = threading.Lock()
-        self._picks = _Picks(np.empty(0, np.int64), np.empty(0, np.bool_), 0, 0, 0)
+        self._picks = _Picks(np.empty(0, np.int64), np.empty(0, np.bool_), 0, 0)
         self._due_at_s = -np.inf
 
     def wanted(self, limit: int) -> list[WantedRow]:
@@ -128,7 +127,16 @@ class LabelQueue:
         """Return how far labelling is."""
         picks = self._current()
         n_random = int(picks.at_random.sum())
-        return LabellingState(n_random, len(picks.keys) - n_random, *picks[2:])
+        n_uncertain = len(picks.keys) - n_random
+        return LabellingState(n_random, n_uncertain, self._n_answered(), *picks[2:])
+
+    def _n_answered(self) -> int:
+        """Return how many are labelled now: who labels looks whether it counts."""
+        found = 0
+        for chunk, held in self._recent.held_rows():
+            answered = held[chunk.columns["corrected"][held] >= 0]
+            found += int(np.count_nonzero(chunk.columns["truth"][answered] < 0))
+        return found
 
     def _current(self) -> _Picks:
         """Return what is to be labelled now; it is worked out again only now and then."""
@@ -177,7 +185,7 @@ class LabelQueue:
                 keys += new
                 at_random += [is_random] * len(new)
         chosen = np.array(keys, np.int64), np.array(at_random, np.bool_)
-        return _Picks(*chosen, int(is_answered.sum()), n_drawn, n_right)
+        return _Picks(*chosen, n_drawn, n_right)
 
     @property
     def _n_random(self) -> int:

@@ -160,7 +160,7 @@ def test_what_to_label_next() -> None:
     assert "52%" not in at_random
     assert 'data-id="&quot;7&quot;"' in at_random
     assert "&lt;b&gt;" in at_random
-    assert "The model is unsure: yes 52%, no 40%" in unsure
+    assert "Among the least sure of its day: yes 52%, no 40%" in unsure
     assert re.findall(r'data-label="([^"]*)"', drawn) == ["yes", "no", "&lt;i&gt;"]
     many = drawn_queue(settings(), [f"c{i}" for i in range(11)], [], None)
     assert re.findall(r'data-keys="([^"])', many) == [*"123456789", "s", "u"]

@@ -169,6 +169,20 @@ def test_answers_leave_the_queue_and_count_in_the_budget(tmp_path: Path) -> None
         assert queue_of(store, per_day=3).state().n_answered == 2
 
 
+def test_labels_count_at_once(tmp_path: Path) -> None:
+    """Those given and taken back since the queue was worked out are counted, as people look."""
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [0.51, 0.52, 0.53])
+        queue = LabelQueue(LabellingSettings(enabled=True), store, clock=lambda: 0.0)
+        queue._due_at_s = 1.0  # it is not worked out again
+        assert queue.state().n_answered == 0
+        for name in ("m0", "m1"):
+            store.correct(name, "negative", "part")
+        assert queue.state().n_answered == 2
+        store.correct("m1", None, "part")
+        assert queue.state().n_answered == 1
+
+
 def test_some_are_drawn_whatever_the_model_says(tmp_path: Path) -> None:
     """The draw hangs on the ids alone, and the share that was right is counted over it."""
     n = 400
