@@ -281,10 +281,14 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def pairs(fields: Mapping[str, Any]) -> str:
-    """Return fields with their values on one line, such as `income high · age 41`."""
+    """Return fields with their values on one line, such as `income high · age 41`.
+
+    A field without a value, or with an empty text, is left out.
+    """
     return " · ".join(
         f"{name} {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
         for name, value in fields.items()
+        if value not in (None, "")
     )
 
 

@@ -174,13 +174,13 @@ def _calibration(status: Status) -> str:
     most = max((n for n, *_ in filled), default=1)
     dots, whiskers, corners, words = [], [], [], []
     for n, said, right in filled:
-        x, y, radius = 6 + 88 * said, 94 - 88 * right, 1.2 + 2.4 * math.sqrt(n / most)
+        x, y, radius = 10 + 80 * said, 90 - 80 * right, 1.2 + 2.4 * math.sqrt(n / most)
         low, high = wilson(right * n, n)
         dots.append(
             f'<circle class="dot" cx="{x:.2f}" cy="{y:.2f}" r="{radius:.2f}">'
             f"<title>predicted {said:.1%}, right {right:.1%} of {n:,}</title></circle>"
         )
-        whiskers.append(f"M{x:.2f} {94 - 88 * low:.2f}V{94 - 88 * high:.2f}")
+        whiskers.append(f"M{x:.2f} {90 - 80 * low:.2f}V{90 - 80 * high:.2f}")
         corners.append(f"{x:.2f} {y:.2f}")
         words.append(f"predicted {said:.0%}, right {right:.0%}")
     line = f'<path class="stroke" d="M{"L".join(corners)}"/>' if corners else ""
@@ -188,7 +188,7 @@ def _calibration(status: Status) -> str:
         '<svg class="calibration" data-testid="calibration" viewBox="0 0 100 106" role="img" '
         f'aria-label="Calibration: {"; ".join(words) or "no labelled messages yet"}.">'
         '<rect class="frame" x="6" y="6" width="88" height="88"/><path class="diagonal" '
-        f'd="M6 94L94 6"/><path class="whiskers" d="{"".join(whiskers)}"/>{line}{"".join(dots)}'
+        f'd="M10 90L90 10"/><path class="whiskers" d="{"".join(whiskers)}"/>{line}{"".join(dots)}'
         '<text x="6" y="99">0%</text><text x="94" y="99" text-anchor="end">100%</text>'
         '<text x="50" y="104" text-anchor="middle">predicted probability</text>'
         '<text x="8" y="11">accuracy</text></svg>'
@@ -223,13 +223,14 @@ def drawn_words(_settings: Settings, status: Status) -> str:
     report = status.quality
     past = ""
     if report.trend_s is not None and report.trend_s >= 1:
-        past = f"<p class=note>Change over the last {_span(report.trend_s)}, against before.</p>"
+        time = f"the last {_span(report.trend_s)}, against the time before"
+        past = f"<p class=note>Change over {time}.</p>"
     return "".join(
         f'<section class="figure"><h2>{name} words</h2>{note}<ol class="words moving" '
         f'data-testid="{name.lower()}">{_moving(words, sign)}</ol></section>'
         for name, note, sign, words in (
             ("Rising", past, "▲", sorted(report.rising, key=lambda each: -each.ratio)),
-            ("Falling", "", "▼", sorted(report.falling, key=lambda each: each.ratio)),
+            ("Falling", past, "▼", sorted(report.falling, key=lambda each: each.ratio)),
         )
     )
 
@@ -384,15 +385,15 @@ def _or_none(value: float | None, written: str, *, is_best: bool = False) -> str
 def _span(seconds: float | None) -> str:
     """Return a half-life in its largest unit.
 
-    >>> _span(604800), _span(5400), _span(None)
-    ('7 d', '1.5 h', '–')
+    >>> _span(604800), _span(5400), _span(234.1), _span(None)
+    ('7 d', '1.5 h', '3.9 min', '–')
     """
     if not seconds:
         return "–"
     size, unit = next(
         (n, u) for n, u in ((86_400, "d"), (3_600, "h"), (60, "min"), (0, "s")) if seconds >= n
     )
-    return f"{_number(seconds / (size or 1))} {unit}"
+    return f"{_number(seconds / (size or 1), 3)} {unit}"
 
 
 def _by_rule(rule: PromotionSettings, report: ChallengersReport) -> str:

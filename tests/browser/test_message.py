@@ -82,6 +82,17 @@ def test_an_explanation(book: Book, open_page: Callable[..., Opened]) -> None:
     expect(row.get_by_test_id("credible-interval")).to_have_count(0)  # a hybrid has none
 
 
+def test_a_message_without_text(book: Book, open_page: Callable[..., Opened]) -> None:
+    """The card says that there is none, instead of nothing."""
+    book.write("", label=None, lang="fo")
+    book.daemon.until(lambda: book.json("/v1/summary?lang=fo")["n"] == 1, "it is stored")
+    page, _ = open_page(f"{book.address}/?lang=fo")
+    said = page.get_by_test_id("message-text")
+    expect(said).to_have_text("")
+    written = said.evaluate("node => getComputedStyle(node, '::before').content")
+    assert written == '"No text"'
+
+
 def balance(book: Book) -> None:
     """Teach the rarer class of two until both are as frequent: a word that nobody knows is unsure.
 

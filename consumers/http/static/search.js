@@ -9,7 +9,7 @@ const TYPING_MS = 250;
 const PAGE = 50;
 const TOLD_MS = 10_000; // so long what failed is told, though figures come
 
-/** Return what is searched while somebody types: the last word begins one, but for a single letter. */
+/** Return what is searched while somebody types: the last word may go on. */
 function asYouType(typed) {
   const last = /(?:^|[\s_])[-#@]*([\p{L}\p{N}]+)$/u.exec(typed);
   if (!last || typed.split('"').length % 2 === 0) return typed.trim();
@@ -210,8 +210,9 @@ function percentNote(summary) {
   return `Share of predictions, not corrected. ${summary.corrected_reason}`;
 }
 
-function countNote({ n, newest_only: isCut, n_unsure: unsure }) {
-  const which = `${isCut ? "Latest " : ""}${count(n)} ${n === 1 ? "match" : "matches"}.`;
+function countNote({ n, is_everything: isAll, newest_only: isCut, n_unsure: unsure }) {
+  const [one, several] = isAll ? [names.message, names.messages] : ["match", "matches"];
+  const which = `${isCut ? "Latest " : ""}${count(n)} ${n === 1 ? one : several}.`;
   return unsure ? `${which} ${count(unsure)} unsure (${unsure < n ? probability(unsure / n) : percent(1)}).` : which;
 }
 

@@ -11,9 +11,14 @@ from msgspec.structs import replace
 
 from consumers.config.settings import Settings
 from consumers.http.routes_corrections import drawn_queue
-from consumers.http.routes_page import drawn_challengers, drawn_curves, drawn_quality
+from consumers.http.routes_page import (
+    drawn_challengers,
+    drawn_curves,
+    drawn_quality,
+    drawn_words,
+)
 from consumers.http.schemas import WantedMessage
-from consumers.monitoring.prequential import SCORED_MAX, Prequential
+from consumers.monitoring.prequential import SCORED_MAX, Bin, Prequential
 from consumers.monitoring.quality import Confusion, QualityReport
 from consumers.monitoring.status import ChallengersReport, JudgedBlock, ModelFigures, Status
 from tests.consumers.http.loopback_server import app_state, served, settings
@@ -142,6 +147,29 @@ def test_a_class_that_joins_has_a_name_in_the_matrix(status: Status) -> None:
     assert "&lt;new&gt;" in drawn
     assert '<td class="number cell t8 c-negative right">80.0%<small>8</small></td>' in drawn
     assert "No labelled messages yet." in drawn_quality(settings(), status)
+
+
+def test_dots_stand_inside_their_frame(status: Status) -> None:
+    """The largest too, of what is always right and told so."""
+    quality = QualityReport(
+        calibration=(Bin(0.0, 0.1, 900, 0.0, 0.0), Bin(0.9, 1.0, 900, 1.0, 1.0))
+    )
+    drawn = drawn_quality(settings(), replace(status, quality=quality))
+    frame = re.search(r'"frame" x="(\d+)" y="(\d+)" width="(\d+)" height="(\d+)"', drawn)
+    assert frame is not None
+    x, y, width, height = map(int, frame.groups())
+    dots = re.findall(r'cx="(.*?)" cy="(.*?)" r="(.*?)"', drawn)
+    assert len(dots) == 2
+    for dot in dots:
+        cx, cy, r = map(float, dot)
+        assert x <= cx - r < cx + r <= x + width
+        assert y <= cy - r < cy + r <= y + height
+
+
+def test_words_that_rise_and_fall_begin_at_one_height(status: Status) -> None:
+    """Both say over which time, in figures that can be read."""
+    drawn = drawn_words(settings(), replace(status, quality=QualityReport(trend_s=234.12)))
+    assert drawn.count("<p class=note>Change over the last 3.9 min, against the time before.") == 2
 
 
 def message(name: str, picked: str, text: str = "rain") -> WantedMessage:

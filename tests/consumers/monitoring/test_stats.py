@@ -24,6 +24,7 @@ from consumers.messages import (
     Partition,
     Reason,
     Reject,
+    pairs,
 )
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.stats import WINDOW_MARKS, CoveredWindow, RunStatistics
@@ -137,6 +138,12 @@ def test_a_message_without_text_is_remembered_by_its_fields() -> None:
     assert [judged.text for judged in figures.statistics.newest] == [
         "income high · age 41 · job true"
     ]
+
+
+def test_a_field_without_a_value_is_not_named() -> None:
+    """Neither one that a message lacks, nor one with an empty text."""
+    assert pairs({"memo": "", "age": 0, "job": False, "note": None}) == "age 0 · job false"
+    assert pairs({"memo": ""}) == ""
 
 
 def test_each_message_has_one_outcome(figures: Figures) -> None:
