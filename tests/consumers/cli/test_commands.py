@@ -379,7 +379,7 @@ def test_json_stays_json_without_smoothing(command: Command, tmp_path: Path) -> 
     name = str(model_file(tmp_path, alpha=0.0))
     done = command("predict", "--model", name, "--json", "lovely")
     answer: dict[str, Any] = json.loads(done.out, parse_constant=refuse)
-    assert answer["words"] == [{"word": "lovely", "score": None}]
+    assert answer["words"] == [{"word": "lovely", "score": None, "unseen": False}]
     assert answer["probabilities"] == {"negative": 0.0, "positive": 1.0}
 
 
