@@ -98,7 +98,9 @@ def test_answers_are_learned_and_not_asked_again(tmp_path: Path) -> None:
             ),
             "the answers counted",
         )
-        # One sample of all, and one of those that were drawn at random, which came first.
+        # One sample of all, and one of those that were drawn at random, which came first and are
+        # counted when the queue is worked out again.
+        daemon.until_metric("streamnb_labels_answered_messages", 2 * len(answers))
         assert daemon.metric("streamnb_labels_answered_messages") == 2 * len(answers)
         daemon.until_metric("streamnb_corrections_total", len(answers))
         assert daemon.stop() == 0

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from consumers.search import RecentStore, comparison, matching
+from consumers.search import RecentStore, comparison
 from consumers.search.comparison import (
     STANDARD_ERRORS_MIN,
     ComparedMessages,
@@ -27,7 +27,7 @@ def compared(store: RecentStore, *queries: str) -> list[ComparedMessages]:
 def test_so_many_characters_are_read(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     """Of long messages the newest that are no more together; `n_read` says how many they are."""
     monkeypatch.setattr(comparison, "WORD_CHARS_MAX", 100)
-    monkeypatch.setattr(matching, "_TEXTS_AT_ONCE", at_once)
+    monkeypatch.setattr(comparison, "_TEXTS_AT_ONCE", at_once)
     read: list[str] = []
     words_of = comparison.words_of
 
