@@ -18,6 +18,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -104,7 +105,11 @@ def fit(
         n_tasks = -(-n_tasks // _FAN_IN)
         partials = _merged(partials)
     rows = sorted(partials.toArrow().to_pylist(), key=lambda row: row["task"])
-    return merge(model, *(NaiveBayes.from_bytes(row["model"]) for row in rows))
+    with ThreadPoolExecutor(_n_cores(df)) as pool:  # much of it holds no lock of the interpreter
+        models = list(pool.map(type(model).from_bytes, [row["model"] for row in rows]))
+    total = merge(*models) if models else model.clone()
+    total.state.n_threads = model.n_threads
+    return total
 
 
 def fit_logs(
@@ -255,12 +260,9 @@ def evaluate(df: DataFrame, model: NaiveBayes, *, label: str = "label") -> Frame
     for row in rows:
         confusion += np.array(row["confusion"], dtype=np.int64)
     n = int(confusion.sum())
-    return FrameEvaluation(
-        model.classes,
-        confusion.reshape(k, k),
-        sum(row["loss"] for row in rows) / n if n else float("nan"),
-        sum(row["unknown"] for row in rows),
-    )
+    loss = sum(row["loss"] for row in rows) / n if n else float("nan")
+    unknown = sum(row["unknown"] for row in rows)
+    return FrameEvaluation(model.classes, confusion.reshape(k, k), loss, unknown)
 
 
 class StreamLearner:
@@ -445,10 +447,8 @@ def _learn(model: NaiveBayes, rows: pa.RecordBatch, fields: list[str], columns: 
     if not rows.num_rows:
         return
     coded = rows.column(columns.label).dictionary_encode()
-    codes = Codes(
-        coded.indices.to_numpy(zero_copy_only=False).astype(np.int32),
-        tuple(coded.dictionary.to_pylist()),
-    )
+    places = coded.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+    codes = Codes(places, tuple(coded.dictionary.to_pylist()))
     model.learn_many(
         _frame(rows, fields),
         codes,
