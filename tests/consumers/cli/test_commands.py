@@ -34,6 +34,7 @@ from consumers.errors import ConfigError, ConsumerError
 from consumers.features import build_model
 from consumers.monitoring.status import Summary
 from streamnb import Dirichlet, Multinomial, NaiveBayes, Words, load, save
+from tests.consumers.cli.test_report import run_unread
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = [
@@ -563,20 +564,7 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 @pytest.mark.parametrize("arguments", [["check-config"], ["version"], ["--help"]], ids=str)
 def test_a_closed_pipe_is_quiet(tmp_path: Path, arguments: list[str]) -> None:
     """Where nobody reads the output any more, a command ends as after SIGPIPE and says nothing."""
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    with os.fdopen(write_end, "wb") as closed:
-        done = subprocess.run(
-            [sys.executable, "-m", "consumers", *arguments],
-            stdout=closed,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            check=False,
-            timeout=100,
-        )
-    assert (done.returncode, done.stderr) == (141, b"")
+    assert run_unread(tmp_path, arguments) == (141, b"")
 
 
 def test_commands_that_ask_the_shared_model_alone_say_so(command: Command, tmp_path: Path) -> None:

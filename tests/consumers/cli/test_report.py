@@ -22,6 +22,24 @@ from consumers.errors import ConfigError, SinkError
 from tests.consumers.cli.test_evaluate import stream, write
 
 
+def run_unread(folder: Path, arguments: list[str]) -> tuple[int, bytes]:
+    """Run a command in a folder, its output a closed pipe; return its exit code and its errors."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "consumers", *arguments],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(Path(commands.__file__).parents[2])},
+            check=False,
+            timeout=100,
+        )
+    return done.returncode, done.stderr
+
+
 @pytest.fixture(autouse=True)
 def _few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw few replicates, as their spread is not the point."""
@@ -124,19 +142,7 @@ def test_the_report_is_written_though_nobody_reads_what_is_printed(
     given = ["-c", str(configs[0])] if command == "evaluate" else [*map(str, configs)]
     report = tmp_path / "report.html"
     arguments = [command, source, *given, *form, "--report", str(report)]
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    with os.fdopen(write_end, "wb") as closed:
-        done = subprocess.run(
-            [sys.executable, "-m", "consumers", *arguments],
-            stdout=closed,
-            stderr=subprocess.PIPE,
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(Path(commands.__file__).parents[2])},
-            check=False,
-            timeout=300,
-        )
-    assert (done.returncode, done.stderr) == (141, b"")
+    assert run_unread(tmp_path, arguments) == (141, b"")
     assert report.read_text(encoding="utf-8").endswith("</html>\n")
 
 
