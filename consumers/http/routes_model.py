@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -53,6 +53,7 @@ from consumers.http.threads import Batcher, WorkerPool, predict_columns
 from consumers.monitoring.quality import QualityReport
 from consumers.monitoring.status import HealthReport
 from consumers.search.label_queue import LabellingState
+from consumers.search.query_syntax import BUILT_IN, written_name
 from streamnb import EveryInterval, Snapshot, __version__, serialization
 from streamnb.errors import InputError
 from streamnb.inspection import summary
@@ -335,7 +336,13 @@ def _page(app_state: AppState) -> schemas.PageAnswer:
         sample=None if recent is None else sample_of(recent.state()),
         has_history=recent is not None and recent.has_history,
         fields=dict(judged_kinds(settings)),
+        conditions=[] if recent is None else _conditions(recent.fields),
     )
+
+
+def _conditions(fields: Sequence[str]) -> list[str]:
+    """Return what a query's conditions may be on; a text is searched by its words."""
+    return [written_name(name) for name in (*BUILT_IN, *fields) if name != "text"]
 
 
 def _names(settings: Settings) -> schemas.PageNames:

@@ -519,6 +519,7 @@ class PageAnswer(Struct):
     """What the page must know at its start; without history /v1/history answers 404.
 
     `fields`: those that the model reads, with what each holds: words, categories, flags or numbers.
+    `conditions`: the names that a condition of a query begins with, as it has them: `lang`.
     """
 
     version: str
@@ -532,6 +533,7 @@ class PageAnswer(Struct):
     sample: Sample | None
     has_history: bool
     fields: dict[str, str]
+    conditions: list[str]
 
 
 class HealthAnswer(Struct):

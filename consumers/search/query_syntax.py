@@ -230,7 +230,7 @@ class Term(msgspec.Struct, frozen=True):
 
 
 CONDITIONS_MAX = 8
-_BUILT_IN = ("lang", "label", "confidence")
+BUILT_IN = ("lang", "label", "confidence")
 _NUMERIC = {"numbers", "confidence"}  # kinds of fields and built-in names, by what values are
 _TEXTS = {"words", "categories", "lang", "label"}
 _CONDITION = re.compile(
@@ -265,7 +265,7 @@ class FieldCondition(msgspec.Struct, frozen=True):
     @property
     def is_built_in(self) -> bool:
         """Whether it is about what every message has, and not about a field of the model."""
-        return self.name in _BUILT_IN
+        return self.name in BUILT_IN
 
     @property
     def compare(self) -> Callable[[Any, Any], Any]:
@@ -334,7 +334,7 @@ def _conditions(text: str, kinds: Mapping[str, str]) -> tuple[list[FieldConditio
     """Return the conditions of a query, and the query with blanks in their place."""
     found: list[FieldCondition] = []
     rest, unknown = text, list[str]()
-    known = {name.replace('"', ""): name for name in kinds} | {name: name for name in _BUILT_IN}
+    known = {name.replace('"', ""): name for name in kinds} | {name: name for name in BUILT_IN}
     for match in _CONDITION.finditer(text):
         typed, op = match["name"] or match["own"], match["op"] or "="
         if typed is None:
@@ -350,7 +350,7 @@ def _conditions(text: str, kinds: Mapping[str, str]) -> tuple[list[FieldConditio
             unknown.append(typed)
     _refuse_almost(rest, known, kinds)
     if unknown:
-        names = ", ".join(map(written_name, [*_BUILT_IN, *kinds]))
+        names = ", ".join(map(written_name, [*BUILT_IN, *kinds]))
         raise QueryError(f"There is no field {_short(unknown[0])} to compare; there are {names}.")
     if len(found) > CONDITIONS_MAX:
         bound = f"{CONDITIONS_MAX} are read at most"

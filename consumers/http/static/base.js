@@ -119,7 +119,7 @@ async function token() {
   const dialog = $("token-dialog");
   $("token").value = dialog.returnValue = "";
   dialog.showModal();
-  await new Promise((closed) => dialog.addEventListener("close", closed, { once: true }));
+  await new Promise((closed) => (dialog.onclose = closed));
   const given = dialog.returnValue && $("token").value.replace(/[^ -~]/g, "").trim(); // a header takes no other
   sessionStorage.setItem(TOKEN, given);
   return given;

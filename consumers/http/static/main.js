@@ -261,7 +261,7 @@ async function learnAgain(pauseMs) {
 }
 
 function build(page) {
-  const { names: given, classes, sample, has_history: hasHistory, fields } = page;
+  const { names: given, classes, sample, has_history: hasHistory, fields, conditions } = page;
   setNames(given);
   setClasses(classes);
   setCorrections(page.corrections);
@@ -274,7 +274,7 @@ function build(page) {
     write({ ...read(), ...part });
     show(true); // what stands in the box stays
   };
-  search = makeSearch(onQuery, onRoute, hasHistory, fields);
+  search = makeSearch(onQuery, onRoute, hasHistory, conditions);
   showModel = makeModel();
   showTryIt = makeTryIt(fields, (words) => write({ view: "try", text: words }, true));
   hasRecent = sample !== null;
@@ -302,7 +302,7 @@ function commands({ view, q, lang, range, vs, change }) {
   if (view === "model") return command("/v1/model");
   if (view === "try") return tried && `${command("/v1/predict")} --json '${JSON.stringify(tried).replace(UNSAFE, (one) => `\\u00${one.charCodeAt().toString(16)}`)}'`;
   const times = timesOf(range, Date.now());
-  const paths = [`/v1/summary${queryOf({ ...asked({ q, lang }), ...times })}`, `/v1/search${queryOf(asked({ q, lang }))}`];
+  const paths = [`/v1/summary${queryOf({ ...asked({ q, lang }), ...times })}`, `/v1/search${queryOf({ ...asked({ q, lang }), ...times })}`];
   if (change || vs.length) paths.push(comparisonOf({ q, lang, vs, change }));
   return paths.map(command).join("\n");
 }

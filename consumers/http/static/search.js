@@ -17,7 +17,7 @@ function asYouType(typed) {
 }
 
 /** Return the view; `onQuery` hears what is asked, `onRoute(part)` what else of the route. */
-export function makeSearch(onQuery, onRoute, hasHistory, fields) {
+export function makeSearch(onQuery, onRoute, hasHistory, conditions) {
   const box = $("q");
   const lang = $("lang");
   const figures = makeFigures(onRoute, hasHistory);
@@ -28,9 +28,9 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
     $("follow").focus();
   });
   onClasses(list.refresh);
-  const conditions = ["lang", "label", "confidence", ...Object.keys(fields).filter((one) => one !== "text")].map((one) => `${/[\s":<>=]|^-/.test(one) ? `"${one.replaceAll(`"`, "")}"` : one}:`).join(", ");
   let query = {};
   let range = "";
+  let times; // chosen in the chart; its messages are listed
   let before = null; // the key below which the next older page begins
   let failedMs = 0; // when that page could last not be had
   let summary = null;
@@ -62,19 +62,23 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
   on(lang, "change", commit);
   on($("search-form"), "submit", commit);
 
-  const pageBelow = (below) => ask(`/v1/search${queryOf({ ...asked(query), limit: PAGE, before: below })}`);
+  /** Return the matches below a key, or the newest; an empty page may have more behind it. */
+  async function pageBelow(below) {
+    const page = await ask(`/v1/search${queryOf({ ...asked(query), ...times, limit: PAGE, before: below })}`);
+    return page.more && !page.messages.length ? pageBelow(page.before) : page;
+  }
 
-  /** Show the matches below a key, or the newest; an empty page may have more behind it. */
-  async function turn(below) {
+  async function turn(below, isAsked = true) {
     const asking = (query = { ...query }); // a later turn ends this one
     try {
       const page = await pageBelow(below);
       if (asking !== query) return;
       before = page.before;
       $("columns").hidden || say($("search-problem"));
-      if (page.more && !page.messages.length) return await turn(before);
-      list.replace(page.messages, !below);
+      list.replace(page.messages, !below && !times);
       $("older").hidden = !page.more;
+      showEmpty();
+      if (!isAsked) return;
       $("stream").scrollIntoView();
       $("follow").focus();
     } catch (error) {
@@ -83,22 +87,22 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
     }
   }
 
-  /** Ask again for what is shown: some may be deleted. */
-  async function askAgain(below, top = list.newestKey() + 1) {
+  /** Ask again: some may be deleted. */
+  async function askAgain() {
     const asking = query;
+    const top = list.newestKey() + 1;
     isStale = false;
-    const page = await pageBelow(below || top).catch(() => null);
+    const page = await pageBelow(top).catch(() => null);
     if (asking !== query) return;
     isStale = !page;
     if (isStale) return;
-    if (page.more && !page.messages.length) return await askAgain(page.before, top);
     before = page.before;
     list.renew(page.messages, top);
   }
 
   on($("older"), "click", () => turn(list.isLive() ? list.oldestKey() : before));
-  on($("newest"), "click", () => turn());
-  on($("follow"), "click", () => list.isLive() || turn());
+  on($("newest"), "click", () => (times ? onRoute({ range: "" }) : turn()));
+  on($("follow"), "click", () => list.isLive() || $("newest").click());
 
   function sayResult() {
     const shares = summary.enough ? inWords(sharesOf(summary)) : `too few ${names.messages} for a share`;
@@ -107,15 +111,16 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
 
   function showEmpty() {
     const about = query.q && ` with ${query.q}`;
-    const hint = /[:<>=]/.test(query.q) ? ` Conditions begin with ${conditions}.` : "";
-    say($("messages-empty"), list.size() ? null : `No ${names.messages}${about} yet. New ones appear here as they come.${hint}`);
+    const hint = /[:<>=]/.test(query.q) ? ` Conditions begin with ${conditions.join(":, ")}:.` : "";
+    const news = times ? "are stored of this time." : "yet. New ones appear here as they come.";
+    say($("messages-empty"), list.size() ? null : `No ${names.messages}${about} ${news}${hint}`);
   }
 
   function showMessages(messages) {
-    if (isFresh) list.replace(messages);
+    if (isFresh && !times) list.replace(messages);
     else list.receive(messages);
     isFresh = false;
-    showEmpty();
+    times || showEmpty();
   }
 
   function showExports(nowMs) {
@@ -153,10 +158,14 @@ export function makeSearch(onQuery, onRoute, hasHistory, fields) {
       lang.value = next.lang;
       figures.show(next, route.range);
       comparison.show(route);
-      range = route.range;
       const isSame = query.q === next.q && query.lang === next.lang;
+      const isTurned = (times || route.range.includes("-")) && (!isSame || range !== route.range);
+      range = route.range;
+      times = range.includes("-") && timesOf(range);
       if (!isSame) query = next;
       showExports(Date.now());
+      if (isTurned && !isSame) list.replace([], false);
+      if (isTurned) turn(null, false);
       if (isSame) return;
       isFresh = true;
       summary = null;
