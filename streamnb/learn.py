@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from streamnb.columns import is_masked_array
 from streamnb.decay import DecaySchedule, read_times, read_weights
 from streamnb.errors import InputError
-from streamnb.features.protocol import Floats, check_examples, has_short
+from streamnb.features.protocol import Floats
+from streamnb.features.statistics import check_examples, has_short
 from streamnb.features.words import WordsState
 from streamnb.kernels import posterior
 from streamnb.kernels.layout import TAKEN_BACK, RowUpdates

@@ -34,15 +34,19 @@ from streamnb.features.protocol import (
     GroupPart,
     GroupState,
     Places,
-    at_row,
     count_within_bound,
     learn_within_bound,
-    not_learned,
     plain_values,
-    short_entries,
     values_fit,
 )
-from streamnb.features.statistics import UNBOUNDED, kept, left_of
+from streamnb.features.statistics import (
+    UNBOUNDED,
+    at_row,
+    kept,
+    left_of,
+    not_learned,
+    short_entries,
+)
 from streamnb.kernels import counting
 from streamnb.kernels.categorical import MISSING, Alphas, ValueCounts, categorical
 from streamnb.kernels.layout import RowUpdates, RunOptions

@@ -18,15 +18,10 @@ from streamnb.features.protocol import (
     GroupPart,
     GroupState,
     Places,
-    at_row,
-    check_examples,
     count_within_bound,
-    has_short,
     learn_within_bound,
-    not_learned,
-    short_words,
 )
-from streamnb.features.statistics import UNBOUNDED, kept, left_of
+from streamnb.features.statistics import UNBOUNDED, kept, left_of, short_words
 from streamnb.kernels import counting, word_table
 from streamnb.kernels import hybrid as kernel
 from streamnb.kernels.hybrid import Said, Weights
@@ -209,13 +204,15 @@ class CountedState(GroupState):
         n_dropped = self.n_dropped if part is None else part.n_dropped
         rows = batch.rows
         own = np.where(batch.present, labels, np.int32(UNLABELLED))
-        check_examples(f"group {self.name!r}", own, weights, counts.examples, decays=self.decays)
+        statistics.check_examples(
+            f"group {self.name!r}", own, weights, counts.examples, decays=self.decays
+        )
         short, wanted, held = short_words(counts, rows, own, weights, decays=self.decays)
         if short.any() and not n_dropped:
             at = int(np.argmax(short))
-            row = at_row(int(np.searchsorted(rows.indptr, at, "right")) - 1, len(labels))
+            row = statistics.at_row(int(np.searchsorted(rows.indptr, at, "right")) - 1, len(labels))
             what = f"group {self.name!r}{row}: {batch.word(at)!r}"
-            raise not_learned(what, float(wanted[at]), float(held[at]))
+            raise statistics.not_learned(what, float(wanted[at]), float(held[at]))
         return Batch(rows, own >= 0), int(short.sum())
 
     def holds(
@@ -228,7 +225,7 @@ class CountedState(GroupState):
         counts = self.counts if part is None else part.counts
         n_dropped = self.n_dropped if part is None else part.n_dropped
         own = np.where(batch.present, labels, np.int32(UNLABELLED))
-        if has_short(counts.examples, own, weights):
+        if statistics.has_short(counts.examples, own, weights):
             return False
         if n_dropped:
             return True

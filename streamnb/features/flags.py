@@ -19,16 +19,8 @@ from streamnb.columns import FLAGS, first_present
 from streamnb.errors import InputError, check_kind
 from streamnb.features import statistics
 from streamnb.features.fields import FieldBatch, FieldRows, FieldsState, check_fields
-from streamnb.features.protocol import (
-    Floats,
-    GroupPart,
-    at_row,
-    check_examples,
-    not_learned,
-    plain_values,
-    short_entries,
-)
-from streamnb.features.statistics import left_of
+from streamnb.features.protocol import Floats, GroupPart, plain_values
+from streamnb.features.statistics import at_row, check_examples, left_of, not_learned, short_entries
 from streamnb.kernels import categorical as kernel
 from streamnb.kernels.categorical import Betas, FlagCounts
 from streamnb.kernels.layout import RowUpdates

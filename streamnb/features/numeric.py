@@ -13,7 +13,8 @@ from streamnb.columns import accepts
 from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.fields import FieldBatch, FieldsState, check_fields
-from streamnb.features.protocol import Floats, GroupPart, at_row, not_learned, plain_values
+from streamnb.features.protocol import Floats, GroupPart, plain_values
+from streamnb.features.statistics import at_row, not_learned
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Moments
 from streamnb.kernels.layout import RowUpdates

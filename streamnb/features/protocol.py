@@ -21,13 +21,11 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.statistics import Arrays
 from streamnb.kernels import counting
 from streamnb.kernels.hybrid import Weights
 from streamnb.kernels.layout import Rows, RowUpdates, Texts
-from streamnb.kernels.posterior import find_short
 from streamnb.labels import UNLABELLED, ones
 from streamnb.likelihoods.base import Batch
 from streamnb.likelihoods.multinomial import Hybrid
@@ -35,7 +33,6 @@ from streamnb.tokenizer import GRAMS_PER_TOKEN_MAX, scratch_for
 
 Floats = NDArray[np.float64]
 Places = dict[str, NDArray[np.int64]]
-_Ints = NDArray[np.int32]
 __all__ = [
     "SHORT_BYTES_MAX",
     "SHORT_CHARS_MAX",
@@ -46,15 +43,9 @@ __all__ = [
     "GroupPart",
     "GroupState",
     "Places",
-    "at_row",
-    "check_examples",
     "count_within_bound",
-    "has_short",
     "learn_within_bound",
-    "not_learned",
     "scratch_of_this_thread",
-    "short_entries",
-    "short_words",
 ]
 
 
@@ -405,60 +396,6 @@ def count_within_bound(
         part.n_dropped += group.drop_from_part(part, statistics.kept(n_max, n_new))
         judged = judged and (own, row + 1)
         row, why, n_new = group.learn_rows(part.counts, batch, updates, row, n_max, *judged)
-
-
-def not_learned(what: str, weight: float, held: float, unit: str = "") -> InputError:
-    """Return the error that a feature cannot be unlearned, as its class holds too little of it."""
-    return InputError(
-        f"{what} cannot be unlearned {weight:g} times, as its class holds {held:g}{unit}."
-        " Unlearn what was learned, once, with its own class."
-    )
-
-
-def short_entries(
-    held: Floats, columns: _Ints, labels: _Ints, wanted: Floats, *, decays: bool
-) -> tuple[NDArray[np.bool_], Floats]:
-    """Return which entries find less than they want back, and what each finds, in their order."""
-    short, before = np.empty(len(columns), np.bool_), np.empty(len(columns))
-    find_short(held, columns, labels, wanted, decays, before, short)
-    return short, before
-
-
-def short_words(
-    counts: Any, rows: Rows, labels: NDArray[np.int32], weights: Floats, *, decays: bool
-) -> tuple[NDArray[np.bool_], Floats, Floats]:
-    """Return which entries find less than they want back, what each wants, and what it finds."""
-    n, sizes = int(rows.indptr[-1]), np.diff(rows.indptr)
-    wanted = np.repeat(weights, sizes) * rows.counts[:n]
-    entry_labels = np.repeat(labels, sizes)
-    short, held = short_entries(
-        counts.by_word, rows.columns[:n], entry_labels, wanted, decays=decays
-    )
-    return short, wanted, held
-
-
-def check_examples(
-    what: str, labels: NDArray[np.int32], weights: Floats, held: Floats, *, decays: bool
-) -> None:
-    """Refuse to unlearn examples from a class that holds less than their weight; shape (n,)."""
-    nowhere = np.zeros(len(labels), np.int32)
-    short, before = short_entries(held.reshape(1, -1), nowhere, labels, weights, decays=decays)
-    for row in np.flatnonzero(short)[:1].tolist():
-        raise InputError(
-            f"{what}{at_row(row, len(labels))}: an example of weight {weights[row]:g} cannot be"
-            f" unlearned, as its class holds {before[row]:g}. Unlearn what was learned, once."
-        )
-
-
-def has_short(held: Floats, labels: NDArray[np.int32], weights: Floats) -> bool:
-    """Return whether a class holds less than the weight of its examples; see `check_examples`."""
-    nowhere = np.zeros(len(labels), np.int32)
-    return bool(short_entries(held.reshape(1, -1), nowhere, labels, weights, decays=False)[0].any())
-
-
-def at_row(row: int, n: int) -> str:
-    """Return which of several rows an error is of; nothing if there is only one."""
-    return f", row {row}" if n > 1 else ""
 
 
 # Options that 0.1.0 did not have: a file without them is one of its files.

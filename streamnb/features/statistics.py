@@ -5,7 +5,7 @@ raw: no prior is in them. All floats are float64, in which whole numbers are exa
 columns and fields are those of a vocabulary or field table that stands elsewhere, so that several
 statistics (one a part, and their sum) share it. To resize, copy, rescale, add, select or pack them
 is the same for all four, by their axes; what words and values alone need (which of them leave, and
-what is left of them) stands below.
+what is left of them) stands below, and at the end what of them can be taken back.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from streamnb.kernels import counting
 from streamnb.kernels.categorical import FlagCounts, ValueCounts
 from streamnb.kernels.gaussian import Moments
 from streamnb.kernels.hybrid import N_WORD_GROUPS, Weights
-from streamnb.kernels.layout import LIVE, Counts, Table
-from streamnb.kernels.posterior import DUST, EXACT_BELOW, EXACT_PARTS, WHOLE_BELOW
+from streamnb.kernels.layout import LIVE, Counts, Rows, Table
+from streamnb.kernels.posterior import DUST, EXACT_BELOW, EXACT_PARTS, WHOLE_BELOW, find_short
 
 Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
+_Ints = NDArray[np.int32]
 S = TypeVar("S", Counts, ValueCounts, FlagCounts, Moments, Weights)
 
 # The axes of each array. "all_and_classes" has one row for all classes together before theirs,
@@ -437,3 +438,60 @@ def subtract_rows(counts: Counts, columns: Longs, held: Floats, *, decays: bool)
     left = left_of(counts.tokens, held.sum(axis=0), decays=decays)
     counts.tokens[:] = np.maximum(left, 0.0)
     counts.state[LIVE] -= int(was.sum() - counts.by_word[columns].any(axis=1).sum())
+
+
+# ---- what can be taken back ----------------------------------------------------------------------
+
+
+def not_learned(what: str, weight: float, held: float, unit: str = "") -> InputError:
+    """Return the error that a feature cannot be unlearned, as its class holds too little of it."""
+    return InputError(
+        f"{what} cannot be unlearned {weight:g} times, as its class holds {held:g}{unit}."
+        " Unlearn what was learned, once, with its own class."
+    )
+
+
+def short_entries(
+    held: Floats, columns: _Ints, labels: _Ints, wanted: Floats, *, decays: bool
+) -> tuple[NDArray[np.bool_], Floats]:
+    """Return which entries find less than they want back, and what each finds, in their order."""
+    short, before = np.empty(len(columns), np.bool_), np.empty(len(columns))
+    find_short(held, columns, labels, wanted, decays, before, short)
+    return short, before
+
+
+def short_words(
+    counts: Any, rows: Rows, labels: NDArray[np.int32], weights: Floats, *, decays: bool
+) -> tuple[NDArray[np.bool_], Floats, Floats]:
+    """Return which entries find less than they want back, what each wants, and what it finds."""
+    n, sizes = int(rows.indptr[-1]), np.diff(rows.indptr)
+    wanted = np.repeat(weights, sizes) * rows.counts[:n]
+    entry_labels = np.repeat(labels, sizes)
+    short, held = short_entries(
+        counts.by_word, rows.columns[:n], entry_labels, wanted, decays=decays
+    )
+    return short, wanted, held
+
+
+def check_examples(
+    what: str, labels: NDArray[np.int32], weights: Floats, held: Floats, *, decays: bool
+) -> None:
+    """Refuse to unlearn examples from a class that holds less than their weight; shape (n,)."""
+    nowhere = np.zeros(len(labels), np.int32)
+    short, before = short_entries(held.reshape(1, -1), nowhere, labels, weights, decays=decays)
+    for row in np.flatnonzero(short)[:1].tolist():
+        raise InputError(
+            f"{what}{at_row(row, len(labels))}: an example of weight {weights[row]:g} cannot be"
+            f" unlearned, as its class holds {before[row]:g}. Unlearn what was learned, once."
+        )
+
+
+def has_short(held: Floats, labels: NDArray[np.int32], weights: Floats) -> bool:
+    """Return whether a class holds less than the weight of its examples; see `check_examples`."""
+    nowhere = np.zeros(len(labels), np.int32)
+    return bool(short_entries(held.reshape(1, -1), nowhere, labels, weights, decays=False)[0].any())
+
+
+def at_row(row: int, n: int) -> str:
+    """Return which of several rows an error is of; nothing if there is only one."""
+    return f", row {row}" if n > 1 else ""
