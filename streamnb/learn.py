@@ -34,10 +34,19 @@ from streamnb.labels import (
     read_labels,
     shown_classes,
     to_indices,
-    unlabelled_rows,
 )
 from streamnb.likelihoods.base import Batch
-from streamnb.predict import BATCH_ROWS, encode, read, run, run_one, to_columns
+from streamnb.predict import (
+    BATCH_ROWS,
+    Joint,
+    encode,
+    judge_row,
+    mark_point_masses,
+    read,
+    run,
+    run_one,
+    to_columns,
+)
 from streamnb.priors import check
 from streamnb.state import ModelState, PartState, count_learned
 from streamnb.vocabulary import Vocabulary
@@ -93,14 +102,14 @@ def prequential(  # noqa: PLR0913 -- a function between would be one more for ea
     part: str | None = None,
     encoded: EncodedRows | None = None,
     taken: NDArray[np.int8] | None = None,
-    joint: list[Floats] | None = None,
+    joint: list[Joint] | None = None,
 ) -> Floats:
     """Learn examples in order; see `NaiveBayes.prequential_many`.
 
     Rows that `taken` says are taken back in their place, if `takes_in_place`; classes stay. If some
     cannot be, the last rows are left: only those before have their log-posteriors in the result.
     A class that joins has nan in the rows before and in the one that brings it: see `impossible`.
-    `joint` gets log p(x, c) of the rows, of a state without a hybrid: what the counts say before.
+    `joint` gets what the counts say of the rows before; not with a hybrid, nor with `taken`.
     """
     if encoded is None:  # no call more: of one example it would cost as much as the rest
         fields, n = read(state, columns)
@@ -124,7 +133,8 @@ def prequential(  # noqa: PLR0913 -- a function between would be one more for ea
     updates = schedule.updates
     updates = updates if taken is None else _signed(updates, taken)
     out = np.full((n, len(classes)), np.nan)
-    way = _Way(target, encode_rows, taken, None if joint is None else np.full_like(out, np.nan))
+    kept = None if joint is None else Joint.unknown(n, len(classes))
+    way = _Way(target, encode_rows, taken, kept)
     coming = dict(new)
     # Between two of these rows no class joins and no landmark moves.
     starts = {0}
@@ -144,8 +154,8 @@ def prequential(  # noqa: PLR0913 -- a function between would be one more for ea
     state.n_examples += count_learned(updates)
     if state.parts:
         state.sum_parts()
-    if joint is not None and way.joint is not None:
-        joint.append(way.joint)
+    if joint is not None and kept is not None:
+        joint.append(kept)
     return out
 
 
@@ -169,21 +179,22 @@ def _own_time(state: ModelState, part: Any) -> float | None:
 class _Way(NamedTuple):
     """How rows are learned: in which part too, encoded by what, and which are taken back instead.
 
-    What encodes in the place of `predict.encode` is never asked to read ahead. `joint` keeps log
-    p(x, c) of each row, if that is wanted.
+    What encodes in the place of `predict.encode` is never asked to read ahead. `joint` keeps what
+    the counts say of each row, if that is wanted.
     """
 
     part: PartState | None
     encode_rows: Callable[..., list[Any]] | None
     taken: NDArray[np.int8] | None
-    joint: Floats | None
+    joint: Joint | None
 
-    def overwrite(self, row: int, out: Floats, before: tuple[Floats, Floats]) -> None:
+    def overwrite(self, row: int, out: Floats, before: tuple[Floats, Joint]) -> None:
         """Write what was said of a row before a class joined or a landmark moved there."""
-        for rows, own in zip((out, self.joint), before, strict=True):
-            if rows is not None:
-                rows[row] = np.nan
-                rows[row, : len(own)] = own
+        stated, joint = before
+        out[row] = np.nan
+        out[row, : stated.shape[1]] = stated
+        if self.joint is not None:
+            self.joint.put(row, joint)
 
 
 def _checked_taken(taken: Any, n: int, encoded: EncodedRows | None) -> NDArray[np.int8]:
@@ -238,12 +249,12 @@ def _prepare_row(
     row: int,
     schedule: DecaySchedule,
     coming: Mapping[int, Label],
-) -> tuple[Floats, Floats] | None:
+) -> tuple[Floats, Joint] | None:
     """Move the landmark and add the class that a row brings, if it does either.
 
-    Then return the row's log-posteriors and log p(x, c) from before: after a long silence little of
-    what was known may outlive the move, and a new class is not among those that the row is
-    predicted by. A move that the rows before made due changes none: a call of them alone ends so.
+    Then return what was said of the row before: after a long silence little of what was known may
+    outlive the move, and a new class is not among those that the row is predicted by. A move that
+    the rows before made due changes none: a call of them alone ends so.
     """
     while schedule.moves and schedule.moves[0].row <= row and schedule.moves[0].was_due:
         state.rescale(schedule.moves.pop(0).factor)
@@ -252,24 +263,12 @@ def _prepare_row(
     if not is_moving and row not in coming:
         return None
     scale = schedule.moves[0].scale if is_moving else float(schedule.updates.scales[row])
-    before = _judge_row(state, fields, row, scale) if state.classes else (np.empty(0),) * 2
+    before = judge_row(state, fields, row, scale)
     if is_moving:
         state.rescale(schedule.moves.pop(0).factor)
     if row in coming:
         state.add_class(coming[row])
     return before
-
-
-def _judge_row(
-    state: ModelState, fields: Mapping[str, Any], row: int, scale: float
-) -> tuple[Floats, Floats]:
-    joint = np.empty((1, len(state.classes)))
-    updates = unlabelled_rows(1, scale)
-    batches = encode(state, fields, row, row + 1, updates.labels, learn=False)
-    prior = run(state, batches, updates, joint, learn=False)
-    stated = joint.copy()
-    posterior.normalise(stated, prior)
-    return stated[0], joint[0]
 
 
 def _learn_rows(
@@ -292,7 +291,8 @@ def _learn_rows(
         # Closed whatever happens: no thread may still be reading when the next call learns.
         with contextlib.closing(_read_ahead(state, fields, begin, end, size, updates)) as pieces:
             for first, last, batches in pieces:
-                own, kept = updates.rows(first, last), None if joint is None else joint[first:last]
+                own = updates.rows(first, last)
+                kept = None if joint is None else joint.rows(first, last)
                 out[first:last, :n_classes] = learn_batches(state, batches, own, part, kept)
         return end
     for first in range(begin, end, BATCH_ROWS):
@@ -307,7 +307,7 @@ def _learn_rows(
             batches = encode(state, fields, first, last, labels, learn=True)
         if own_taken is not None and not _holds(state, batches, own, own_taken, part):
             return first
-        kept = None if joint is None else joint[first:last]
+        kept = None if joint is None else joint.rows(first, last)
         out[first:last, :n_classes] = learn_batches(state, batches, own, part, kept)
         if own_taken is not None:
             for group, batch in zip(state.groups.values(), batches, strict=True):
@@ -446,16 +446,18 @@ def learn_batches(
     batches: Sequence[Any],
     updates: RowUpdates,
     part: PartState | None,
-    kept: Floats | None = None,
+    kept: Joint | None = None,
 ) -> Floats:
     """Learn encoded rows, in their part too; return their log-posteriors from before.
 
-    `kept` takes their log p(x, c).
+    `kept` takes what the counts say of them.
     """
     joint = np.empty((len(updates.labels), len(state.classes)))
+    if kept is not None:
+        mark_point_masses(state, batches, updates, kept.is_point)
     prior = run(state, batches, updates, joint, learn=True, part=part)
     if kept is not None:
-        kept[:, : joint.shape[1]] = joint
+        kept.log_likelihoods[:, : joint.shape[1]] = joint
     posterior.normalise(joint, prior)
     return joint
 

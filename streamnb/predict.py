@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,41 @@ class Judgement:
     by_prior: bool
 
 
+class Joint(NamedTuple):
+    """What the counts say of rows and classes: how likely they are together.
+
+    Attributes
+    ----------
+    log_likelihoods : ndarray of shape (n, n_classes)
+        log p(x, c), in nats.
+    is_point : ndarray of shape (n, n_classes + 1)
+        Whether x has a number of which the class has had one value only, and no prior is on it: a
+        point mass, whose density is that of the variance's floor. It says nothing of the model, and
+        one such row outweighs a million others. The last column is of a class not known yet.
+    """
+
+    log_likelihoods: Floats
+    is_point: NDArray[np.bool_]
+
+    @classmethod
+    def unknown(cls, n: int, n_classes: int) -> Self:
+        """Return one of `n` rows that are yet to be judged: nan, and no point mass."""
+        return cls(np.full((n, n_classes), np.nan), np.zeros((n, n_classes + 1), np.bool_))
+
+    def rows(self, begin: int, end: int) -> Self:
+        """Return rows `begin` to `end`, as views."""
+        return type(self)(self.log_likelihoods[begin:end], self.is_point[begin:end])
+
+    def put(self, row: int, before: Joint) -> None:
+        """Write what was said of a row before further classes joined."""
+        for rows, own, of_others in (
+            (self.log_likelihoods, before.log_likelihoods[0], np.nan),
+            (self.is_point, before.is_point[0, :-1], before.is_point[0, -1]),
+        ):
+            rows[row] = of_others
+            rows[row, : len(own)] = own
+
+
 # ---- many examples -------------------------------------------------------------------------------
 
 
@@ -57,14 +92,16 @@ def log_posteriors(state: ModelState, columns: Any) -> Floats:
     return joint if state.calibration is None else calibrated(state.calibration, joint)
 
 
-def with_joint(state: ModelState, columns: Any) -> tuple[Floats, Floats]:
-    """Return log p(c | x), and log p(x, c) of the counts, for which a hybrid is read twice."""
-    joint, prior = joint_and_prior(state, columns)
+def with_joint(state: ModelState, columns: Any) -> tuple[Floats, Joint]:
+    """Return log p(c | x), and what the counts say, for which a hybrid is read twice."""
+    marks: list[NDArray[np.bool_]] = []
+    joint, prior = joint_and_prior(state, columns, marks)
     stated = joint.copy()
     posterior.normalise(stated, prior)
     if state.calibration is not None:
         stated = calibrated(state.calibration, stated)
-    return stated, joint_and_prior(state.raw(), columns)[0] if state.is_hybrid else joint
+    own = joint_and_prior(state.raw(), columns)[0] if state.is_hybrid else joint
+    return stated, Joint(own, marks[0])
 
 
 def judge(state: ModelState, columns: Any) -> tuple[Floats, NDArray[np.bool_]]:
@@ -77,17 +114,42 @@ def judge(state: ModelState, columns: Any) -> tuple[Floats, NDArray[np.bool_]]:
     return joint, by_prior
 
 
-def joint_and_prior(state: ModelState, columns: Any) -> tuple[Floats, Floats]:
-    """Return log p(x, c) and log π_c of each row, ndarrays of shape (n, n_classes), in nats."""
+def joint_and_prior(
+    state: ModelState, columns: Any, marks: list[NDArray[np.bool_]] | None = None
+) -> tuple[Floats, Floats]:
+    """Return log p(x, c) and log π_c of each row, ndarrays of shape (n, n_classes), in nats.
+
+    `marks` gets what `Joint.is_point` is.
+    """
     fields, n = read(state, columns)
     joint = np.empty((n, len(state.classes)))
     prior = np.empty_like(joint)
+    if marks is not None:
+        marks.append(np.zeros((n, len(state.classes) + 1), np.bool_))
     for begin in range(0, n, BATCH_ROWS):
         end = min(begin + BATCH_ROWS, n)
         updates = unlabelled_rows(end - begin, state.clock.scale)
         batches = encode(state, fields, begin, end, updates.labels, learn=False)
+        if marks is not None:
+            mark_point_masses(state, batches, updates, marks[0][begin:end])
         prior[begin:end] = run(state, batches, updates, joint[begin:end], learn=False)
     return joint, prior
+
+
+def judge_row(
+    state: ModelState, fields: Mapping[str, Any], row: int, scale: float
+) -> tuple[Floats, Joint]:
+    """Return log p(c | x) of a row that was read, and what the counts say of it: arrays of one."""
+    joint = Joint.unknown(1, len(state.classes))
+    if not state.classes:
+        return joint.log_likelihoods, joint
+    updates = unlabelled_rows(1, scale)
+    batches = encode(state, fields, row, row + 1, updates.labels, learn=False)
+    mark_point_masses(state, batches, updates, joint.is_point)
+    prior = run(state, batches, updates, joint.log_likelihoods, learn=False)
+    stated = joint.log_likelihoods.copy()
+    posterior.normalise(stated, prior)
+    return stated, joint
 
 
 def best_classes(state: ModelState, columns: Any) -> list[Label]:
@@ -288,6 +350,14 @@ def encode(
     for name, group in state.groups.items():
         batches.append(group.encode(fields[name], begin, end, labels, learn=learn))
     return batches
+
+
+def mark_point_masses(
+    state: ModelState, batches: Sequence[Any], updates: RowUpdates, is_point: NDArray[np.bool_]
+) -> None:
+    """Mark rows that are about to be learned; see `Joint.is_point`."""
+    for group, batch in zip(state.groups.values(), batches, strict=True):
+        group.mark_point_masses(batch, updates, is_point)
 
 
 def run(

@@ -23,7 +23,6 @@ from consumers.cli.figures import (
     Floats,
     Ints,
     JudgedExamples,
-    PointMasses,
     importing_scikit_learn,
 )
 from consumers.cli.model_report import training_figures
@@ -291,7 +290,6 @@ class Evaluation:
         self._folds = None if method.folds is None else Folds(model, method.folds)
         self._by_fold: list[list[Examples]] = [[] for _ in range(method.folds or 0)]
         self._next_folds = np.empty(0, np.int64)
-        self._points = PointMasses(self.model, self._classes)
         self._answers = self._answer_sequence()
         self._takes: Callable[[Examples], None] = self._prequential
         if method.model is not None:
@@ -475,8 +473,7 @@ class Evaluation:
         if model.state.is_hybrid and not self._method.joint:
             return self._placed(model.predict_log_proba_many(examples.columns), model), None
         found, joint = predict.with_joint(model.state, examples.columns)
-        points = PointMasses(model, self._classes).meet(examples.columns, examples.labels)
-        return self._placed(found, model), self._own(joint, examples, model, points)
+        return self._placed(found, model), self._own(joint, examples, model)
 
     def _learn(self, examples: Examples) -> tuple[Floats, Floats | None]:
         """Learn examples; return what was stated of each before, and log p(x, y) if it is known.
@@ -486,7 +483,7 @@ class Evaluation:
         codes, columns = Codes(examples.labels, tuple(self._classes)), examples.columns
         weights, times_s = examples.times.weights, examples.times.times_s
         learner, counts = self.learner, self._counts
-        joint: list[Floats] = []
+        joint: list[predict.Joint] = []
         if not isinstance(learner, NaiveBayes):
             found = learner.prequential_many(columns, codes, weights=weights, times_s=times_s)
             return self._placed(found, learner), None
@@ -499,19 +496,25 @@ class Evaluation:
             counts, found = learner, rows(learner.state, joint=joint)
         if counts is None:
             return self._placed(found, learner), None
-        points = self._points.meet(columns, examples.labels, weights)
-        return self._placed(found, learner), self._own(joint[0], examples, counts, points)
+        return self._placed(found, learner), self._own(joint[0], examples, counts)
 
-    def _own(self, joint: Floats, examples: Examples, model: ModelReader, points: Any) -> Floats:
-        """Return log p(x, y) of log p(x, c): -inf for a class that came later, nan for `points`."""
-        own = self._placed(joint, model)[np.arange(len(joint)), examples.labels]
-        return np.where(points, np.nan, np.where(np.isnan(own), -np.inf, own))
+    def _own(self, joint: predict.Joint, examples: Examples, model: ModelReader) -> Floats:
+        """Return log p(x, y): -inf for a class that came later, nan for a point mass."""
+        rows, n_classes = np.arange(len(examples.labels)), joint.log_likelihoods.shape[1]
+        own = self._placed(joint.log_likelihoods, model)[rows, examples.labels]
+        at = np.full(len(self._classes), n_classes)  # the last column is of an unknown class
+        at[self._places(model, n_classes)] = np.arange(n_classes)
+        is_point = joint.is_point[rows, at[examples.labels]]
+        return np.where(is_point, np.nan, np.where(np.isnan(own), -np.inf, own))
+
+    def _places(self, model: JudgedLearner | ModelReader, n_classes: int) -> list[int]:
+        """Return the places of a model's first classes among the evaluation's."""
+        return [self._classes.index(str(label)) for label in model.classes[:n_classes]]
 
     def _placed(self, found: Floats, model: JudgedLearner | ModelReader) -> Floats:
         """Return log-posteriors in the order of the evaluation's classes, nan for the others."""
         posteriors = np.full((len(found), len(self._classes)), np.nan)
-        places = [self._classes.index(str(label)) for label in model.classes[: found.shape[1]]]
-        posteriors[:, places] = found
+        posteriors[:, self._places(model, found.shape[1])] = found
         return posteriors
 
     def _keep(self, examples: Examples, answers: Answers, joint: Floats | None) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 from consumers.cli.output import joint_note
 from consumers.errors import ConfigError
 from consumers.process import left_out
-from streamnb import Gaussian
-from streamnb.reader import ModelReader
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -44,7 +42,6 @@ _POINTS = 50  # of the curve over the stream, without a window
 _LOW, _HIGH = 2.5, 97.5  # per cent of the replicates
 _PIECE_VALUES = 1 << 17  # probabilities that scikit-learn is given at a time
 _ROUNDED = 1e-7  # how far a probability of 32 bits lies from its own: 0.5 must not fall below 0.5
-_ALL = -1  # all classes together
 _LOSS_MAX = -float(np.log(np.finfo(np.float64).eps))  # where scikit-learn's log-loss is bounded
 
 
@@ -56,7 +53,7 @@ class JudgedExamples(msgspec.Struct):
     log_posteriors: NDArray[np.float32] = field(
         default_factory=lambda: np.empty((0, 0), np.float32)
     )  # (n, n_classes), in nats
-    joint: Floats | None = None  # (n,): log p(x, y), in nats; nan by `PointMasses`, None if unknown
+    joint: Floats | None = None  # (n,): log p(x, y), in nats; nan for a point mass, None if unknown
     messages: int = 0
     unlabelled: int = 0
     deletions: int = 0
@@ -76,64 +73,6 @@ class JudgedExamples(msgspec.Struct):
         losses = -self.log_posteriors[np.arange(len(self.labels)), self.labels].astype(np.float64)
         is_possible = np.isfinite(losses)
         return np.where(is_possible, np.clip(losses, 0.0, _LOSS_MAX), 0.0), is_possible
-
-
-class PointMasses:
-    """Tells the examples that have a number of which their class has had one value only.
-
-    Without a prior the variance is the floor there, by default a billionth of the largest one: the
-    density says nothing of the model, and one such example outweighs a million others.
-    """
-
-    def __init__(self, model: ModelReader, classes: Sequence[str]) -> None:
-        """Begin with what a model has learned; `classes` are those that labels are places in."""
-        self._fields: dict[str, bool] = {}  # whether all classes share the variance
-        self._only: dict[tuple[str, int], float] = {}  # the first value, by field and class
-        self._several: set[tuple[str, int]] = set()  # those that have had another one
-        for group in model.state.groups.values():
-            likelihood = getattr(group.spec, "likelihood", None)
-            if not isinstance(likelihood, Gaussian) or likelihood.is_bayes:
-                continue
-            self._fields |= dict.fromkeys(group.fields, likelihood.is_shared)
-            held = group.counts  # whose first row is of all classes together
-            for row, j in np.argwhere(held.n > 0.0).tolist():
-                c = classes.index(str(model.classes[row - 1])) if row else _ALL
-                self._only[group.fields[j], c] = float(held.mean[row, j])
-                self._several |= {(group.fields[j], c)} if held.m2[row, j] > 0.0 else set()
-
-    def meet(
-        self, columns: Mapping[str, Any], labels: NDArray[np.int32], weights: Floats | None = None
-    ) -> NDArray[np.bool_]:
-        """Return which of the next examples do, and learn those that weigh something, in order."""
-        found = np.zeros(len(labels), np.bool_)
-        teaches = np.ones(len(labels), np.bool_) if weights is None else weights > 0.0
-        for name, is_shared in self._fields.items():
-            has = np.flatnonzero(np.isfinite(columns[name]))
-            values, own, learned = columns[name][has], labels[has], teaches[has]
-            shared = any((name, c) in self._several for c in range(int(own.max(initial=0)) + 1))
-            of_class = np.zeros((3, len(has)), np.int64)
-            for c in np.unique(own).tolist():
-                rows = np.flatnonzero(own == c)
-                of_class[:, rows] = self._follow((name, c), values[rows], learned[rows])
-            of_all = np.array(self._follow((name, _ALL), values, learned))
-            if is_shared:  # also by a class without a value
-                of_class[0] = of_all[0]
-                of_class[1] = np.cumsum(of_class[2]) - of_class[2] + shared
-            # Of a class without a value the mean and the variance are those of all together.
-            seen, n_others, _ = np.where(of_class[0], of_class, of_all)
-            found[has] |= (seen > 0) & (n_others == 0)
-        return found
-
-    def _follow(self, at: tuple[str, int], values: Floats, teaches: NDArray[np.bool_]) -> Any:
-        """Return whether one came before each, how many others did, and whether it is another."""
-        came, learned = np.full(len(values), at in self._only), np.flatnonzero(teaches)
-        if at not in self._only and len(learned):
-            self._only[at] = float(values[learned[0]])
-            came[learned[0] + 1 :] = True
-        is_other = teaches & (values != self._only.get(at, np.nan))
-        n_before = np.cumsum(is_other) - is_other + (at in self._several)
-        self._several |= {at} if is_other.any() else set()
-        return came, n_before, is_other
 
 
 def require_scikit_learn() -> None:

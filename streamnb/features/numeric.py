@@ -25,6 +25,7 @@ from streamnb.likelihoods import (
     number_likelihood_from_dict,
 )
 from streamnb.likelihoods.base import NumberEstimator
+from streamnb.likelihoods.gaussian import GaussianEstimator
 
 # Once decay has brought a sum of weights down to this, it is set to nothing: before the squares
 # beside it leave the range of float64.
@@ -70,6 +71,33 @@ class NumbersState(FieldsState):
         """Predict each row, then learn it if it has a label; see `kernels.gaussian`."""
         self._fit_to_table()
         self.estimator.run(self.counts, batch.x, batch.places, updates, out, learn=learn)
+
+    def mark_point_masses(
+        self, batch: FieldBatch, updates: RowUpdates, is_point: NDArray[np.bool_]
+    ) -> None:
+        """Mark the rows that have a number without a variance; see `GroupState`.
+
+        A copy of the moments learns the rows. Whether a variance is zero changes a few times at
+        most: rows among which it does not are marked at once.
+        """
+        held, estimator, n = self.fitted(), self.estimator, len(batch.x)
+        if not isinstance(estimator, GaussianEstimator) or (held.m2 > 0.0).all():
+            return
+        held = statistics.take(held, "fields", batch.places)
+        held = statistics.resized(held, classes=is_point.shape[1])  # the last ones have no value
+        columns = np.arange(len(batch.places))
+        begin, size = 0, n
+        while begin < n:
+            end = min(begin + size, n)
+            after = statistics.copy(held)
+            kernel.learn(after, batch.x[begin:end], columns, updates.rows(begin, end))
+            if size > 1 and not _vary_alike(held, after):
+                size //= 2
+                continue
+            points = estimator.point_masses(held)
+            some = points.any(axis=0)
+            is_point[begin:end] |= ~np.isnan(batch.x[begin:end, some]) @ points[:, some].T
+            held, begin, size = after, end, 2 * size
 
     def _run(
         self, counts: Moments, batch: FieldBatch, updates: RowUpdates, out: Floats, *, learn: bool
@@ -169,6 +197,13 @@ class NumbersState(FieldsState):
         seen = self.grow(self.counts).n[0] > 0.0
         live: NDArray[np.int64] = self.table.order[seen[self.table.order]]
         return live
+
+
+def _vary_alike(held: Moments, other: Moments) -> bool:
+    """Return whether the same classes and fields have a value, and the same ones more than one."""
+    return all(
+        np.array_equal(a > 0.0, b > 0.0) for a, b in ((held.n, other.n), (held.m2, other.m2))
+    )
 
 
 def rescale(moments: Moments, factor: float) -> None:

@@ -138,6 +138,15 @@ class GroupState(ABC):
         Rows go in order, and each is predicted before it is learned.
         """
 
+    def mark_point_masses(  # noqa: B027 -- of numbers alone
+        self, batch: Any, updates: RowUpdates, is_point: NDArray[np.bool_]
+    ) -> None:
+        """Mark rows and classes by a density that is a point mass; see `predict.Joint`.
+
+        A row is judged by what was known before it, as `run` learns; nothing is learned here, and
+        no row may be taken back.
+        """
+
     def can_encode_one(self, x: Mapping[str, Any]) -> bool:  # noqa: ARG002
         """Return whether an example is one that `encode_one` can take."""
         return False

@@ -190,6 +190,19 @@ class GaussianEstimator:
         """Add each row's log-likelihood to `out`, then learn it if it has a label."""
         kernel.gaussian(held, self._options, x, places, updates, learn, _room(held.n.shape), out)
 
+    def point_masses(self, held: Moments) -> NDArray[np.bool_]:
+        """Return which fields have no variance in a class, ndarray of shape (n_classes, n_fields).
+
+        Its density is then that of the floor, and says nothing of the numbers. A prior gives each
+        field a variance.
+        """
+        room = _new_room(held.n.shape)
+        if self._options.is_bayes:
+            return np.zeros(room.spread.shape, np.bool_)
+        kernel.read_estimates(held, self._options, 1.0, room)
+        found: NDArray[np.bool_] = (held.n[:1] > 0.0) & (room.spread == 0.0)
+        return found
+
     def posterior(self, held: Moments, scale: float) -> Posterior:
         """Return what is known of means and variances, from the kernel's own estimates."""
         room = _new_room(held.n.shape)

@@ -414,7 +414,8 @@ def test_a_joint_is_that_of_the_posteriors() -> None:
     stated = prequential(models[0].state, columns, codes, times_s=times_s, joint=kept)
     expected = models[1].prequential_many(columns, codes, times_s=times_s)
     assert np.array_equal(np.where(np.isnan(stated), -np.inf, stated), expected)
-    known = np.where(np.isnan(kept[0]), -np.inf, kept[0])
+    [[joint, _]] = kept
+    known = np.where(np.isnan(joint), -np.inf, joint)
     normalised = known[1:] - np.logaddexp.reduce(known[1:], axis=1, keepdims=True)
     np.testing.assert_allclose(normalised, expected[1:], rtol=1e-9, atol=1e-12)
 

@@ -35,8 +35,10 @@ from streamnb.inspection.group_view import view_of
 from streamnb.inspection.numeric import GaussianView
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.layout import RowUpdates
+from streamnb.learn import prequential
 from streamnb.likelihoods import NUMBER_FAMILIES
 from streamnb.likelihoods.gaussian import Posterior
+from streamnb.predict import Joint, with_joint
 
 FIELDS = ("c", "a", "b")
 Example = tuple[dict[str, Any], str]
@@ -123,6 +125,40 @@ def test_a_stream_cut_anywhere_is_the_whole(
     for x, y in stream:
         single.learn_one(x, y)
     assert NaiveBayes.to_bytes(whole) == NaiveBayes.to_bytes(pieces) == NaiveBayes.to_bytes(single)
+
+
+@given(groups, streams, streams, st.integers(1, 12))
+def test_a_point_mass_is_marked_by_what_came_before(
+    group: Numbers, first: list[Example], then: list[Example], size: int
+) -> None:
+    """Of a number its class has had one value only, or of all classes if the class has none."""
+    model, kept, stream = made(group), [], first + then
+    for rows in (first, *(then[i : i + size] for i in range(0, len(then), size))):
+        joint: list[Joint] = []
+        prequential(model.state, *columns_of(rows), joint=joint) if rows else None
+        kept += [(row, tuple(model.classes)) for each in joint for row in each.is_point]
+    whole: Any = with_joint(model.state, columns_of(stream)[0])[1].is_point if stream else []
+    for i, (x, _) in enumerate(stream):
+        row, known = kept[i]
+        asked = [*known, None]  # None: a class that nobody knows
+        assert row.tolist() == [is_point(group, stream[:i], x, label) for label in asked]
+        asked = [*model.classes, None]
+        assert whole[i].tolist() == [is_point(group, stream, x, label) for label in asked]
+
+
+def is_point(group: Numbers, stream: Sequence[Example], x: Any, label: Any) -> bool:
+    """Return whether a number of `x` has no variance in a class that has learned a stream."""
+    likelihood: Any = group.likelihood
+    for name in [name for name in x if x[name] is not None and not likelihood.is_bayes]:
+        own: dict[str, set[float]] = {}
+        for each, y in stream:
+            if each.get(name) is not None:
+                own.setdefault(y, set()).add(each[name])
+        of = [own.get(label, set().union(*own.values()))]
+        seen = [*own.values()] if likelihood.is_shared else of
+        if own and max(map(len, seen)) < 2:
+            return True
+    return False
 
 
 @given(groups, streams, streams)
