@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -84,10 +85,12 @@ def require_scikit_learn() -> None:
         )
 
 
+@cache
 def import_scikit_learn() -> Any:
     """Return scikit-learn's metrics.
 
     scikit-learn imports pandas if it finds it, half as much again, and no figure is of a frame.
+    Nothing is hidden once it is imported: on other threads it looks for pandas meanwhile.
     """
     with left_out("pandas"):
         from sklearn import metrics  # noqa: PLC0415 -- an extra, and a second
@@ -115,6 +118,7 @@ def figures(
     What takes longest is made by two further threads: sorting and arithmetic on large arrays
     release the interpreter's lock.
     """
+    import_scikit_learn()  # before there are other threads
     with warnings.catch_warnings():  # of classes that are missing: their figures say so
         warnings.simplefilter("ignore")
         blocks = Blocks(len(judged.labels), seed)

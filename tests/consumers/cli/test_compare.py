@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from consumers.cli import commands, conventions, evaluation
 from consumers.cli import compare as comparing
+from consumers.cli import figures as figures_module
 from consumers.cli.compare import compare, mcnemar, names_of, pairs
 from consumers.cli.evaluation import Evaluation, Method, judge
 from consumers.cli.figures import JudgedExamples, figures
@@ -422,3 +423,12 @@ def test_the_made_up_stream_is_not_judged_without_end() -> None:
     done = CliRunner().invoke(commands.app, ["predict", "--source", "generator"])
     assert done.exit_code == 2
     assert "has no end" in done.output
+
+
+def test_no_package_is_hidden_while_figures_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their threads look for pandas, and would find None in its place."""
+    figures_module.import_scikit_learn()
+    monkeypatch.setattr(figures_module, "left_out", None)
+    y = np.arange(40) % 2
+    found = figures(JudgedExamples(("a", "b"), y, np.log(np.full((40, 2), 0.5, np.float32))))
+    assert found["figures"]["accuracy"]["value"] == 0.5
