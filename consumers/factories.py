@@ -384,6 +384,7 @@ def open_components(
         settings.page.share_messages_min,
         clock=clock,
         left_out=left_out,
+        names=settings.page.class_names,
     )
     recent = _recent(settings, classes, clock, is_moved)
     if recent is not None:

@@ -435,7 +435,9 @@ class Replica(Collector):
             metrics=self._metrics,
             predictor=predictor,
             status=self.status,
-            shares=lambda: Shares.unknown(self._metrics.classes, page.share_messages_min),
+            shares=lambda: Shares.unknown(
+                self._metrics.classes, page.share_messages_min, page.class_names
+            ),
             follow_age_s=self.age_s,
         )
 

@@ -523,6 +523,11 @@ class PageSettings(Section):
     classes: dict[str, ClassSettings] = Field(default_factory=dict, max_length=100)
     function_words: tuple[ShortText, ...] | None = None  # in no ranking; None: the built-in ones
 
+    @property
+    def class_names(self) -> dict[str, str]:
+        """What the page calls classes, of those that have another name there."""
+        return {label: each.name for label, each in self.classes.items() if each.name}
+
 
 def wrong_page_classes(
     page: PageSettings, classes: tuple[str, ...], *, new_classes: bool

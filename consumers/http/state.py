@@ -6,7 +6,6 @@ None, and its routes say which setting turns it on.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
@@ -71,9 +70,6 @@ def sample_of(state: RecentState) -> schemas.Sample:
     )
 
 
-_QUOTED = re.compile("'[^']*'|\"[^\"]*\"")
-
-
 class Serializer:
     """Puts the store's values into the form of the API."""
 
@@ -83,11 +79,6 @@ class Serializer:
         self._unsure_below = settings.page.unsure_below
         self._shares = app_state.shares
         _, self._several = message_names(settings)
-        self._quoted = {
-            repr(label): repr(shown.name)
-            for label, shown in settings.page.classes.items()
-            if shown.name
-        }
 
     def message(self, row: MessageRow, marked: Sequence[str]) -> schemas.Message:
         """Return a message."""
@@ -136,10 +127,6 @@ class Serializer:
             sample=sample_of(state),
         )
 
-    def _renamed(self, reason: str | None) -> str | None:
-        """Return a reason that quotes a class by the name that the page gives it."""
-        return reason and _QUOTED.sub(lambda found: self._quoted.get(found[0], found[0]), reason)
-
     def summary(
         self, query: Query, lang: str | None, counted: Counted, state: RecentState
     ) -> schemas.ApiSummary:
@@ -147,7 +134,7 @@ class Serializer:
         shares, classes = self._shares(), self._classes[: len(counted.counts)]
         # The words of the query are evidence too: among these messages the model has error rates of
         # its own, which the labelled ones among them show.
-        own = Shares(classes, counted.confusion, shares.messages_min)
+        own = Shares(classes, counted.confusion, shares.messages_min, shares.names)
         estimate = own.of_stream(counted.counts)
         is_everything = query.is_everything and lang is None
         has_all = len(shares.classes) == len(classes)  # none joined since they were measured
@@ -167,7 +154,7 @@ class Serializer:
             counts=estimate.counts,
             raw=estimate.raw,
             corrected=estimate.corrected,
-            corrected_reason=self._renamed(estimate.corrected_reason),
+            corrected_reason=estimate.corrected_reason,
             series=schemas.Series(
                 counted.step_s,
                 [

@@ -32,6 +32,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -52,6 +53,7 @@ EXAMPLES_MIN = 1_000  # before a mark and since: fewer say little of any word
 SHOWN = 12
 SURE = 4.0  # standard errors: of 5,000 words that do not change, one in three looks shows one
 RATIO_MIN = 1.25
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 _TINY = 1e-300  # a word that has left and was not marked came no times: 0/0 is no change
 _TEXT_ENDS = ("^", "$")  # how n-grams of the model name them
 _PRIOR_EXAMPLES = 100.0  # of no change, in both rates: no ratio is infinite
@@ -334,7 +336,8 @@ class Shares:
     """Computes shares from counts; immutable, so any thread may use it.
 
     `confusion` is the stream's: row the true class, column the predicted one, of the newest
-    examples. Below `messages_min` messages a share would be mostly chance.
+    examples. Below `messages_min` messages a share would be mostly chance. `names` are what people
+    are told that classes are called, of those that have another name.
 
     Examples
     --------
@@ -348,15 +351,29 @@ class Shares:
     'There are 10 messages; a share is said from 30 on.'
     """
 
-    def __init__(self, classes: Sequence[str], confusion: ArrayLike, messages_min: int) -> None:
+    def __init__(
+        self,
+        classes: Sequence[str],
+        confusion: ArrayLike,
+        messages_min: int,
+        names: Mapping[str, str] = _NO_NAMES,
+    ) -> None:
         self.classes = tuple(classes)
         self.messages_min = messages_min
-        self._quantifier = Quantifier(confusion, LEVEL, classes=self.classes)
+        self.names = names
+        self._quantifier = self._by(confusion)
 
     @classmethod
-    def unknown(cls, classes: Sequence[str], messages_min: int) -> Shares:
+    def unknown(
+        cls, classes: Sequence[str], messages_min: int, names: Mapping[str, str] = _NO_NAMES
+    ) -> Shares:
         """Return the value before the first example: it corrects no share."""
-        return cls(classes, np.zeros((len(classes), len(classes))), messages_min)
+        return cls(classes, np.zeros((len(classes), len(classes))), messages_min, names)
+
+    def _by(self, confusion: ArrayLike) -> Quantifier:
+        """Return what corrects by a confusion matrix; its reasons have the classes' names."""
+        named = [self.names.get(label, label) for label in self.classes]
+        return Quantifier(confusion, LEVEL, classes=named)
 
     def of_stream(self, counts: Sequence[int]) -> ShareReport:
         """Return the shares in all messages of the stream, or in an even sample of it.
@@ -373,7 +390,7 @@ class Shares:
         """
         if confusion is None:
             confusion = np.zeros((len(self.classes), len(self.classes)))
-        return self._report(counts, Quantifier(confusion, LEVEL, classes=self.classes))
+        return self._report(counts, self._by(confusion))
 
     def _report(self, counts: Sequence[int], quantifier: Quantifier) -> ShareReport:
         n = sum(counts)
@@ -437,7 +454,8 @@ class Quality:
     """Measures how good the model is, for people who must decide whether to trust it.
 
     `prequential` is written by the consuming thread, and only read here. Below `messages_min`
-    messages no share is said (`page.share_messages_min`). `clock` returns monotonic seconds.
+    messages no share is said (`page.share_messages_min`), and `names` are the page's for classes.
+    `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -448,8 +466,10 @@ class Quality:
         *,
         clock: Callable[[], float] = time.monotonic,
         left_out: frozenset[str] = frozenset(),
+        names: Mapping[str, str] = _NO_NAMES,
     ) -> None:
         self.classes = classes
+        self._names = names
         self._left_out = left_out
         self._prequential = prequential
         self._messages_min = messages_min
@@ -457,7 +477,7 @@ class Quality:
         self._window_budget = Budget(WINDOW_INTERVAL_S, SHARE_MAX)
         self._words_budget = Budget(TRENDS_INTERVAL_S, SHARE_MAX)
         self._trends = Trends(left_out)
-        self._shares = Shares.unknown(tuple(classes), messages_min)
+        self._shares = Shares.unknown(tuple(classes), messages_min, names)
         self._stream_shares: ShareReport | None = None
         self._report = QualityReport()
 
@@ -533,9 +553,9 @@ class Quality:
             self._report = replace(
                 self._report, confusion=confusion, calibration=judged.calibration()
             )
-            self._shares = Shares(classes, counts, self._messages_min)
+            self._shares = Shares(classes, counts, self._messages_min, self._names)
         elif len(classes) > len(self._shares.classes):
-            self._shares = Shares.unknown(classes, self._messages_min)
+            self._shares = Shares.unknown(classes, self._messages_min, self._names)
         self._stream_shares = self._shares.of_stream(
             [*predicted, *[0] * (len(classes) - len(predicted))]
         )

@@ -55,7 +55,10 @@ def app_state(
     predictor = Predictor(board)
     predictor.start()
     statistics = RunStatistics(of.model.classes, of.model.fields, 100, clock)
-    quality = Quality(of.model.classes, statistics.prequential, of.page.share_messages_min)
+    page = of.page
+    quality = Quality(
+        of.model.classes, statistics.prequential, page.share_messages_min, names=page.class_names
+    )
     watched = health or Health(lambda: 0.0, of.http.stuck_after_s)  # as nobody beats here
 
     def status() -> Status:

@@ -88,6 +88,22 @@ def test_messages_that_were_searched_for_have_error_rates_of_their_own() -> None
     assert shares.of([60, 40]).corrected is None
 
 
+def test_a_reason_calls_classes_by_their_names() -> None:
+    """Whatever signs these have, as no sentence is searched for them."""
+    odd = 'it\'s "so"'
+    shares = Shares([odd, "no"], [[5, 0], [1, 60]], 30, {odd: "calm", "no": odd})
+    told = (shares.of_stream([60, 40]), shares.of([60, 40], [[60, 0], [1, 5]]))
+    for said, wanted in zip(told, ("calm", odd), strict=True):
+        assert str(said.corrected_reason).endswith(f"; {wanted!r} has {5 + (wanted == odd)}.")
+        assert said.counts == {odd: 60, "no": 40}
+    window = RunStatistics([odd, "no"], ("text",), 9).prequential
+    quality = Quality([odd, "no"], window, 30, clock=lambda: 10.0, names={odd: "calm"})
+    quality.update(None, 10.0, [60, 40])
+    report = quality.stream_shares()
+    assert report is not None
+    assert "'calm' has 0" in str(report.corrected_reason)
+
+
 @pytest.mark.parametrize(
     ("counts", "reason"),
     [
