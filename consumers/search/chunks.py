@@ -153,6 +153,7 @@ class Chunk:
     n_changed: int = 0  # rows that changed after that, at most
     n_offered: int = 0  # messages that came while it was filled, those not taken included
     n_bytes: int = 0  # of its texts, as they are shown and as the model reads them
+    n_relabelled: int = 0  # how often labels of people came or went; raised behind what it counts
     dirty_since_s: float | None = None  # since when words of removed rows stand in its index
     columns: dict[str, NDArray[Any]] = field(init=False)  # -1: no truth, or not corrected
     alive: NDArray[np.bool_] = field(init=False)  # False if there is no row, or no longer
@@ -212,6 +213,7 @@ class Chunk:
         self.alive[part] = True
         self.n_bytes += n_bytes
         self.n += count
+        self.n_relabelled += any(label is not None for label in values["corrected"])
 
     def figures(self) -> Figures:
         """Return what `go_back` needs to come back to now."""
@@ -224,6 +226,7 @@ class Chunk:
         # A new list: who sorts just now puts the index of these rows into the old one.
         self._index = [(np.zeros(0, np.int64), np.zeros(0, np.uint32))]
         self._accounts = self._accounts[: self.n]
+        self.n_relabelled += 1
         self.n_offered, self.n_bytes, self.dirty_since_s = figures[:3]
         self.n_deleted, self.is_packed, self.n_changed = figures[3:]
 
@@ -241,6 +244,7 @@ class Chunk:
     def correct(self, key: int, label: int | None) -> None:
         """Note the number of the label that a person gave to a row; None: none."""
         self.columns["corrected"][key - self.first_key] = -1 if label is None else label
+        self.n_relabelled += 1
 
     def times_ms(self, at: NDArray[np.int64] | slice) -> NDArray[np.int64]:
         """Return the times of rows by their positions: the message's own or its source's.
@@ -442,8 +446,7 @@ class Retention(msgspec.Struct, frozen=True):
 
         `n_bytes` of the file are in use: they are bounded too, as messages may be long.
         """
-        n_rows = sum(chunk.n for chunk in chunks)
-        return n_rows + self.chunk_rows > self.messages_max or (
+        return sum(chunk.n for chunk in chunks) + self.chunk_rows > self.messages_max or (
             n_bytes > _BYTES_MAX * (1 - 1 / _CHUNKS)
         )
 
@@ -460,6 +463,7 @@ _IN_MEMORY = {
 }
 _HEADER = struct.Struct("<IHqI")  # checksum of what follows, format, first key, number of rows
 _FORMAT = 1
+_IN_FILE: dict[str, np.dtype[Any]] = {k: np.dtype(t).newbyteorder("<") for k, t in TYPES.items()}
 
 
 def create_tables(db: sqlite3.Connection) -> None:
@@ -572,9 +576,8 @@ def packed(chunk: Chunk) -> bytes:
     Of rows that are gone it holds nothing.
     """
     at = np.flatnonzero(chunk.alive[: chunk.n])
-    arrays = [at.astype("<u4")]
-    arrays += [chunk.columns[name][at].astype(_little(name)) for name in TYPES]
-    body = b"".join(array.tobytes() for array in arrays)
+    arrays = (chunk.columns[name][at].astype(_IN_FILE[name]) for name in TYPES)
+    body = b"".join(array.tobytes() for array in (at.astype("<u4"), *arrays))
     header = _HEADER.pack(0, _FORMAT, chunk.first_key, len(at))[4:]
     return struct.pack("<I", zlib.crc32(body, zlib.crc32(header))) + header + body
 
@@ -584,7 +587,7 @@ def unpacked(value: Any) -> dict[str, NDArray[Any]] | None:
     if not isinstance(value, bytes) or len(value) < _HEADER.size:
         return None
     crc, format_, first_key, n = _HEADER.unpack_from(value)
-    types = {"at": np.dtype("<u4")} | {name: _little(name) for name in TYPES}
+    types = {"at": np.dtype("<u4")} | _IN_FILE
     n_bytes = _HEADER.size + n * sum(each.itemsize for each in types.values())
     if (format_, n_bytes) != (_FORMAT, len(value)) or zlib.crc32(memoryview(value)[4:]) != crc:
         return None
@@ -593,8 +596,3 @@ def unpacked(value: Any) -> dict[str, NDArray[Any]] | None:
         columns[name] = np.frombuffer(value, dtype, n, start)
         start += n * dtype.itemsize
     return {"key": columns.pop("at").astype(np.int64) + first_key} | columns
-
-
-def _little(name: str) -> np.dtype[Any]:
-    dtype: np.dtype[Any] = np.dtype(TYPES[name]).newbyteorder("<")
-    return dtype

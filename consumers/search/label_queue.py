@@ -1,9 +1,10 @@
 """Which messages a person should label next: those that would teach most, within a daily budget.
 
-Nothing is kept. The queue is worked out from the store of recent messages when somebody asks: a
+Nothing is saved. The queue is worked out from the store of recent messages when somebody asks: a
 message leaves it with the store, by a deletion or by a person's label, and after a restart it is
 what the store's file says. The learner has no part in it, and working it out takes a hundredth of a
-core at most; in between, what was picked last is shown, less what has left it since.
+core at most; in between, what was picked last is shown, less what has left it since. How many are
+answered is counted at each question: that alone is kept by chunk, until a label comes or goes.
 
 A day is one of UTC, by the messages' own times (never later than they came), so that a log read
 again asks the same. Of each day's messages without a label two kinds are picked: some at random, by
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 
 from consumers.config.sections import LabellingSettings
 from consumers.messages import NO_TIME
-from consumers.search.chunks import Keys
+from consumers.search.chunks import Chunk, Keys
 from consumers.search.query_syntax import QueryError
 from consumers.search.rows import MessageRow
 from consumers.search.store import RecentStore
@@ -112,6 +113,7 @@ class LabelQueue:
         self._lock = threading.Lock()
         self._picks = _Picks(np.empty(0, np.int64), np.empty(0, np.bool_), 0, 0)
         self._due_at_s = -np.inf
+        self._answers: dict[int, _AnsweredRows] = {}  # by a chunk's number
 
     def wanted(self, limit: int) -> list[WantedRow]:
         """Return the messages to label next, `limit` at most; of each day those at random first.
@@ -131,12 +133,15 @@ class LabelQueue:
         return LabellingState(n_random, n_uncertain, self._n_answered(), *picks[2:])
 
     def _n_answered(self) -> int:
-        """Return how many are labelled now: who labels looks whether it counts."""
-        found = 0
-        for chunk, held in self._recent.held_rows():
-            answered = held[chunk.columns["corrected"][held] >= 0]
-            found += int(np.count_nonzero(chunk.columns["truth"][answered] < 0))
-        return found
+        """Return how many are labelled now: who labels looks whether it counts.
+
+        Chunks are looked through whose labels have changed since somebody asked, and no others.
+        """
+        known = self._answers
+        answers = [_answers_in(chunk, known.get(chunk.number)) for chunk in self._recent.chunks()]
+        self._answers = {each.chunk.number: each for each in answers}
+        keys = [each.at + each.chunk.first_key for each in answers]
+        return len(self._recent.held(np.concatenate([np.empty(0, np.int64), *keys])))
 
     def _current(self) -> _Picks:
         """Return what is to be labelled now; it is worked out again only now and then."""
@@ -232,6 +237,23 @@ class LabelQueue:
             empty = np.empty(0, np.int64)
             return _Unlabelled(*[empty] * len(_Unlabelled._fields))
         return _Unlabelled(*map(np.concatenate, zip(*parts[::-1], strict=True)))
+
+
+class _AnsweredRows(NamedTuple):
+    """Where a person has labelled rows of a chunk, removed ones too, and the stream has not."""
+
+    chunk: Chunk
+    n_relabelled: int  # of the chunk, before it was looked through
+    at: NDArray[np.int64]
+
+
+def _answers_in(chunk: Chunk, known: _AnsweredRows | None) -> _AnsweredRows:
+    """Return the answers in a chunk: those known, if no label has come or gone since."""
+    n_relabelled = chunk.n_relabelled  # read first: what changes meanwhile is found next time
+    if known is not None and known.chunk is chunk and known.n_relabelled == n_relabelled:
+        return known
+    corrected, truth = (chunk.columns[name][: chunk.n] for name in ("corrected", "truth"))
+    return _AnsweredRows(chunk, n_relabelled, np.flatnonzero((corrected >= 0) & (truth < 0)))
 
 
 class _Texts:

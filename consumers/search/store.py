@@ -412,7 +412,7 @@ class RecentStore:
         found: list[_Read] = []
         if not len(keys):
             return found
-        parts = located(self._chunks(), self._cutoff_ms(), np.sort(keys))
+        parts = located(self.chunks(), self._cutoff_ms(), np.sort(keys))
         with self._view(file) as (db, newest_first):
             there = {chunk.number for chunk, _ in newest_first}
             for chunk, at in parts:
@@ -438,7 +438,7 @@ class RecentStore:
         self, keys: Keys, *, newest_only: bool, span_ms: Span | None = None
     ) -> Counted:
         """Count messages as `counted` does, by their keys, ascending, of those still held."""
-        parts = [picked(*part) for part in located(self._chunks(), self._cutoff_ms(), keys)]
+        parts = [picked(*part) for part in located(self.chunks(), self._cutoff_ms(), keys)]
         return self._counted(parts, COUNTED_MAX, newest_only=newest_only, span_ms=span_ms)
 
     def _counted(
@@ -457,7 +457,7 @@ class RecentStore:
         code = self._file().contents.known_lang(lang)
         cutoff_ms = self._cutoff_ms()
         parts = []
-        for chunk in self._chunks():
+        for chunk in self.chunks():
             part = slice(chunk.first_since(cutoff_ms) - chunk.first_key, chunk.n_committed)
             shown = chunk.alive[part]
             if code is not None:
@@ -470,30 +470,30 @@ class RecentStore:
     def oldest_key(self) -> int:
         """A key below which no message is held; larger than all keys if none is."""
         cutoff_ms = self._cutoff_ms()
-        shown = [c for c in self._chunks() if c.n_committed and c.newest_ms >= cutoff_ms]
+        shown = [c for c in self.chunks() if c.n_committed and c.newest_ms >= cutoff_ms]
         return shown[0].first_since(cutoff_ms) if shown else database.KEY_LAST
 
     def held(self, keys: Keys) -> Keys:
         """Return those of some keys, ascending, whose messages are still held."""
-        parts = located(self._chunks(), self._cutoff_ms(), keys)
+        parts = located(self.chunks(), self._cutoff_ms(), keys)
         return np.concatenate([keys[:0], *(at + chunk.first_key for chunk, at in parts)])
 
     def unanswered(self, keys: Keys) -> Keys:
         """Return those of some keys whose messages are still held, and no person has labelled."""
-        parts = located(self._chunks(), self._cutoff_ms(), np.sort(keys))
+        parts = located(self.chunks(), self._cutoff_ms(), np.sort(keys))
         some = [at[c.columns["corrected"][at] < 0] + c.first_key for c, at in parts]
         return np.concatenate([keys[:0], *some])
 
     def held_rows(self) -> Parts:
         """Return all chunks, oldest first, with the positions of the rows that are held."""
-        return located(self._chunks(), self._cutoff_ms(), None)
+        return located(self.chunks(), self._cutoff_ms(), None)
 
     def languages(self) -> list[str]:
         """Return the languages of the held messages, most frequent first, 50 at most."""
         file = self._writer.file
         names = [] if file is None else list(file.contents.langs.names)
         counts = np.zeros(len(names), np.int64)
-        for chunk in self._chunks() if names else ():
+        for chunk in self.chunks() if names else ():
             codes = chunk.columns["lang_code"][: chunk.n_committed]
             codes = codes[chunk.alive[: len(codes)]]
             counts += np.bincount(codes, minlength=len(names))[: len(names)]
@@ -528,7 +528,7 @@ class RecentStore:
 
     def state(self) -> RecentState:
         """Return what is held, and how the store fares."""
-        chunks = self._chunks()
+        chunks = self.chunks()
         n_taken = sum(chunk.n_committed for chunk in chunks)
         # Rows that are just being written are counted on both sides.
         n_offered = n_taken + max(0, sum(chunk.n_offered - chunk.n for chunk in chunks))
@@ -550,7 +550,7 @@ class RecentStore:
             trouble=self._writer.trouble,
         )
 
-    def _chunks(self) -> Sequence[Chunk]:
+    def chunks(self) -> Sequence[Chunk]:
         """Return the chunks that are safe in the file, oldest first; none if there is no file."""
         file = self._writer.file
         return () if file is None else file.published

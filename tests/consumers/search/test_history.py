@@ -431,7 +431,7 @@ def test_what_is_known_after_a_restart_is_what_was_known(tmp_path: Path, n_gone:
         for first in range(0, 1_100, 50):
             tell(store, ["good day"] * 50, first)
         wanted = known_from_s(store)
-        oldest = store._chunks()[0].columns["offset"][:n_gone].tolist()
+        oldest = store.chunks()[0].columns["offset"][:n_gone].tolist()
         forget(store, [f"m{offset}" for offset in oldest])
         settle(store)
         assert known_from_s(store) == wanted

@@ -183,6 +183,68 @@ def test_labels_count_at_once(tmp_path: Path) -> None:
         assert queue.state().n_answered == 1
 
 
+def test_answers_are_counted_whatever_happens_meanwhile(tmp_path: Path) -> None:
+    """Given, changed and taken back, removed, dropped with a chunk; and after a restart."""
+    random, first = np.random.default_rng(3), 0
+    names = itertools.cycle(["negative", "positive", None])
+    settings = {"messages_max": 160}  # ten messages a chunk
+    for _ in range(3):
+        with running(tmp_path / "recent.db", **settings) as store:
+            queue = queue_of(store, keep=1)
+            for _ in range(40):
+                ids = [f"m{i}" for i in random.integers(max(0, first - 200), first + 1, 3)]
+                if random.random() < 0.4:
+                    tell(store, [0.5] * 7, first)
+                    first += 7
+                elif random.random() < 0.2:
+                    forget(store, ids)
+                    settle(store)
+                else:
+                    for each in ids:
+                        store.correct(each, next(names), "part")
+                answered = [
+                    int((chunk.columns["corrected"][held] >= 0).sum())
+                    for chunk, held in store.held_rows()
+                ]
+                assert queue.state().n_answered == sum(answered)
+    assert sum(answered) > 9
+    assert first > 160
+
+
+def test_only_chunks_in_which_a_label_changed_are_looked_through(tmp_path: Path) -> None:
+    """A question costs nothing for the rows of all others, however many are stored."""
+
+    class Columns(dict[str, Any]):
+        number = 0
+
+        def __getitem__(self, name: str) -> Any:
+            if name in {"truth", "corrected"}:
+                read.append((self.number, name))
+            return super().__getitem__(name)
+
+    read: list[tuple[int, str]] = []
+    with running(tmp_path / "recent.db", messages_max=160) as store:
+        tell(store, [0.5] * 35)
+        queue = queue_of(store)
+        store.correct("m1", "negative", "part")
+        for chunk in store.chunks():
+            chunk.columns = columns = Columns(chunk.columns)
+            columns.number = chunk.number
+        assert queue._n_answered() == 1
+        assert {number for number, _ in read} == {1, 2, 3, 4}
+        read.clear()
+        assert queue._n_answered() == 1
+        assert not read
+        for name in ("m22", "m23"):
+            store.correct(name, "negative", "part")
+        assert queue._n_answered() == 3
+        assert {number for number, _ in read} == {3}
+        store.correct("m22", None, "part")
+        forget(store, ["m1"])
+        settle(store)
+        assert queue._n_answered() == 1
+
+
 def test_some_are_drawn_whatever_the_model_says(tmp_path: Path) -> None:
     """The draw hangs on the ids alone, and the share that was right is counted over it."""
     n = 400

@@ -413,7 +413,7 @@ def test_rows_that_are_to_go_hide_no_others(monkeypatch: pytest.MonkeyPatch, tex
     monkeypatch.setattr("consumers.search.store._ROWS_AGAIN", 4)
     with running(None) as store:
         tell(store, [f"hello {i}" for i in range(40)])
-        (chunk,) = store._chunks()
+        (chunk,) = store.chunks()
         chunk.kill([chunk.first_key + i for i in (*range(5, 15), *range(20, 40))])
         before = None
         for wanted, more in ((["m19", "m18", "m17"], True), (["m16", "m15", "m4"], True)):

@@ -492,7 +492,7 @@ def test_turned_on_it_says_since_when_though_the_oldest_was_deleted(
         for k in range(100):
             wall_of(store).now_s = MINUTE_S + 60.0 * k
             tell(store, ["good day"], first=k)
-        oldest = store._chunks()[0]
+        oldest = store.chunks()[0]
         assert oldest.number > 1
         offsets = oldest.columns["offset"][:n_gone].tolist()
         forget(store, [f"m{offset}" for offset in offsets])
