@@ -21,7 +21,7 @@ from consumers.http.openapi import ApiRoute
 from consumers.http.requests import NO_STORE, QueryParameters
 from consumers.http.routes_model import fields_of
 from consumers.http.state import AppState, ClassLook, bar_of, looks_of, named
-from consumers.http.threads import Batcher, WorkerPool
+from consumers.http.threads import Batcher, Shared, WorkerPool
 from consumers.monitoring.prequential import SCORED_MAX, Judgements, ScoreCurve, wilson
 from consumers.monitoring.quality import Share, Trend
 from consumers.monitoring.status import ChallengersReport, JudgedBlock, OwnModelsReport, Status
@@ -45,17 +45,18 @@ def part_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> l
     def of_status(drawn: Callable[[Settings, Status], str]) -> Callable[[Snapshot], str]:
         return lambda _snapshot: drawn(settings, app_state.status())
 
-    def curves(_snapshot: Snapshot) -> str:
+    def curves() -> str:
         judged = app_state.judged
         return "" if judged is None else drawn_curves(settings, app_state.classes, judged())
 
+    shared_curves = Shared(curves)  # up to a dozen sorts of the window, for each open page
     parts: dict[str, Callable[[Snapshot], str]] = {
         "fields": lambda snapshot: (
             drawn_models(app_state.status().per) + drawn_fields(settings, fields_of(snapshot))
         ),
         "quality": of_status(drawn_quality),
         "words": of_status(drawn_words),
-        "curves": curves,
+        "curves": lambda _snapshot: shared_curves(),
         "challengers": of_status(drawn_challengers),
     }
 

@@ -3,16 +3,19 @@
 `WorkerPool` runs searches, counts and what waits for a disk. `Batcher` asks the predictor; single
 texts that arrive together are predicted in one batch. What a request costs beyond its prediction is
 the way to the predictor's thread and back. Texts that arrive while a batch is under way form the
-next one, so they share that cost. A batch gives, bit for bit, what single examples give.
+next one, so they share that cost. A batch gives, bit for bit, what single examples give. `Shared`
+makes what is dear, and the same for all, once for those who ask within a second.
 What nobody waits for any more is neither kept nor worked off.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -36,6 +39,7 @@ _Waiter = asyncio.Future[Any]
 
 THREADS = 4
 WAITING_MAX = 64
+SHARED_S = 1.0  # for which what was made for one is given to others
 TOGETHER_MAX = 1_000  # single texts in one batch; a longer one would keep the first waiting
 
 
@@ -147,6 +151,30 @@ def _by_class(classes: tuple[str, ...]) -> Callable[..., ByClass]:
     except ValueError:  # a field's name may hold no quote, backslash or control character
         return lambda *values: dict(zip(classes, values, strict=True))
     return cast("Callable[..., ByClass]", made)
+
+
+class Shared:
+    """Makes a text for all that ask within a second; any thread may ask, and waits for it.
+
+    `clock` returns monotonic seconds.
+    """
+
+    def __init__(
+        self, make: Callable[[], str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._make = make
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._made: str = ""
+        self._until_s = -math.inf
+
+    def __call__(self) -> str:
+        """Return the text, made a second ago at most."""
+        with self._lock:
+            if self._clock() >= self._until_s:
+                self._made = self._make()
+                self._until_s = self._clock() + SHARED_S
+            return self._made
 
 
 class Batcher:

@@ -18,9 +18,11 @@ from consumers.http.routes_page import (
     drawn_words,
 )
 from consumers.http.schemas import WantedMessage
-from consumers.monitoring.prequential import SCORED_MAX, Bin, Prequential
+from consumers.http.threads import Shared
+from consumers.monitoring.prequential import SCORED_MAX, Bin, Judgements, Prequential
 from consumers.monitoring.quality import Confusion, QualityReport
 from consumers.monitoring.status import ChallengersReport, JudgedBlock, ModelFigures, Status
+from streamnb.testing import ManualClock
 from tests.consumers.http.loopback_server import app_state, served, settings
 from tests.consumers.monitoring.test_calibration import stream
 
@@ -170,6 +172,33 @@ def test_words_that_rise_and_fall_begin_at_one_height(status: Status) -> None:
     """Both say over which time, in figures that can be read."""
     drawn = drawn_words(settings(), replace(status, quality=QualityReport(trend_s=234.12)))
     assert drawn.count("<p class=note>Change over the last 3.9 min, against the time before.") == 2
+
+
+def test_curves_are_drawn_once_for_all_that_ask_within_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each open page asks for them again and again; they are the same for all."""
+    clock, made = ManualClock(10.0), iter("abc")
+    shared = Shared(lambda: next(made), clock)
+    assert [shared(), shared()] == ["a", "a"]
+    clock.now_s += 0.9
+    assert shared() == "a"
+    clock.now_s += 0.1
+    assert [shared(), shared()] == ["b", "b"]
+    monkeypatch.setattr("consumers.http.threads.SHARED_S", 600.0)
+    asked: list[Judgements] = []
+
+    def judged() -> Judgements:
+        asked.append(prequential.judged())
+        return asked[-1]
+
+    prequential = Prequential(500)
+    prequential.update(*stream(1, 500, 2))
+    with app_state(settings()) as state, served(state, judged=judged) as port:
+        url = f"http://127.0.0.1:{port}/page/curves"
+        answers = {httpx.get(url, trust_env=False, timeout=60).text for _ in range(3)}
+    assert len(asked) == len(answers) == 1
+    assert "the latest 500 labelled messages" in answers.pop()
 
 
 def message(name: str, picked: str, text: str = "rain") -> WantedMessage:
