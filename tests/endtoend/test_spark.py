@@ -120,6 +120,17 @@ def test_counts_equal_one_process(frame: Any, n_tasks: int | None) -> None:
         assert np.array(values) == pytest.approx(np.array(theirs[name]), rel=1e-12)
 
 
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_model_keeps_its_threads(frame: Any, n_threads: int) -> None:
+    """Tasks return bytes, which do not hold how many; where no row is learned no bytes come."""
+    model = untrained(n_threads=n_threads)
+    logs = frame.selectExpr("*", "concat('t/', id % 2) AS log", "id AS offset")
+    found = [nbs.fit(each, model, n_tasks=2) for each in (frame, frame.where("label IS NULL"))]
+    found.append(nbs.fit_logs(logs, model, n_tasks=2)[0])
+    assert [each.n_examples for each in found] == [900, 0, 900]
+    assert [each.n_threads for each in found] == [n_threads] * 3
+
+
 def test_what_is_timed_beside_one_process_counts_the_same(session: Any, tmp_path: Path) -> None:
     """The benchmark's two ways learn the same files, some times over."""
     tweets = Tweets(
