@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from streamnb.decay import Clock, HalfLife, check_forgets, check_prior_half_life
 from streamnb.errors import InputError, check_bool, check_kind
-from streamnb.features.fields import check_features
-from streamnb.features.protocol import Floats, Group, GroupPart, GroupState
+from streamnb.features.protocol import Floats, Group, GroupPart, GroupState, check_features
 from streamnb.kernels import posterior
 from streamnb.kernels.hybrid import Said
 from streamnb.kernels.layout import RowUpdates

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from streamnb.columns import Kind, OneRow, read_matrix
 from streamnb.errors import InputError, check_kind
 from streamnb.features import statistics
-from streamnb.features.protocol import Arrays, Floats, Group, GroupPart, GroupState, Places
+from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Places
 from streamnb.kernels.layout import RowUpdates
 
 I32 = NDArray[np.int32]
@@ -54,24 +54,6 @@ class FieldTable:
         """Return this table, or a longer one where some of the fields are new."""
         new = [name for name in names if name not in self.places]
         return FieldTable.of([*self.names, *new]) if new else self
-
-
-def check_features(features: Any) -> Mapping[str, Group]:
-    """Refuse what is no mapping of names to groups."""
-    if not isinstance(features, Mapping) or not features:
-        raise InputError(
-            "features must hold at least one group, such as {'text': Words(...)}."
-            f" Got {features!r} instead."
-        )
-    for name, group in features.items():
-        if not isinstance(name, str):
-            raise InputError(f"features: a group's name must be a str. Got {name!r} instead.")
-        if isinstance(group, type) or not hasattr(group, "start"):
-            raise InputError(
-                f"features[{name!r}] must be a group, such as Words(...), Bag(...), Categories(),"
-                f" Flags() or Numbers(). Got {group!r} instead."
-            )
-    return features
 
 
 def check_fields(fields: Any) -> tuple[str, ...] | None:

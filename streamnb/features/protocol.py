@@ -21,6 +21,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.statistics import Arrays
 from streamnb.kernels import counting
@@ -43,6 +44,7 @@ __all__ = [
     "GroupPart",
     "GroupState",
     "Places",
+    "check_features",
     "count_within_bound",
     "learn_within_bound",
     "scratch_of_this_thread",
@@ -442,6 +444,24 @@ class Group(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the specification for the model's header; `kind` names its class."""
+
+
+def check_features(features: Any) -> Mapping[str, Group]:
+    """Refuse what is no mapping of names to groups."""
+    if not isinstance(features, Mapping) or not features:
+        raise InputError(
+            "features must hold at least one group, such as {'text': Words(...)}."
+            f" Got {features!r} instead."
+        )
+    for name, group in features.items():
+        if not isinstance(name, str):
+            raise InputError(f"features: a group's name must be a str. Got {name!r} instead.")
+        if isinstance(group, type) or not hasattr(group, "start"):
+            raise InputError(
+                f"features[{name!r}] must be a group, such as Words(...), Bag(...), Categories(),"
+                f" Flags() or Numbers(). Got {group!r} instead."
+            )
+    return features
 
 
 # ---- buffers for one short example, which a thread uses again and again --------------------------
