@@ -282,8 +282,7 @@ class ModelState:
         """Whether the class prior is left out, as it would decide alone; one asked for stays."""
         if isinstance(self.class_prior, Fixed) or self.prior_half_life is not None:
             return False
-        likelihoods = (group.spec.likelihood for group in self.groups.values())
-        return all(getattr(each, "leaves_prior_out", False) for each in likelihoods)
+        return all(group.leaves_prior_out for group in self.groups.values())
 
     def _leave_prior_out(self) -> None:
         if self.leaves_prior_out:

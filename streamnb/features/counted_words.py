@@ -72,6 +72,7 @@ class CountedState(GroupState):
         self.counts.state[DECLARED] = len(dictionary or ())
         self.n_declared = len(dictionary) if dictionary else None
         self.estimator = self._likelihood.estimator(self.n_declared, n_classes)
+        self.leaves_prior_out = self._likelihood.leaves_prior_out
         self.hybrid = spec.hybrid
         self.weights = self._empty_weights(n_classes)
         self.kinds = np.empty(0, dtype=np.uint8)

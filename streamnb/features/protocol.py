@@ -96,6 +96,8 @@ class GroupState(ABC):
     can_be_weighted: bool = False
     decays: bool = False  # whether its model forgets, so that no count is exact
     is_open: bool = False  # whether it adopts new fields that no other group names
+    # Whether a model of such groups alone answers without its class prior.
+    leaves_prior_out: bool = False
     # Whether an example without any of its fields is normal: its fields are words, or flags that
     # are false when absent.
     may_lack_fields: bool = False

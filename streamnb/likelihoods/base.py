@@ -75,6 +75,10 @@ class WordLikelihood(Protocol):
     def counts_occurrences(self) -> bool:
         """Whether a word's repetitions in a text count, unless the group says otherwise."""
 
+    @property
+    def leaves_prior_out(self) -> bool:
+        """Whether a model of such groups alone answers without its class prior."""
+
     def estimator(self, n_declared: int | None, n_classes: int) -> Estimator:
         """Return a new estimator.
 

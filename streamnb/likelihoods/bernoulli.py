@@ -124,6 +124,11 @@ class Bernoulli:
         """False: a word is there or not."""
         return False
 
+    @property
+    def leaves_prior_out(self) -> bool:
+        """False: the class prior counts."""
+        return False
+
     def estimator(self, n_declared: int | None, n_classes: int) -> BernoulliEstimator:
         """Return a new estimator; see `base.WordLikelihood.estimator`."""
         present, absent = self._by_class(n_declared, n_classes)

@@ -100,6 +100,11 @@ class Multinomial:
         """True: repetitions count."""
         return True
 
+    @property
+    def leaves_prior_out(self) -> bool:
+        """False: the class prior counts."""
+        return False
+
     def estimator(self, n_declared: int | None, n_classes: int) -> MultinomialEstimator:
         """Return a new estimator; see `base.WordLikelihood.estimator`."""
         return MultinomialEstimator(self.prior.grid(n_declared, n_classes))

@@ -10,7 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.naive_bayes import ComplementNB
 
-from streamnb import Bag, Beta, Complement, Dirichlet, Fixed, NaiveBayes, Numbers, Words
+from streamnb import (
+    Bag,
+    Bernoulli,
+    Beta,
+    Categories,
+    Complement,
+    Dirichlet,
+    Fixed,
+    Flags,
+    Multinomial,
+    NaiveBayes,
+    Numbers,
+    Words,
+)
 from streamnb.errors import InputError
 from tests.library.features.count_models import (
     PROBES,
@@ -186,3 +199,21 @@ def test_a_class_prior_that_was_asked_for_stays_in(options: dict[str, Any]) -> N
         model = NaiveBayes(["a", "b"], features=groups, hash_key=1, **more)
         model.learn_many(*data)
         assert model.class_priors()[0] > 0.75
+
+
+@pytest.mark.parametrize("likelihood", [Complement(), Multinomial(), Bernoulli()])
+def test_a_group_says_whether_it_leaves_the_class_prior_out(likelihood: Any) -> None:
+    """A model leaves it out if all of its groups do."""
+    normalised = Complement(normalise=True)
+    both: list[Any] = [Words(normalised, field="text"), Bag(normalised, field="bag")]
+    for other, wanted in (
+        (both[1], True),
+        (Words(likelihood, field="other"), False),
+        (Bag(likelihood, field="other"), False),
+        (Categories(fields=["other"]), False),
+        (Flags(fields=["other"]), False),
+        (Numbers(fields=["other"]), False),
+    ):
+        state = NaiveBayes(["a", "b"], features={"text": both[0], "more": other}).state
+        assert [each.leaves_prior_out for each in state.groups.values()] == [True, wanted]
+        assert state.leaves_prior_out == wanted
