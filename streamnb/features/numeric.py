@@ -80,23 +80,24 @@ class NumbersState(FieldsState):
         A copy of the moments learns the rows. Whether a variance is zero changes a few times at
         most: rows among which it does not are marked at once.
         """
-        held, estimator, n = self.fitted(), self.estimator, len(batch.x)
-        if not isinstance(estimator, GaussianEstimator) or (held.m2 > 0.0).all():
+        held, estimator = statistics.take(self.fitted(), "fields", batch.places), self.estimator
+        some = np.flatnonzero((batch.places >= 0) & np.any(held.m2 == 0.0, axis=0))
+        if not len(some) or not isinstance(estimator, GaussianEstimator):
             return
-        held = statistics.take(held, "fields", batch.places)
+        held = statistics.take(held, "fields", some)
         held = statistics.resized(held, classes=is_point.shape[1])  # the last ones have no value
-        columns = np.arange(len(batch.places))
-        begin, size = 0, n
+        x, columns = np.ascontiguousarray(batch.x[:, some]), np.arange(len(some))
+        begin, n = 0, len(x)
+        size = n
         while begin < n:
             end = min(begin + size, n)
             after = statistics.copy(held)
-            kernel.learn(after, batch.x[begin:end], columns, updates.rows(begin, end))
+            kernel.learn(after, x[begin:end], columns, updates.rows(begin, end))
             if size > 1 and not _vary_alike(held, after):
                 size //= 2
                 continue
             points = estimator.point_masses(held)
-            some = points.any(axis=0)
-            is_point[begin:end] |= ~np.isnan(batch.x[begin:end, some]) @ points[:, some].T
+            is_point[begin:end] |= ~np.isnan(x[begin:end]) @ points.T
             held, begin, size = after, end, 2 * size
 
     def _run(
