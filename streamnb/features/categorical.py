@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
@@ -265,11 +266,10 @@ class CategoriesState(GroupState):
         Whole numbers stay what they are; of others, no rest is left where all values have gone.
         """
         live = self._live_columns(counts)
-        fields = self.table.field_of[live]
-        for c in range(counts.seen.shape[1]):
-            counts.seen[:, c] = np.bincount(
-                fields, weights=counts.by_value[live, c], minlength=len(counts.seen)
-            )
+        live = live[np.argsort(self.table.field_of[live], kind="stable")]
+        ends = np.cumsum(np.bincount(self.table.field_of[live], minlength=len(counts.seen)))
+        for j, (begin, end) in enumerate(pairwise([0, *ends.tolist()])):
+            counts.seen[j] = statistics.total(counts.by_value[live[begin:end]])
         self.recount(counts)
 
     def recount(self, counts: ValueCounts) -> None:

@@ -283,7 +283,7 @@ class CountedState(GroupState):
         left = np.where(short, held, left)
         self.n_skipped += int(short.any(axis=1).sum())
         counts.by_word[entries] = left
-        gone = (held - left).sum(axis=0)
+        gone = statistics.total(held - left)
         tokens = left_of(counts.tokens[places], gone, decays=self.decays)
         counts.tokens[places] = np.maximum(tokens, 0.0)
         counts.examples[places] = left_of(counts.examples[places], examples, decays=self.decays)

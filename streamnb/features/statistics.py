@@ -320,6 +320,18 @@ def left_of(counts: Floats, taken: Floats, *, decays: bool) -> Floats:
     return np.where(is_small & ~is_exact, 0.0, left)
 
 
+def total(held: Floats) -> Floats:
+    """Return the sums of columns, to the last bit the same in any order of the rows.
+
+    Words stand in the order in which batches brought them, and in another one after a restart: a
+    sum of fractions, as decay leaves them, would round by it.
+    """
+    is_exact = (EXACT_PARTS * held == np.rint(EXACT_PARTS * held)).all()
+    ordered = held if is_exact else np.sort(held, axis=0)
+    sums: Floats = ordered.sum(axis=0)
+    return sums
+
+
 def floats(statistics: S) -> list[Floats]:
     """Return the arrays of counts, without the whole numbers that follow from them."""
     return [getattr(statistics, name) for name in statistics._fields if name not in _DERIVED]
@@ -435,7 +447,7 @@ def subtract_rows(counts: Counts, columns: Longs, held: Floats, *, decays: bool)
     was = counts.by_word[columns].any(axis=1)
     left = left_of(counts.by_word[columns], held, decays=decays)
     counts.by_word[columns] = np.maximum(left, 0.0)
-    left = left_of(counts.tokens, held.sum(axis=0), decays=decays)
+    left = left_of(counts.tokens, total(held), decays=decays)
     counts.tokens[:] = np.maximum(left, 0.0)
     counts.state[LIVE] -= int(was.sum() - counts.by_word[columns].any(axis=1).sum())
 

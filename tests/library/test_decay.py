@@ -17,9 +17,12 @@ from streamnb import (
     Bag,
     Bernoulli,
     Beta,
+    Categorical,
+    Categories,
     Complement,
     Dirichlet,
     HalfLife,
+    Hybrid,
     Multinomial,
     NaiveBayes,
     Words,
@@ -324,3 +327,51 @@ def test_a_half_life_too_short_for_the_clock_is_said_in_its_own_unit() -> None:
             model_of(bags(), decay=HalfLife(seconds=1e-20)),
             [Example(None, {"a": 1.0}, "ham", 1.0, 1.0)],
         )
+
+
+def _full_groups(family: str) -> dict[str, Group]:
+    if family == "categories":
+        return {"x": Categories(Categorical(), fields=["x"], max_values=60)}
+    if family == "bag":
+        return {"x": Bag(Multinomial(), field="x", max_words=60)}
+    hybrid = Hybrid() if family == "hybrid" else None
+    likelihood: WordLikelihood = Multinomial()
+    if family in {"bernoulli", "complement"}:
+        likelihood = Bernoulli() if family == "bernoulli" else Complement()
+    return {"x": Words(likelihood, field="x", max_words=60, hybrid=hybrid)}
+
+
+@pytest.mark.parametrize(
+    "family", ["multinomial", "bernoulli", "complement", "hybrid", "bag", "categories"]
+)
+@pytest.mark.parametrize("decays", [True, False], ids=["decay", "weights"])
+def test_words_that_leave_round_alike_however_the_stream_is_cut(family: str, decays: bool) -> None:
+    """Fractions are taken from the sums in one order, in batches, one by one and from a file."""
+    rng, n = np.random.default_rng(8), 600
+    drawn = rng.zipf(1.3, (n, 5)) % 400
+    texts = [" ".join(f"w{j}" for j in row) for row in drawn]
+    x: Sequence[object] = texts
+    if family == "bag":
+        x = [{f"w{j}": 1.0 for j in row} for row in drawn]
+    elif family == "categories":
+        x = [f"w{row[0]}" for row in drawn]
+    labels = np.array(["a", "b"])[rng.integers(0, 2, n)].tolist()
+    times_s, weights = np.arange(n) * 1.0, rng.random(n)
+    decay = HalfLife(seconds=100.0) if decays else None
+
+    def learned(size: int, *, reload: bool = False) -> tuple[bytes, str]:
+        model = NaiveBayes(["a", "b"], features=_full_groups(family), decay=decay, hash_key=5)
+        found = []
+        for begin in range(0, n, size):
+            rows = slice(begin, begin + size)
+            how = {"times_s": times_s[rows]} if decays else {"weights": weights[rows]}
+            found.append(model.prequential_many({"x": x[rows]}, labels[rows], **how))
+            if reload:
+                model = NaiveBayes.from_bytes(model.to_bytes())
+        assert model.state.groups["x"].n_dropped > 0
+        return np.concatenate(found).tobytes(), model.digest()
+
+    wanted = learned(30)
+    assert learned(1) == wanted
+    assert learned(6, reload=True) == wanted
+    assert learned(15, reload=True) == wanted
