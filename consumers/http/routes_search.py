@@ -34,7 +34,7 @@ from consumers.http.requests import (
     message_id,
 )
 from consumers.http.routes_model import credible_interval, explain
-from consumers.http.state import AppState, Serializer
+from consumers.http.state import AppState, Serializer, csv_form, jsonl_form
 from consumers.http.threads import Batcher, WorkerPool, call_soon
 from consumers.monitoring.quality import function_words
 from consumers.search.chunks import RowFilter
@@ -43,7 +43,7 @@ from consumers.search.history import POINTS_MAX, STEPS_S
 from consumers.search.live_query import NotWatchedError, Subscription, WatchRequest
 from consumers.search.matching import CountsOverTime
 from consumers.search.query_syntax import Query, QueryError
-from consumers.search.rows import TIMES_MS, MessageRow, Span, csv_form, jsonl_form
+from consumers.search.rows import TIMES_MS, MessageRow, Span
 from consumers.search.store import RecentStore
 from consumers.sinks.records import decided_by
 from streamnb import Snapshot

@@ -7,14 +7,13 @@ its row, while the batch is still in the processor's cache; the store's thread i
 SQLite does, which needs no lock. What a slower stream brings the store's thread makes as well: then
 nobody waits for the lock.
 
-Behind that stands what is counted of rows, by class and as series in time, and at the end the
-forms in which rows leave as a file, which SQLite writes as well.
+At the end stands what is counted of rows, by class and as series in time.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias, overload
@@ -26,14 +25,7 @@ from numpy.typing import NDArray
 from consumers.messages import NO_LABEL, NO_TIME, Messages, Partition, pairs, part_name
 from consumers.search.chunks import NOTED_MAX, OF_FIELD, Chunk
 from consumers.search.database import COLUMNS, SHOWN, RowValues, partition_at
-from consumers.search.query_syntax import (
-    field_value,
-    is_plain_name,
-    lang_sign,
-    literal,
-    signs_of,
-    without_marks,
-)
+from consumers.search.query_syntax import lang_sign, signs_of, without_marks
 from streamnb import TextColumn
 
 TEXT_MAX = 4_000  # characters that are shown and searched
@@ -329,6 +321,16 @@ class NewRows(Sequence[MessageRow]):
         return [self.mapper.row(_shown(each)) for each in own[-n_max:]], len(own)
 
 
+class ExportForm(msgspec.Struct, frozen=True):
+    """How rows are written as a file."""
+
+    media_type: str
+    header: bytes
+    values: tuple[str, ...]  # SQL expressions over a row of a chunk's table
+    line: str  # one over these, which are called c0, c1 and so on
+    piece_rows: int  # so many lines are made at once
+
+
 # ---- counts by class, and their series in time ---------------------------------------------------
 
 POINTS_MAX = 60
@@ -482,118 +484,3 @@ def _step_s(span_s: float) -> int:
             return step_s
     years = int(span_s / (_STEPS_S[-1] * (POINTS_MAX - 1))) + 1
     return _STEPS_S[-1] * years
-
-
-# ---- rows as a file ------------------------------------------------------------------------------
-
-_CELLS_MAX = 500  # texts of one piece of a file, each of TEXT_MAX characters at most
-# A spreadsheet takes a cell that begins so for a formula. A cell that begins with ' gets one too:
-# whoever takes the first ' off any cell has the text again, whatever it was.
-_FORMULA = "-=+@\t\r\n\uff1d\uff0b\uff0d\uff20'"
-_TIME_MS = f"CASE time_ms WHEN {NO_TIME} THEN arrived_ms ELSE time_ms END"
-
-
-class ExportForm(msgspec.Struct, frozen=True):
-    """How rows are written as a file."""
-
-    media_type: str
-    header: bytes
-    values: tuple[str, ...]  # SQL expressions over a row of a chunk's table
-    line: str  # one over these, which are called c0, c1 and so on
-    piece_rows: int  # so many lines are made at once
-
-
-class _Column(NamedTuple):
-    name: str
-    value: str  # an SQL expression
-    is_text: bool = True  # or anything, JSON as a blob; else a number, or the JSON of one
-    group: str = ""  # the object that it belongs to in JSON
-
-
-def csv_form(classes: Sequence[str], fields: Sequence[str]) -> ExportForm:
-    """Return the form of CSV (RFC 4180), in UTF-8, with a header, safe in a spreadsheet.
-
-    Besides what every row has there are a column of each class's probability and one of each of the
-    model's `fields` but its text.
-    """
-    columns = _columns(classes, fields)
-    names = [f"{column.group}.{column.name}".lstrip(".") for column in columns]
-    header = ",".join(['"{}"'.format(name.replace('"', '""')) for name in names]) + "\r\n"
-    formula = literal(f"[{_FORMULA}]*")
-    parts: list[str] = []
-    for i, column in enumerate(columns):
-        text = f"iif(c{i} GLOB {formula}, '\"''', '\"') || replace(c{i}, '\"', '\"\"') || '\"'"
-        cell = f"CASE typeof(c{i}) WHEN 'text' THEN {text} ELSE ifnull(c{i}, '') END"
-        parts += ["','", cell if column.is_text else f"ifnull(c{i}, '')"]
-    return _form("text/csv", header.encode(), columns, [*parts[1:], literal("\r\n")], fields)
-
-
-def jsonl_form(classes: Sequence[str], fields: Sequence[str]) -> ExportForm:
-    """Return the form of JSON Lines: the same values, unchanged; those of groups as objects."""
-    columns = _columns(classes, fields)
-    members: dict[str, dict[str, list[str]]] = {"": {}, "probabilities": {}, "fields": {}}
-    for i, column in enumerate(columns):
-        value = f"iif(typeof(c{i}) = 'blob', c{i}, json_quote(c{i}))"
-        value = value if column.is_text else f"ifnull(c{i}, 'null')"
-        members[column.group][column.name] = [value]
-    groups = {group: _object(own) for group, own in members.items() if group}
-    parts = [*_object(members[""] | groups), literal("\n")]
-    return _form("application/jsonl", b"", columns, parts, fields)
-
-
-def _form(
-    media_type: str,
-    header: bytes,
-    columns: Sequence[_Column],
-    parts: Sequence[str],
-    fields: Sequence[str],
-) -> ExportForm:
-    values = tuple(column.value for column in columns)
-    n_rows = max(1, _CELLS_MAX // (1 + len(fields)))
-    return ExportForm(media_type, header, values, _joined(parts), n_rows)
-
-
-def _columns(classes: Sequence[str], fields: Sequence[str]) -> list[_Column]:
-    named = " ".join([f"WHEN {k} THEN {literal(name)}" for k, name in enumerate(classes)])
-    iso = f"strftime('%Y-%m-%dT%H:%M:%fZ', ({_TIME_MS}) / 1000.0, 'unixepoch')"
-    return [
-        _Column("id", "id"),
-        _Column("time_ms", _TIME_MS, is_text=False),
-        _Column("time", iso),
-        *(_Column(name, name) for name in ("user", "lang", "text")),
-        _Column("label", f"CASE label {named} END"),
-        _Column("probability", "probabilities -> label", is_text=False),
-        # One that came later than its message is in `taught` alone.
-        _Column("truth", f"CASE ifnull(truth, iif(corrected IS NULL, taught, NULL)) {named} END"),
-        _Column("corrected", f"CASE corrected {named} END"),
-        # A class that joined after the message came had no share of its posterior.
-        *(
-            _Column(name, f"ifnull(probabilities -> {k}, '0.0')", False, "probabilities")
-            for k, name in enumerate(classes)
-        ),
-        *(_Column(name, _field(name), group="fields") for name in fields if name != "text"),
-    ]
-
-
-def _field(name: str) -> str:
-    value, path = field_value(name), literal(f'$."{name}"')
-    # A number has all its digits as JSON; SQL writes 15.
-    number = f"CAST(example -> {path} AS BLOB)" if is_plain_name(name) else value
-    kinds = f"WHEN 'text' THEN substr({value}, 1, {TEXT_MAX}) WHEN 'real' THEN {number}"
-    return f"CASE typeof({value}) {kinds} ELSE {value} END"
-
-
-def _object(members: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return a JSON object as SQL expressions to be joined; its values are such themselves."""
-    parts: list[str] = []
-    for name, value in members.items():
-        parts += [literal(f"{',' if parts else '{'}{_json(name).decode()}:"), *value]
-    return [*parts, "'}'"] if parts else ["'{}'"]
-
-
-def _joined(parts: Sequence[str]) -> str:
-    """Return SQL that joins texts, halves first: SQLite bounds how deep an expression may be."""
-    if len(parts) == 1:
-        return parts[0]
-    middle = len(parts) // 2
-    return f"({_joined(parts[:middle])} || {_joined(parts[middle:])})"

@@ -14,9 +14,9 @@ import re
 import sys
 from pathlib import Path
 
+from consumers.http.state import csv_form
 from consumers.search import RecentStore, parse
 from consumers.search.chunks import RowFilter
-from consumers.search.rows import csv_form
 from tests.consumers.search.stores import CLASSES, made
 
 ROWS_MAX = 1_000_000
