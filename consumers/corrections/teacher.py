@@ -33,7 +33,8 @@ from consumers.decode.example_input import kinds_in
 from consumers.errors import ConfigError, ConsumerError, QuestionError
 from consumers.features import learned_kinds, learned_rule
 from consumers.monitoring.metrics import TEACHER
-from consumers.search.rows import MessageRow, NewRows
+from consumers.search.rows import MessageRow
+from consumers.search.writer import NewRows
 from consumers.web_request import RequestError, WebService
 from streamnb import Snapshot
 from streamnb.errors import StoreError

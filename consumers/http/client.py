@@ -149,10 +149,11 @@ class SearchDict(TypedDict):
 
 
 class StepDict(TypedDict):
-    """How many messages of each class came in the step that begins at `time_ms`."""
+    """How many messages of each class are known of the step that begins at `time_ms`."""
 
     time_ms: int
     counts: dict[str, int]
+    n: NotRequired[int]
 
 
 class SeriesDict(TypedDict):
@@ -189,6 +190,7 @@ class SummaryDict(TypedDict):
     corrected_reason: str | None
     series: SeriesDict
     sample: SampleDict
+    n_even: NotRequired[float]
 
 
 class ComparedWordDict(TypedDict):

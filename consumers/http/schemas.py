@@ -225,11 +225,16 @@ class MessageAnswer(Message):
     now: Now
 
 
-class Step(Struct):
-    """How many messages of each class came in the step that begins at `time_ms`."""
+class Step(Struct, omit_defaults=True):
+    """How many messages of each class are known of the step that begins at `time_ms`.
+
+    Of a sample, `n` estimates how many came. If its messages weigh differently, `counts` are those
+    of an even sample that would say as much, so that shares and intervals can be made of them.
+    """
 
     time_ms: int
     counts: CountByLabel
+    n: int | None = None
 
 
 class Series(Struct):
@@ -243,7 +248,8 @@ class ApiSummary(Struct):
     """What is said of the messages that match, the newest `n_max` of them at most.
 
     `raw` is the share of each class as predicted; `corrected` makes up for the classifier's own
-    error rates, or is null for the reason given.
+    error rates, or is null for the reason given. Where the rate of the sample changed a message
+    weighs as many as it stands for; `n_even` of equal weight would say as much.
     """
 
     query: str
@@ -262,6 +268,7 @@ class ApiSummary(Struct):
     corrected_reason: str | None
     series: Series
     sample: Sample
+    n_even: float | UnsetType = UNSET
 
 
 class ComparedWord(Struct):
@@ -280,7 +287,7 @@ class ComparedWord(Struct):
     effects: EffectByLabel
 
 
-class ComparedSummary(ApiSummary):
+class ComparedSummary(ApiSummary, kw_only=True):
     """One side of a comparison: what `/v1/summary` says, and the words that set it apart.
 
     The words are those of the newest `n_read` messages of this side, the most distinctive first.

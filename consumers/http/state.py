@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import Settings, message_names
@@ -138,12 +140,13 @@ class Serializer:
         shares, classes = self._shares(), self._classes[: len(counted.counts)]
         # The words of the query are evidence too: among these messages the model has error rates of
         # its own, which the labelled ones among them show.
-        own = Shares(classes, counted.confusion, shares.messages_min, shares.names)
-        estimate = own.of_stream(counted.counts)
+        counts, confusion = counted.for_shares
+        own = Shares(classes, confusion, shares.messages_min, shares.names)
+        estimate = own.of_stream(counted.counts, counts)
         is_everything = query.is_everything and lang is None
         has_all = len(shares.classes) == len(classes)  # none joined since they were measured
         if is_everything and has_all and estimate.corrected is None:
-            estimate = shares.of_stream(counted.counts)
+            estimate = shares.of_stream(counted.counts, counts)
         return schemas.ApiSummary(
             query=query.text,
             lang=lang,
@@ -162,11 +165,14 @@ class Serializer:
             series=schemas.Series(
                 counted.step_s,
                 [
-                    schemas.Step(time_ms, dict(zip(classes, own, strict=True)))
-                    for time_ms, own in zip(counted.times_ms, counted.series, strict=True)
+                    schemas.Step(time_ms, dict(zip(classes, own, strict=True)), n)
+                    for time_ms, own, n in zip_longest(
+                        counted.times_ms, counted.series, counted.n_came
+                    )
                 ],
             ),
             sample=sample_of(state),
+            n_even=UNSET if counted.weighed is None else sum(counts),
         )
 
     def comparison(

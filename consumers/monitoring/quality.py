@@ -375,12 +375,15 @@ class Shares:
         named = [self.names.get(label, label) for label in self.classes]
         return Quantifier(confusion, LEVEL, classes=named)
 
-    def of_stream(self, counts: Sequence[int]) -> ShareReport:
-        """Return the shares in all messages of the stream, or in an even sample of it.
+    def of_stream(
+        self, counts: Sequence[int], weighed: Sequence[float] | None = None
+    ) -> ShareReport:
+        """Return the shares in all messages of the stream, or in a sample of it.
 
-        `counts` holds for each class how many were predicted to be of it.
+        `counts` holds for each class how many were predicted to be of it. Of an uneven sample
+        `weighed` are those of an even one that would say as much: shares are made of these.
         """
-        return self._report(counts, self._quantifier)
+        return self._report(counts, self._quantifier, weighed)
 
     def of(self, counts: Sequence[int], confusion: ArrayLike | None = None) -> ShareReport:
         """Return the shares in messages selected by words, language or the like.
@@ -392,27 +395,35 @@ class Shares:
             confusion = np.zeros((len(self.classes), len(self.classes)))
         return self._report(counts, self._by(confusion))
 
-    def _report(self, counts: Sequence[int], quantifier: Quantifier) -> ShareReport:
-        n = sum(counts)
-        if n < self.messages_min:
+    def _report(
+        self,
+        counts: Sequence[int],
+        quantifier: Quantifier,
+        weighed: Sequence[float] | None = None,
+    ) -> ShareReport:
+        n, of_shares = sum(counts), counts if weighed is None else weighed
+        n_even = sum(of_shares)
+        if n_even < self.messages_min:
             many = "is 1 message" if n == 1 else f"are {n} messages"
+            if n >= self.messages_min:
+                many += f" of unequal weight, which say as much as {n_even:.0f}"
             reason: str | None = f"There {many}; a share is said from {self.messages_min} on."
             corrected = None
         else:
-            corrected, reason = self._corrected(counts, quantifier)
-        by_class = dict(zip(self.classes, counts, strict=True))
+            corrected, reason = self._corrected(of_shares, quantifier)
+        shares = [count / n_even if n else None for count in of_shares]
         return ShareReport(
             n=n,
-            enough=n >= self.messages_min,
+            enough=n_even >= self.messages_min,
             messages_min=self.messages_min,
-            counts=by_class,
-            raw={label: count / n if n else None for label, count in by_class.items()},
+            counts=dict(zip(self.classes, counts, strict=True)),
+            raw=dict(zip(self.classes, shares, strict=True)),
             corrected=corrected,
             corrected_reason=reason,
         )
 
     def _corrected(
-        self, counts: Sequence[int], quantifier: Quantifier
+        self, counts: Sequence[float], quantifier: Quantifier
     ) -> tuple[dict[str, Share] | None, str | None]:
         found = quantifier.adjust(counts)
         if found.shares is None or found.low is None or found.high is None:

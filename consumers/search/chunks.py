@@ -55,6 +55,14 @@ TYPES: dict[str, Any] = {
 }
 
 
+class Stratum(NamedTuple):
+    """Rows side by side that were sampled alike: each stands for as many messages."""
+
+    first: int  # position of the first; the last is the one before the next stratum's
+    began_ms: int  # when that arrived, in Unix milliseconds
+    n_offered: int  # messages that came with these rows, those not taken included
+
+
 class Figures(NamedTuple):
     """What is told of a chunk, as it was at some time."""
 
@@ -64,6 +72,7 @@ class Figures(NamedTuple):
     n_deleted: int
     is_packed: bool
     n_changed: int
+    strata: tuple[Stratum, ...]
 
 
 # What is known of a field's value in a row. It is `_UNCLEAR` if only the row itself can say.
@@ -152,6 +161,7 @@ class Chunk:
     is_packed: bool = False  # whether the file holds the columns as one value too
     n_changed: int = 0  # rows that changed after that, at most
     n_offered: int = 0  # messages that came while it was filled, those not taken included
+    strata: tuple[Stratum, ...] = ()  # parts of its rows, and of these messages: `rows.weights_of`
     n_bytes: int = 0  # of its texts, as they are shown and as the model reads them
     n_relabelled: int = 0  # how often labels of people came or went; raised behind what it counts
     dirty_since_s: float | None = None  # since when words of removed rows stand in its index
@@ -161,6 +171,8 @@ class Chunk:
     _index: list[tuple[NDArray[np.int64], NDArray[np.uint32]]] = field(init=False)
     _accounts: NDArray[np.uint32] = field(init=False)  # of the first rows; filled when asked for
     _fields: dict[str, FieldValues] = field(init=False, default_factory=dict)  # last asked for last
+    # What rows weigh as of some strata and number of rows, as one value.
+    weighed: tuple[tuple[Stratum, ...], int, NDArray[np.float64] | None] = ((), 0, None)
     noted: dict[str, FieldValues] = field(init=False, default_factory=dict)  # as rows came
 
     def __post_init__(self) -> None:
@@ -228,7 +240,7 @@ class Chunk:
         self._accounts = self._accounts[: self.n]
         self.n_relabelled += 1
         self.n_offered, self.n_bytes, self.dirty_since_s = figures[:3]
-        self.n_deleted, self.is_packed, self.n_changed = figures[3:]
+        self.n_deleted, self.is_packed, self.n_changed, self.strata = figures[3:]
 
     def is_alive(self, key: int) -> bool:
         """Return whether a row is there."""
@@ -332,7 +344,11 @@ class Chunk:
 
 
 def restored(
-    number: int, keys: tuple[int, int], capacity: int, columns: dict[str, NDArray[Any]]
+    db: sqlite3.Connection,
+    number: int,
+    keys: tuple[int, int],
+    capacity: int,
+    columns: dict[str, NDArray[Any]],
 ) -> Chunk:
     """Return the chunk whose columns were read from the file by `database.columns_of`.
 
@@ -347,6 +363,8 @@ def restored(
     for name in TYPES:
         chunk.columns[name][at] = columns[name]
     chunk.alive[at] = True
+    of = "SELECT first, began_ms, n_offered FROM stratum WHERE number = ? ORDER BY first"
+    chunk.strata = tuple(map(Stratum._make, db.execute(of, (number,))))
     # When rows came that are gone is not known; it must not break the order, nor seem long ago.
     arrived = chunk.columns["arrived_ms"][:n]
     if len(at):
@@ -355,35 +373,8 @@ def restored(
     return chunk
 
 
-def forget_old_fields(chunks: Sequence[Chunk]) -> None:
-    """Let go of what was noted of fields, but in the newest rows, as many as a search looks at."""
-    n_newer = 0
-    for chunk in reversed(chunks):
-        if n_newer > SCANNED_MAX:
-            chunk.noted = {}
-        n_newer += chunk.n
-
-
 Keys: TypeAlias = NDArray[np.int64]
 Parts: TypeAlias = Sequence[tuple[Chunk, NDArray[np.int64]]]  # positions in each, oldest first
-
-
-def located(chunks: Sequence[Chunk], cutoff_ms: int, keys: Keys | None) -> Parts:
-    """Return where the rows of some keys, ascending, lie, of those held since `cutoff_ms`.
-
-    None: the rows of all keys.
-    """
-    parts = []
-    for chunk in chunks:
-        lowest, behind = chunk.first_since(cutoff_ms), chunk.first_key + chunk.n_committed
-        if keys is None:
-            at = np.arange(lowest, behind) - chunk.first_key
-        else:
-            begin, end = np.searchsorted(keys, (lowest, behind))
-            at = keys[begin:end] - chunk.first_key
-        if len(at):
-            parts.append((chunk, at[chunk.alive[at]]))
-    return parts
 
 
 class RowFilter(msgspec.Struct, frozen=True):
@@ -467,12 +458,20 @@ _IN_FILE: dict[str, np.dtype[Any]] = {k: np.dtype(t).newbyteorder("<") for k, t 
 
 
 def create_tables(db: sqlite3.Connection) -> None:
-    """Make the tables that are there once."""
-    db.execute("CREATE TABLE packed (number INTEGER PRIMARY KEY, columns BLOB)")
-    db.execute(
-        "CREATE TABLE changed (number INTEGER, key INTEGER, PRIMARY KEY (number, key))"
-        " WITHOUT ROWID"
-    )
+    """Make the tables that are there once, those that a file of an older version lacks."""
+    for columns in (
+        "packed (number INTEGER PRIMARY KEY, columns BLOB)",
+        "changed (number INTEGER, key INTEGER, PRIMARY KEY (number, key)) WITHOUT ROWID",
+        "stratum (number, first, began_ms, n_offered, PRIMARY KEY (number, first)) WITHOUT ROWID",
+    ):
+        db.execute(f"CREATE TABLE IF NOT EXISTS {columns}")
+
+
+def save_strata(db: sqlite3.Connection, chunk: Chunk) -> None:
+    """Write the strata that are new or may have changed since the last commit."""
+    same = [each for each in chunk.strata[1:] if each.first < chunk.n_committed]
+    own = [(chunk.number, *each) for each in chunk.strata[len(same) :]]
+    db.executemany("INSERT OR REPLACE INTO stratum VALUES (?, ?, ?, ?)", own)
 
 
 def pack(db: sqlite3.Connection, chunk: Chunk) -> None:

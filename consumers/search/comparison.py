@@ -147,8 +147,9 @@ def compare(
         for i, found in enumerate(keys):
             again = store.counted_keys(found, newest_only=False, span_ms=span_ms)
             counts[i] = replace(
-                counts[i], step_s=again.step_s, times_ms=again.times_ms, series=again.series
-            )
+                counts[i], step_s=again.step_s, times_ms=again.times_ms, series=again.series,
+                n_came=again.n_came,
+            )  # fmt: skip
     # The characters bound this work; a time would be over sooner the busier the machine is.
     read = partial(store.texts, with_fields=store.compared.keys() != {"text"})
     rows = [newest_texts(read, found[-WORD_MESSAGES_MAX:], WORD_CHARS_MAX) for found in keys]
@@ -418,7 +419,7 @@ def share_move(
 
     It is the share of the class that rose most, unless a `label` is named.
     """
-    found = moves(before.counted.counts, after.counted.counts, classes)
+    found = moves(before.counted.for_shares[0], after.counted.for_shares[0], classes)
     own = [each for each in found if label in {None, each.label}]
     if not own:
         return None
@@ -431,7 +432,9 @@ def share_move(
     return replace(most, words=tuple(words))
 
 
-def moves(before: Sequence[int], after: Sequence[int], classes: Sequence[str]) -> list[ShareMove]:
+def moves(
+    before: Sequence[float], after: Sequence[float], classes: Sequence[str]
+) -> list[ShareMove]:
     """Return how the share of each class moved, without words; none if a time has no message."""
     n_classes = min(len(before), len(after), len(classes))  # one may have joined in between
     counts = np.array([before[:n_classes], after[:n_classes]], float)

@@ -303,6 +303,7 @@ def _opened(path: Path, classes: Sequence[str], capacity: int) -> Contents:
             _convert(db)
         elif (application, version) != (_APPLICATION, _VERSION):
             raise UnfitFileError(f"it is of version {version} of application {application:x}")  # noqa: TRY301 -- as SQLite does
+        create_tables(db)
         create_history(db)
         return _read(db, classes, capacity)
     except BaseException:
@@ -320,7 +321,6 @@ def _begin(db: sqlite3.Connection, classes: Sequence[str]) -> None:
         "CREATE TABLE chunk (number INTEGER PRIMARY KEY, first_key INTEGER, next_key INTEGER,"
         " n_offered INTEGER, n_bytes INTEGER)"
     )
-    create_tables(db)
     save_classes(db, classes)
     db.execute("INSERT INTO lang VALUES (0, '')")
     db.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -330,10 +330,7 @@ def _begin(db: sqlite3.Connection, classes: Sequence[str]) -> None:
 
 def _convert(db: sqlite3.Connection) -> None:
     """Make a file of version 1 one of today's; its full chunks are packed one by one later."""
-    db.execute("BEGIN IMMEDIATE")
-    create_tables(db)
     db.execute(f"PRAGMA user_version = {_VERSION}")
-    db.execute("COMMIT")
 
 
 def save_classes(db: sqlite3.Connection, classes: Sequence[str]) -> None:
@@ -398,7 +395,7 @@ def _chunks(db: sqlite3.Connection, n_classes: int, capacity: int) -> list[Chunk
         labels = columns["label"]
         if labels.min(initial=0) < 0 or labels.max(initial=0) >= n_classes:
             raise UnfitFileError(f"chunk {number} has a label without a class")
-        chunk = restored(number, (first_key, next_key), capacity, columns)
+        chunk = restored(db, number, (first_key, next_key), capacity, columns)
         chunk.n_offered, chunk.n_bytes = n_offered, n_bytes
         chunk.is_packed, chunk.n_changed = is_packed, n_changed
         chunks.append(chunk)
@@ -423,7 +420,7 @@ def drop(db: sqlite3.Connection, number: int) -> None:
     """Drop a chunk."""
     db.execute(f"DROP TABLE IF EXISTS words{number}")
     db.execute(f"DROP TABLE IF EXISTS rows{number}")
-    for table in ("packed", "changed"):
+    for table in ("packed", "changed", "stratum"):
         db.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
 
 

@@ -50,8 +50,9 @@ from consumers.search.live_query import (
     WatchRequest,
 )
 from consumers.search.query_syntax import Query, QueryError, UnknownClassError
-from consumers.search.rows import Change, NewRows
+from consumers.search.rows import Change
 from consumers.search.store import RecentStore
+from consumers.search.writer import NewRows
 from consumers.web_request import RequestError, WebService
 
 ROWS_MAX = 50_000
@@ -298,8 +299,8 @@ _LATER_STATUSES = {408, 425, 429}  # of 4xx, those that ask to try again
 
 
 def risen(
-    before: Sequence[int],
-    after: Sequence[int],
+    before: Sequence[float],
+    after: Sequence[float],
     classes: Sequence[str],
     *,
     messages_min: int,
@@ -491,7 +492,7 @@ class ShareAlerts:
         spans = (from_ms, split_ms), (split_ms, to_ms)
         sides = [ComparedSide(query, None, span_ms) for span_ms in spans]
         # Words are read only where there is something to tell.
-        was, now = (counted_side(self._store, side)[1].counts for side in sides)
+        was, now = (counted_side(self._store, side)[1].for_shares[0] for side in sides)
         classes = tuple(self._store.classes)
         most = risen(was, now, classes, messages_min=least, rise_min=settings.rise_min)
         if most is None:

@@ -7,31 +7,28 @@ its row, while the batch is still in the processor's cache; the store's thread i
 SQLite does, which needs no lock. What a slower stream brings the store's thread makes as well: then
 nobody waits for the lock.
 
-At the end stands what is counted of rows, by class and as series in time.
+Behind that stands how many messages of the stream each row stands for, and at the end what is
+counted of rows, by class and as series in time.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import NO_LABEL, NO_TIME, Messages, Partition, pairs, part_name
-from consumers.search.chunks import NOTED_MAX, OF_FIELD, Chunk
-from consumers.search.database import COLUMNS, SHOWN, RowValues, partition_at
+from consumers.search.chunks import NOTED_MAX, OF_FIELD, SCANNED_MAX, Chunk, Keys, Parts, Stratum
+from consumers.search.database import partition_at
 from consumers.search.query_syntax import lang_sign, signs_of, without_marks
 from streamnb import TextColumn
 
 TEXT_MAX = 4_000  # characters that are shown and searched
 TIMES_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999: browsers know them
-_shown = itemgetter(*(COLUMNS.index(name) for name in SHOWN))
-_TRUTH, _TEXT, _EXAMPLE = map(COLUMNS.index, ("truth", "text", "example"))
 _probabilities = msgspec.json.Decoder(tuple[float, ...]).decode
 _json = msgspec.json.Encoder().encode
 
@@ -83,6 +80,16 @@ class Found(msgspec.Struct, frozen=True):
     before: int | None  # what to ask for to get these: the key of the last
 
 
+class WeighedCounts(msgspec.Struct, frozen=True):
+    """Counts of rows by what they weigh, in the size of an even sample that would say as much.
+
+    That is n_eff = (Σw)²/Σw² for weights w (Kish 1965), of all and of those with each label.
+    """
+
+    counts: tuple[float, ...]
+    confusion: tuple[tuple[float, ...], ...]
+
+
 class Counted(msgspec.Struct, frozen=True):
     """Counts over the newest messages that match, by class in the classes' order."""
 
@@ -96,8 +103,16 @@ class Counted(msgspec.Struct, frozen=True):
     step_s: int
     times_ms: tuple[int, ...]  # where each step begins, ascending; empty steps are left out
     # By step. Messages whose time is far from all others' (beyond the middle 98 %, if these are
-    # close together) are left out here.
+    # close together) are left out here. Where weights differ in a step, as of `WeighedCounts`.
     series: tuple[tuple[int, ...], ...]
+    n_came: tuple[int, ...] = ()  # for how many messages these stand; (): for themselves alone
+    weighed: WeighedCounts | None = None  # None: all weigh the same
+
+    @property
+    def for_shares(self) -> tuple[Sequence[float], Sequence[Sequence[float]]]:
+        """Counts and confusion that shares are made of, weighed if weights differ."""
+        own = self.weighed or self
+        return own.counts, own.confusion
 
 
 class RecentState(msgspec.Struct, frozen=True):
@@ -293,34 +308,6 @@ class RowMapper(msgspec.Struct, frozen=True):
         return self.listed[code] if code < len(self.listed) else self.classes[code]
 
 
-@dataclass(frozen=True, slots=True)
-class NewRows(Sequence[MessageRow]):
-    """Rows as they went into the table; each becomes an object when it is asked for."""
-
-    values: list[RowValues]  # in the order of `database.COLUMNS`
-    mapper: RowMapper
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @overload
-    def __getitem__(self, i: int) -> MessageRow: ...
-
-    @overload
-    def __getitem__(self, i: slice) -> NewRows: ...
-
-    def __getitem__(self, i: int | slice) -> MessageRow | NewRows:
-        if isinstance(i, slice):
-            return NewRows(self.values[i], self.mapper)
-        return self.mapper.row(_shown(self.values[i]))
-
-    def unlabelled(self, n_max: int, *, by_text: bool) -> tuple[list[MessageRow], int]:
-        """Return the newest rows without a label that have a text, or fields; and how many have."""
-        own = [row for row in self.values if row[_TRUTH] is None]
-        own = [row for row in own if row[_TEXT] or not (by_text or row[_EXAMPLE] is None)]
-        return [self.mapper.row(_shown(each)) for each in own[-n_max:]], len(own)
-
-
 class ExportForm(msgspec.Struct, frozen=True):
     """How rows are written as a file."""
 
@@ -329,6 +316,73 @@ class ExportForm(msgspec.Struct, frozen=True):
     values: tuple[str, ...]  # SQL expressions over a row of a chunk's table
     line: str  # one over these, which are called c0, c1 and so on
     piece_rows: int  # so many lines are made at once
+
+
+# ---- chunks: what rows weigh, and where they lie -------------------------------------------------
+
+_STRATUM_MS = 2_000  # some samples: of one alone nobody knows how much of the stream it stands for
+
+
+def note_offered(chunk: Chunk, n: int, n_left_out: int, at_ms: int) -> None:
+    """Note that messages came: `n`, which were just added as rows, and more that were left out.
+
+    Sampled rows make strata of two seconds. Each begins with what is left out before a sample, as
+    that is told with the sample's first rows. Rows of a time when nothing is left out make one.
+    """
+    *others, last = chunk.strata or (Stratum(0, 0, chunk.n_offered),)
+    first = chunk.n - n
+    n_own, age_ms = first - last.first, abs(at_ms - last.began_ms)
+    is_whole = last.n_offered == n_own
+    # To end before what was left out leaves samples whole; if there is none, sampling may be over.
+    is_over = n_left_out > 0 if is_whole else age_ms >= (2 - (n_left_out > 0)) * _STRATUM_MS
+    if is_over:
+        # One without rows is of messages that none stands for: the stream paused behind them.
+        others, last = [*others, last][: None if n_own else -1], Stratum(first, at_ms, 0)
+    chunk.n_offered += n + n_left_out
+    chunk.strata = (*others, last._replace(n_offered=last.n_offered + n + n_left_out))
+
+
+def weights_of(chunk: Chunk) -> NDArray[np.float64] | None:
+    """Return for how many messages each row of a chunk stands; None: each for itself alone.
+
+    That is 1/rate of its stratum, at which the rows that were removed since were sampled too.
+    """
+    strata, n = chunk.strata or (Stratum(0, 0, chunk.n_offered),), chunk.n
+    if chunk.weighed[0] is not strata or chunk.weighed[1] != n:
+        # While rows are added the last stratum may be behind, or ahead.
+        sizes = np.maximum(np.diff([*(each.first for each in strata), n]), 0)
+        n_offered = np.array([each.n_offered for each in strata], np.float64)
+        weights = np.maximum(n_offered / np.maximum(sizes, 1), 1.0)
+        is_whole = bool((weights[sizes > 0] == 1.0).all())
+        chunk.weighed = strata, n, None if is_whole else np.repeat(weights, sizes)
+    return chunk.weighed[2]
+
+
+def forget_old_fields(chunks: Sequence[Chunk]) -> None:
+    """Let go of what was noted of fields, but in the newest rows, as many as a search looks at."""
+    n_newer = 0
+    for chunk in reversed(chunks):
+        if n_newer > SCANNED_MAX:
+            chunk.noted = {}
+        n_newer += chunk.n
+
+
+def located(chunks: Sequence[Chunk], cutoff_ms: int, keys: Keys | None) -> Parts:
+    """Return where the rows of some keys, ascending, lie, of those held since `cutoff_ms`.
+
+    None: the rows of all keys.
+    """
+    parts = []
+    for chunk in chunks:
+        lowest, behind = chunk.first_since(cutoff_ms), chunk.first_key + chunk.n_committed
+        if keys is None:
+            at = np.arange(lowest, behind) - chunk.first_key
+        else:
+            begin, end = np.searchsorted(keys, (lowest, behind))
+            at = keys[begin:end] - chunk.first_key
+        if len(at):
+            parts.append((chunk, at[chunk.alive[at]]))
+    return parts
 
 
 # ---- counts by class, and their series in time ---------------------------------------------------
@@ -344,7 +398,7 @@ _STEPS_S = (
 _LOOKED_AT = 10_000  # times, to see where most of them lie
 _FAR = 4  # times the span of the middle 98 %
 
-SeriesCounts = tuple[int, tuple[int, ...], tuple[tuple[int, ...], ...]]
+SeriesCounts = tuple[int, tuple[int, ...], tuple[tuple[int, ...], ...], tuple[int, ...]]
 Span = tuple[int, int]  # Unix milliseconds; the end is not in it
 
 
@@ -361,12 +415,23 @@ class Picked(msgspec.Struct, frozen=True):
     truths: NDArray[np.int16]
     probabilities: NDArray[np.float32]
     times_ms: NDArray[np.int64]
+    weights: NDArray[np.float64] | None = None  # None: each is 1
+
+    def some(self, at: NDArray[np.bool_]) -> Picked:
+        """Return those of a mask."""
+        weights = None if self.weights is None else self.weights[at]
+        return Picked(
+            self.labels[at], self.truths[at], self.probabilities[at], self.times_ms[at], weights
+        )
 
 
 def picked(chunk: Chunk, at: NDArray[np.int64] | slice) -> Picked:
     """Return what is counted of rows, given by their positions in a chunk."""
-    own = chunk.columns
-    return Picked(own["label"][at], own["truth"][at], own["probability"][at], chunk.times_ms(at))
+    own, weights = chunk.columns, weights_of(chunk)
+    return Picked(
+        own["label"][at], own["truth"][at], own["probability"][at], chunk.times_ms(at),
+        None if weights is None else weights[at],
+    )  # fmt: skip
 
 
 def counted(
@@ -391,7 +456,7 @@ def counted(
     counts = np.zeros(n_classes, np.int64)
     for part in parts:
         counts += np.bincount(part.labels, minlength=n_classes)
-    step_s, times_ms, series = _series(parts, n_classes, frame)
+    step_s, times_ms, series, n_came = _series(parts, n_classes, frame)
     return Counted(
         n=int(counts.sum()),
         n_max=n_max,
@@ -402,15 +467,57 @@ def counted(
         step_s=step_s,
         times_ms=times_ms,
         series=series,
+        n_came=n_came,
+        weighed=_weighed(parts, n_classes),
     )
+
+
+def _weighed(parts: Sequence[Picked], n_classes: int) -> WeighedCounts | None:
+    """Return weighed counts; None if all rows weigh the same."""
+    ends = {1.0} if any(part.weights is None for part in parts) else set[float]()
+    for weights in [part.weights for part in parts if part.weights is not None]:
+        ends |= {float(weights.min()), float(weights.max())}
+    if len(ends) < 2:
+        return None
+    n = n_classes
+    table = np.zeros((2, (n + 1) * n))  # its first row is of those without a label
+    for part in parts:
+        at = part.truths.astype(np.int64)
+        at += 1
+        at *= n
+        at += part.labels
+        table += _sums(at, part.weights, len(table[0]))
+    sums, squares = table.reshape(2, n + 1, n)
+    confusion = _even(sums, squares.sum(axis=1, keepdims=True))[1:]
+    counts = _even(sums.sum(axis=0, keepdims=True), squares.sum(keepdims=True))
+    return WeighedCounts(tuple(counts[0].tolist()), tuple(map(tuple, confusion.tolist())))
+
+
+def _sums(at: NDArray[Any], weights: NDArray[np.float64] | None, n: int) -> NDArray[np.float64]:
+    """Return the sums of the weights of the rows in each of `n` cells, and of their squares."""
+    if weights is None:
+        return np.tile(np.bincount(at, minlength=n).astype(np.float64), (2, 1))
+    return np.stack([np.bincount(at, own, n) for own in (weights, weights * weights)])
+
+
+def _even(sums: NDArray[np.float64], squares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scale sums of weights, row by row, to the size of an even sample that says as much.
+
+    >>> _even(np.array([[9.0, 1.0]]), np.array([[10.0]])).tolist()
+    [[9.0, 1.0]]
+    """
+    total = sums.sum(axis=1, keepdims=True)
+    even: NDArray[np.float64] = sums * np.divide(
+        total, squares, out=np.ones_like(total), where=squares > 0.0
+    )
+    return even
 
 
 def _of_classes(part: Picked, n_classes: int) -> Picked:
     """Return the rows whose classes are all among the first `n_classes`."""
     if max(part.labels.max(initial=0), part.truths.max(initial=0)) < n_classes:
         return part
-    known = (part.labels < n_classes) & (part.truths < n_classes)
-    return Picked(*(column[known] for column in msgspec.structs.astuple(part)))
+    return part.some((part.labels < n_classes) & (part.truths < n_classes))
 
 
 def _confusion(parts: Sequence[Picked], n_classes: int) -> tuple[tuple[int, ...], ...]:
@@ -434,31 +541,35 @@ def _frame(span_ms: Span) -> _Frame:
 def _within(part: Picked, frame: _Frame) -> Picked:
     """Return the rows whose times lie in some steps."""
     steps = part.times_ms // frame.step_ms - frame.begin
-    inside = (steps >= 0) & (steps < frame.n_steps)
-    return Picked(*(column[inside] for column in msgspec.structs.astuple(part)))
+    return part.some((steps >= 0) & (steps < frame.n_steps))
 
 
 def _series(parts: Sequence[Picked], n_classes: int, frame: _Frame | None) -> SeriesCounts:
-    """Return the length of a step, when each begins, and counts by class of each."""
+    """Return the length of a step, when each begins, counts by class of each, and `n_came`."""
     if not parts and frame is None:
-        return _STEPS_S[0], (), ()
+        return _STEPS_S[0], (), (), ()
     if frame is None:
         first, last = _span([part.times_ms for part in parts])
         frame = _frame((first, last + 1))
     step_ms, begin, n_steps = frame
-    table = np.zeros(n_steps * n_classes, np.int64)
+    table = np.zeros((2, n_steps * n_classes))
     for part in parts:
-        steps, labels = part.times_ms // step_ms - begin, part.labels
+        steps, labels, weights = part.times_ms // step_ms - begin, part.labels, part.weights
         if steps.min() < 0 or steps.max() >= n_steps:
             near = (steps >= 0) & (steps < n_steps)
             steps, labels = steps[near], labels[near]
-        table += np.bincount(steps * n_classes + labels, minlength=len(table))
-    by_step = table.reshape(n_steps, n_classes)
-    there = np.flatnonzero(by_step.any(axis=1))
+            weights = None if weights is None else weights[near]
+        table += _sums(steps * n_classes + labels, weights, n_steps * n_classes)
+    sums, squares = table.reshape(2, n_steps, n_classes)
+    there = np.flatnonzero(sums.any(axis=1))
+    counts = np.rint(_even(sums, squares.sum(axis=1, keepdims=True))[there]).astype(np.int64)
+    n_came = np.rint(sums[there].sum(axis=1)).astype(np.int64)
+    is_whole = all(part.weights is None for part in parts)
     return (
         step_ms // 1000,
         tuple(((begin + there) * step_ms).tolist()),
-        tuple(map(tuple, by_step[there].tolist())),
+        tuple(map(tuple, counts.tolist())),
+        () if is_whole else tuple(n_came.tolist()),
     )
 
 

@@ -25,7 +25,7 @@ from consumers.config.sections import HistorySettings, RecentSettings
 from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
 from consumers.search import database, matching
-from consumers.search.chunks import Chunk, Keys, Parts, Retention, RowFilter, located
+from consumers.search.chunks import Chunk, Keys, Parts, Retention, RowFilter
 from consumers.search.history import STEPS_S
 from consumers.search.matching import CountsOverTime, Matcher, NewestFirst, Scan, StoredText, pieces
 from consumers.search.query_syntax import (
@@ -43,18 +43,18 @@ from consumers.search.rows import (
     Found,
     FoundRow,
     MessageRow,
-    NewRows,
     Picked,
     RecentState,
     RowBuilder,
     Span,
     counted,
     crc_of,
+    located,
     picked,
 )
 from consumers.search.sampler import Correct, Forget, Labelled, ProcessorBudget, Remove, Sampler
 from consumers.search.transactions import Transactions
-from consumers.search.writer import MessageCounter, Writer
+from consumers.search.writer import MessageCounter, NewRows, Writer
 
 FILE_NAME = "recent.db"
 COUNTED_MAX = 10_000

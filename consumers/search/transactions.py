@@ -29,8 +29,8 @@ from msgspec import field
 from numpy.typing import NDArray
 
 from consumers.messages import Partition, account_of, part_name
-from consumers.search import database, history
-from consumers.search.chunks import Chunk, Retention, forget_old_fields, note_changed, pack
+from consumers.search import database, history, rows
+from consumers.search.chunks import Chunk, Retention, note_changed, pack, save_strata
 from consumers.search.rows import Change, RowMapper, crc_of, crcs_of, placed
 from consumers.search.sampler import Correct, Forget, Labelled, Offer, QueuedItem, Remove
 
@@ -234,11 +234,13 @@ class Transactions:
         return history.counted(self._db, partitions)
 
     def apply(
-        self, items: Sequence[QueuedItem], n_left_out: int, counts: history.Uncounted | None = None
-    ) -> Applied:
+        self, items: Sequence[QueuedItem], n_left_out: int,
+        counts: history.Uncounted | None = None, n_lost: int = 0,
+    ) -> Applied:  # fmt: skip
         """Do what waits, all of it or nothing; behind it `n_left_out` messages were not taken.
 
-        `counts` are new in the history. `sqlite3.Error`: it cannot be written, and nothing was.
+        `n_lost` are those that a fault lost before: no row stands for them. `counts` are new in
+        the history. `sqlite3.Error`: it cannot be written, and nothing was.
         """
         done = Applied()
         with self._transaction():
@@ -252,7 +254,8 @@ class Transactions:
                     self._apply(item, done)
             self._write()
             if self._chunks:
-                self._chunks[-1].n_offered += n_left_out
+                self._chunks[-1].n_offered += n_lost
+                rows.note_offered(self._chunks[-1], 0, n_left_out, self._chunks[-1].newest_ms)
         return done
 
     def let_go(self, now_ms: int) -> None:
@@ -457,7 +460,7 @@ class Transactions:
             self._remove(replaced)
         n_stored = 0
         if not len(offer) and self._chunks:  # all of it was left out while it waited
-            self._chunks[-1].n_offered += offer.n_left_out
+            rows.note_offered(self._chunks[-1], 0, offer.n_left_out, self._chunks[-1].newest_ms)
         while len(chosen):
             chunk = self._chunk_with_room(offer.columns["arrived_ms"][0])
             n = min(len(chosen), chunk.capacity - chunk.n)
@@ -472,7 +475,8 @@ class Transactions:
             # Each row stands for as many that were left out. Of those that come again, and are not
             # stored again, these were counted before as well.
             n_before, n_stored = n_stored, n_stored + n
-            chunk.n_offered += n + _part(offer, n_stored) - _part(offer, n_before)
+            ends = (offer.n_left_out * n // len(offer) for n in (n_stored, n_before))
+            rows.note_offered(chunk, n, next(ends) - next(ends), columns["arrived_ms"][0])
             self._waiting += values
             done.values += values
             chosen = chosen[n:]
@@ -498,7 +502,7 @@ class Transactions:
         database.create(self._db, number)
         self._db.execute("INSERT INTO chunk VALUES (?, ?, ?, 0, 0)", (number, first_key, first_key))
         self._chunks.append(chunk)
-        forget_old_fields(self._chunks)
+        rows.forget_old_fields(self._chunks)
         return chunk
 
     def _drop(self, chunk: Chunk, now_ms: int) -> None:
@@ -579,6 +583,7 @@ class Transactions:
             "UPDATE chunk SET next_key = ?, n_offered = ?, n_bytes = ? WHERE number = ?",
             (chunk.next_key, chunk.n_offered, chunk.n_bytes, chunk.number),
         )
+        save_strata(self._db, chunk)
 
     def _publish(self) -> None:
         for register in (self.contents.places, self.contents.langs):
@@ -593,8 +598,3 @@ class Transactions:
             self._db.execute("ROLLBACK")
         self._waiting, self._n_classes_listed = [], 0
         self._chunks = list(self.published)
-
-
-def _part(offer: Offer, n: int) -> int:
-    """Return how many of the messages that were left out `n` rows of an offer stand for."""
-    return offer.n_left_out * n // len(offer)

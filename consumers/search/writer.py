@@ -16,8 +16,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 from weakref import WeakSet
 
 import msgspec
@@ -30,9 +32,16 @@ from consumers.messages import NO_LABEL, Messages, Partition
 from consumers.monitoring.prequential import predicted_classes
 from consumers.process import watch_cache
 from consumers.search.chunks import Chunk, Retention
-from consumers.search.database import drop_aside, is_damage, move_aside
+from consumers.search.database import (
+    COLUMNS,
+    SHOWN,
+    RowValues,
+    drop_aside,
+    is_damage,
+    move_aside,
+)
 from consumers.search.history import Longs, Stretch, Uncounted
-from consumers.search.rows import Change, NewRows, crcs_of
+from consumers.search.rows import Change, MessageRow, RowMapper, crcs_of
 from consumers.search.sampler import (
     Correct,
     Forget,
@@ -51,11 +60,41 @@ _SAY_AGAIN_S = 60.0
 DELETIONS_MAX = 200_000  # of the stream, that wait and of whose rows nobody knows
 OPENINGS_MIN = 10  # in vain, before the file goes for such
 _EARLY_MAX = 2_000_000  # messages to be counted that wait until the file is opened
+_shown = itemgetter(*(COLUMNS.index(name) for name in SHOWN))
+_TRUTH, _TEXT, _EXAMPLE = map(COLUMNS.index, ("truth", "text", "example"))
 _Waiting: TypeAlias = Forget | Correct | Remove
 log = structlog.get_logger(__name__)
 
 
 _LEFT_OPEN: list[Transactions] = []  # of folders that were moved; see `Writer._close`
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows(Sequence[MessageRow]):
+    """Rows as they went into the table; each becomes an object when it is asked for."""
+
+    values: list[RowValues]  # in the order of `database.COLUMNS`
+    mapper: RowMapper
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, i: int) -> MessageRow: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> NewRows: ...
+
+    def __getitem__(self, i: int | slice) -> MessageRow | NewRows:
+        if isinstance(i, slice):
+            return NewRows(self.values[i], self.mapper)
+        return self.mapper.row(_shown(self.values[i]))
+
+    def unlabelled(self, n_max: int, *, by_text: bool) -> tuple[list[MessageRow], int]:
+        """Return the newest rows without a label that have a text, or fields; and how many have."""
+        own = [row for row in self.values if row[_TRUTH] is None]
+        own = [row for row in own if row[_TEXT] or not (by_text or row[_EXAMPLE] is None)]
+        return [self.mapper.row(_shown(each)) for each in own[-n_max:]], len(own)
 
 
 class _EarlyBatch(msgspec.Struct, frozen=True):
@@ -202,7 +241,8 @@ class Writer:
         self._first_key = 1
         self._said_s: float | None = None
         self._n_labels_lost = 0
-        self._n_left_out = 0  # messages that were not taken, or not written; not yet in the file
+        self._n_left_out = 0  # messages that were not taken, and are not yet counted in the file
+        self._n_lost = 0  # those that could not be written, and all that were not taken meanwhile
         self._taken: Sequence[QueuedItem | RawBatch] = ()  # out of the sampler, and not yet written
         # Deletions that did not wait: the file goes for them, and then they are done.
         self._owed: WeakSet[threading.Event] | None = None
@@ -276,13 +316,13 @@ class Writer:
         try:
             # Not before `_taken` is set: if it fails, messages are counted and deletions wait.
             self._taken = taken = self._sampler.made(self._taken)
-            if taken or self._counts:
+            if taken or self._counts or self._n_left_out:
                 if any(isinstance(item, Forget | Remove) for item in taken):
                     # Whether the file that was moved aside holds it nobody knows, and none can take
                     # it out. A kill must find the removal undone, or no such file.
                     drop_aside(self._path)
-                done = self.file.apply(taken, self._n_left_out, self._counts)
-                self._n_left_out, self._taken, self._counts = 0, (), Uncounted()
+                done = self.file.apply(taken, self._n_left_out, self._counts, self._n_lost)
+                self._n_left_out, self._n_lost, self._taken, self._counts = 0, 0, (), Uncounted()
                 # Before anybody is told: who then asks must not take this for a fault that stays.
                 self.trouble = None
                 self._tell(taken, done)
@@ -323,7 +363,8 @@ class Writer:
         offers = [item for item in items if isinstance(item, Offer | RawBatch)]
         n_lost = sum(map(len, offers))
         self.n_failed += n_lost
-        self._n_left_out += n_lost + sum(offer.n_left_out for offer in offers)
+        self._n_lost += self._n_left_out + n_lost + sum(offer.n_left_out for offer in offers)
+        self._n_left_out = 0
         # A stream brings as many labels as messages; the page alone goes without them.
         labels = [item for item in items if isinstance(item, Labelled)]
         self._n_labels_lost += sum(len(item.offsets) for item in labels)

@@ -121,6 +121,20 @@ def test_few_messages_are_said_to_be_few(counts: list[int], reason: str | None) 
     assert (said.corrected is None) == (reason is not None)
 
 
+def test_an_uneven_sample_says_as_much_as_a_smaller_even_one() -> None:
+    """Shares are the weighed ones, intervals those of as many messages; counts stay counts."""
+    shares = Shares(CLASSES, CONFUSION, 30)
+    said, even = shares.of_stream([600, 40], [60.0, 40.0]), shares.of_stream([60, 40])
+    assert (said.n, said.counts) == (640, {"negative": 600, "positive": 40})
+    assert (said.raw, said.corrected) == (even.raw, even.corrected)
+    few = shares.of_stream([600, 40], [6.0, 14.0])
+    assert (few.enough, few.corrected) == (False, None)
+    assert few.corrected_reason == (
+        "There are 640 messages of unequal weight, which say as much as 20; a share is said from"
+        " 30 on."
+    )
+
+
 def test_no_messages_have_no_share() -> None:
     """Neither 0 nor nan: none."""
     assert Shares.unknown(CLASSES, 30).of_stream([0, 0]).raw == {"negative": None, "positive": None}

@@ -43,7 +43,7 @@ def from_rows(db: sqlite3.Connection, chunk: Chunk) -> Chunk:
     """Return a chunk as its rows have it, its packed columns untouched."""
     keys = (chunk.first_key, chunk.next_key)
     columns = chunk_columns.columns_of(db, chunk.number)
-    return restored(chunk.number, keys, chunk.capacity, columns)
+    return restored(db, chunk.number, keys, chunk.capacity, columns)
 
 
 def check(store: RecentStore) -> list[bool]:

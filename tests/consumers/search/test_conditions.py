@@ -23,7 +23,8 @@ from consumers.search import rows as rows_module
 from consumers.search.chunks import RowFilter
 from consumers.search.live_query import ArrivedRows, LiveQuery
 from consumers.search.query_syntax import FieldCondition, Query, with_classes
-from consumers.search.rows import MessageRow, NewRows
+from consumers.search.rows import MessageRow
+from consumers.search.writer import NewRows
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.search.stores import (
     CLASSES,

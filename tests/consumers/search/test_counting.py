@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+from fractions import Fraction
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
-from consumers.search import parse
-from consumers.search.rows import POINTS_MAX, Picked, counted
-from tests.consumers.search.stores import ids, offer, running, settle, tell, tweets
+from consumers.monitoring.prequential import wilson
+from consumers.search import Counted, RecentStore, parse
+from consumers.search.chunks import Chunk
+from consumers.search.rows import (
+    POINTS_MAX,
+    Picked,
+    counted,
+    note_offered,
+    picked,
+    weights_of,
+)
+from consumers.search.sampler import ProcessorBudget
+from tests.consumers.search.stores import (
+    clock_of,
+    ids,
+    offer,
+    running,
+    settle,
+    tell,
+    tweets,
+    wall_of,
+)
+
+PACE_PER_S, BATCH_S = 2_000, 0.25  # of a fast stream
+FAST = {"rate_max_per_s": 200.0}  # of which the first 1,000 messages are stored whole
 
 
 def test_only_the_newest_matches_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,3 +177,183 @@ def test_keys_can_be_counted_again() -> None:
         store.remove("m2")
         assert store.held(keys).tolist() == [1, 4]
         assert store.counted_keys(keys, newest_only=False) == store.counted(parse("good"))
+
+
+# ---- samples whose rate changes ------------------------------------------------------------------
+
+
+def rush(store: RecentStore, seconds: int, share_of: dict[int, float]) -> tuple[int, int]:
+    """Let a fast stream come, half of it good; return how many good ones came, and were positive.
+
+    `share_of` says from which second on which share of them is positive.
+    """
+    rng = np.random.default_rng(5)
+    n_batch = int(PACE_PER_S * BATCH_S)
+    n_good, n_positive, first = 0, 0, 0
+    for k in range(int(seconds / BATCH_S)):
+        for clock in (clock_of(store), wall_of(store)):
+            clock.now_s += BATCH_S
+        share = [own for since_s, own in share_of.items() if k * BATCH_S >= since_s][-1]
+        is_good, is_positive = rng.random(n_batch) < 0.5, rng.random(n_batch) < share
+        rows = [
+            {"text": "good day" if good else "bad day", "label": 4 * int(positive)}
+            for good, positive in zip(is_good, is_positive, strict=True)
+        ]
+        tell(store, rows, first)
+        first += n_batch
+        n_good, n_positive = n_good + sum(is_good), n_positive + sum(is_good & is_positive)
+    return int(n_good), int(n_positive)
+
+
+def holds(counts: tuple[float, ...], truth: float) -> bool:
+    """Return whether the interval of the second class's share holds the true one."""
+    low, high = wilson(counts[1], sum(counts))
+    return low <= truth <= high
+
+
+@pytest.fixture
+def _slow_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let 40 messages a second be stored of a fast stream."""
+    monkeypatch.setattr(ProcessorBudget, "rate_per_s", property(lambda _: 40.0))
+
+
+@pytest.mark.usefixtures("_slow_processor")
+def test_a_share_does_not_lean_to_what_was_stored_whole() -> None:
+    """What was stored whole, before a sample began, counts for no more than what came then."""
+    with running(None, **FAST) as store:
+        n_good, n_positive = rush(store, 60, {0: 0.1, 20: 0.4})
+        found = store.counted(parse("good"))
+        assert found.weighed is not None
+        assert sum(found.weighed.counts) < found.n == sum(found.counts)
+        assert holds(found.weighed.counts, n_positive / n_good)
+        assert not holds(found.counts, n_positive / n_good)
+        # A bar is what came, and does not fall where the sample begins.
+        assert sum(found.n_came) == pytest.approx(n_good, rel=0.05)
+        of_everything = store.counted(parse(""), None, None)
+        n_step = PACE_PER_S * of_everything.step_s
+        assert of_everything.n_came[1:-1] == pytest.approx(
+            [n_step] * len(of_everything.n_came[1:-1]), rel=0.3
+        )
+        assert sum(of_everything.n_came) == pytest.approx(60 * PACE_PER_S, rel=0.02)
+
+
+@pytest.mark.usefixtures("_slow_processor")
+def test_a_slow_stream_behind_a_fast_one_stands_for_itself() -> None:
+    """What comes once nothing is left out any more is weighed as one message each."""
+    with running(None, **FAST) as store:
+        rush(store, 6, {0: 0.5})
+        for k in range(40):
+            for clock in (clock_of(store), wall_of(store)):
+                clock.now_s += 1.0
+            tell(store, ["rain"] * 2, 100_000 + 2 * k)
+        (chunk,) = store._chunks()
+        weights = weights_of(chunk)
+        assert weights is not None
+        assert weights[0] == 1.0
+        assert weights.max() > 20.0
+        assert set(weights[-70:].tolist()) == {1.0}
+
+
+@pytest.mark.usefixtures("_slow_processor")
+def test_weights_are_the_same_after_a_start(tmp_path: Path) -> None:
+    """The file holds what each row stands for; one of an older version, the mean of its chunk."""
+    path = tmp_path / "recent.db"
+    with running(path, **FAST) as store:
+        rush(store, 10, {0: 0.1, 5: 0.6})
+        before = [store.counted(parse(query)) for query in ("", "good")]
+        assert None not in {found.weighed for found in before}
+    with running(path, **FAST) as store:
+        assert [store.counted(parse(query)) for query in ("", "good")] == before
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TABLE stratum")
+    with running(path, **FAST) as store:
+        found = store.counted(parse(""))
+        assert (found.weighed, found.counts) == (None, before[0].counts)
+        assert sum(found.n_came) == pytest.approx(10 * PACE_PER_S, rel=0.05)
+
+
+def test_rows_of_one_rate_are_counted_as_ever() -> None:
+    """Where all rows stand for as many, shares are those of the rows, to the bit."""
+    rng = np.random.default_rng(3)
+    n = 1_000
+    part = Picked(
+        rng.integers(0, 3, n).astype(np.int16),
+        rng.integers(-1, 3, n).astype(np.int16),
+        rng.random(n, np.float32),
+        10**12 + rng.integers(0, 10**6, n),
+    )
+    plain = counted([part], 3, 0.5, n_max=n, newest_only=False)
+    alike = replace(part, weights=np.full(n, 29.25))
+    found = counted([alike], 3, 0.5, n_max=n, newest_only=False)
+    assert found.weighed is None
+    assert found.for_shares == (plain.counts, plain.confusion)
+    assert (found.series, found.times_ms) == (plain.series, plain.times_ms)
+    assert found.n_came == tuple(round(sum(own) * 29.25) for own in plain.series)
+
+
+Offers = list[tuple[int, int, int]]  # rows, messages left out before them, and ms since the last
+
+
+@given(
+    offers=st.lists(
+        st.tuples(
+            st.integers(0, 30),
+            st.just(0) | st.integers(0, 500),
+            st.integers(0, 500) | st.integers(-3_000, 10_000),
+        ),
+        min_size=1,
+        max_size=40,
+    ),
+    data=st.data(),
+)
+def test_weights_are_what_came_for_each_row(offers: Offers, data: st.DataObject) -> None:
+    """Weights add up to all that came, but for what no row stands for, and are counted right."""
+    chunk = Chunk(1, 1, 2_000)
+    now_ms = 10**12
+    for n, n_left_out, since_ms in offers:
+        now_ms += since_ms
+        chunk.n += n
+        note_offered(chunk, n, n_left_out, now_ms)
+    came = sum(n + n_left_out for n, n_left_out, _ in offers)
+    assert chunk.n_offered == came
+    firsts = [each.first for each in chunk.strata]
+    assert firsts == sorted(set(firsts))
+    weights = weights_of(chunk)
+    if all(n_left_out == 0 for _, n_left_out, _ in offers):
+        assert weights is None
+        assert len(chunk.strata) == 1
+    plain = [1.0] * chunk.n if weights is None else weights.tolist()
+    assert sum(plain) <= came * (1 + 1e-6)
+    assert min(plain, default=1.0) >= 1.0
+    if all(n for n, _, _ in offers):
+        assert sum(plain) == pytest.approx(came, rel=1e-6)
+    classes = st.integers(0, 2)
+    own = [(data.draw(classes), data.draw(classes) - 1) for _ in plain]
+    check_recount(chunk, own, plain)
+
+
+def check_recount(chunk: Chunk, own: list[tuple[int, int]], plain: list[float]) -> None:
+    """Hold counts of rows, given by label and truth, against a plain recount by their weights."""
+    n = chunk.n_committed = chunk.n
+    chunk.columns["label"][:n] = [label for label, _ in own]
+    chunk.columns["truth"][:n] = [truth for _, truth in own]
+    chunk.columns["time_ms"][:n] = 10**12
+    found: Counted = counted([picked(chunk, slice(0, n))], 3, 0.5, n_max=n, newest_only=False)
+    if len(set(plain)) < 2:
+        assert found.weighed is None
+        return
+    assert found.weighed is not None
+    exact = [Fraction(weight) for weight in plain]
+    rows = list(zip(own, exact, strict=True))
+
+    def even(some: list[tuple[tuple[int, int], Fraction]]) -> list[float]:
+        total, squares = sum(w for _, w in some), sum(w * w for _, w in some)
+        sums = [sum(w for (label, _), w in some if label == k) for k in range(3)]
+        return [float(each * total / squares) if some else 0.0 for each in sums]
+
+    assert found.weighed.counts == pytest.approx(even(rows), rel=1e-9)
+    for truth in range(3):
+        labelled = [row for row in rows if row[0][1] == truth]
+        assert found.weighed.confusion[truth] == pytest.approx(even(labelled), rel=1e-9)
+    assert found.n_came == (round(sum(exact)),)
+    assert found.series == (tuple(map(round, found.weighed.counts)),)

@@ -18,8 +18,9 @@ from consumers.search.live_query import (
     WatchRequest,
 )
 from consumers.search.query_syntax import FieldCondition
-from consumers.search.rows import MessageRow, NewRows
+from consumers.search.rows import MessageRow
 from consumers.search.store import RecentStore
+from consumers.search.writer import NewRows
 from tests.consumers.search.live_stream import Page, Plain, Said, Stream, events, make_hub
 from tests.consumers.search.stores import forget
 

@@ -9,6 +9,7 @@ import pytest
 
 from consumers.messages import Partition
 from consumers.search import parse
+from consumers.search.rows import weights_of
 from tests.consumers.decoded_messages import messages
 from tests.consumers.search.stores import LOG, ids, made, offer, running, tweets, wall_of
 from tests.consumers.search.test_faults import refuse, unforeseen
@@ -60,4 +61,26 @@ def test_what_was_taken_is_not_lost_if_no_rows_can_be_made(
     assert (store.state().n_failed, done.is_set()) == (1, False)
     store._writer._turn()
     assert (ids(store, "good"), done.is_set()) == (["m1"], True)
+    store._writer._close()
+
+
+def test_no_row_stands_for_what_a_fault_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be written is missing in the share that is stored, and weighs on no other."""
+    store = made(tmp_path / "recent.db")
+    store._sampler.open()
+    store._writer._open()
+    offer(store, tweets(["good day"] * 3))
+    store._writer._turn()
+    with monkeypatch.context() as broken:
+        broken.setattr("consumers.search.database.insert", refuse)
+        offer(store, tweets(["good night"] * 90, 3))
+        store._writer._turn()
+    for first in (93, 96):
+        offer(store, tweets(["good morning"] * 3, first))
+        store._writer._turn()
+    assert (store.state().n_failed, store.state().share) == (90, 9 / 99)
+    (chunk,) = store._chunks()
+    assert (chunk.n, chunk.n_offered, weights_of(chunk)) == (9, 99, None)
     store._writer._close()
