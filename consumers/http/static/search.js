@@ -229,7 +229,7 @@ function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
   if (share >= 0.995) return null;
   const kept = (part) => percent(part, +(part < 0.095));
   const rates = stored / offered < 0.995 ? `; in the last minute ${kept(stored / offered)}, ${count(stored)} of ${count(offered)} ${names.messages} per second` : "";
-  return `A sample: ${kept(share)} of the stream is stored${rates}.`;
+  return `A sample: ${kept(share)} of the stream is stored${rates}. Shares and bars allow for it.`;
 }
 
 function makeFigures(onRoute, hasHistory) {

@@ -15,13 +15,14 @@ const PAUSE_MS_MAX = 60_000;
 const refreshMs = (spanMs) => Math.min(Math.max(spanMs / 300, 2_000), PAUSE_MS_MAX);
 
 const total = ({ counts }) => Object.values(counts).reduce((sum, n) => sum + n, 0);
-/** Return a class's own value: one may be called "constructor". */
+/** Return a class's value: one may be called "constructor". */
 const own = (values, label) => (values && Object.hasOwn(values, label) ? values[label] : undefined);
+const came = (point) => point.n ?? total(point);
 const shareIn = (point, label) => within(own(point.counts, label) ?? 0, total(point));
 
 function inWords(point, stepMs) {
   const lead = leading(point.counts);
-  return `${moment(point.time_ms, stepMs)}: ${percent(point.counts[lead] / total(point))} ${nameOf(lead)} of ${count(total(point))}`;
+  return `${moment(point.time_ms, stepMs)}: ${percent(point.counts[lead] / total(point))} ${nameOf(lead)} of ${count(came(point))}`;
 }
 
 function coarser({ step_s: stepS, points }, spanMs) {
@@ -61,7 +62,7 @@ const busy = (node, isBusy) => attr(node.closest(".figure"), "aria-busy", isBusy
 
 const firstOf = ({ points }) => points.find(total)?.time_ms ?? Infinity;
 
-/** Return a chosen time's stored messages, or, before these, its history. */
+/** Return a time's stored messages, or its history. */
 async function readSpan(query, stored, hasHistory, range) {
   const nowMs = Date.now();
   const { from, to } = spanOf(range, nowMs);
@@ -102,7 +103,7 @@ function columnsOf(points, stepMs, labels) {
   const xs = Array.from({ length: n + 1 }, (_, i) => first + i * stepMs);
   // A step is drawn up to where it ends.
   const held = (values) => Object.assign(values, { [n]: values[n - 1] });
-  return [xs, columnOf(xs, points, total), ...labels.flatMap((label) => sharesOf(xs, points, label).map(held))];
+  return [xs, columnOf(xs, points, came), ...labels.flatMap((label) => sharesOf(xs, points, label).map(held))];
 }
 
 const REST_MS = 300;
@@ -142,7 +143,7 @@ function makeAsking(onAnswer) {
   };
 }
 
-/** Return the chart; `onRoute(part)` hears which time is asked for, or what changed in it. */
+/** Return the chart; `onRoute(part)` hears of a time, or what changed in it. */
 export function makeSeries(onRoute, hasHistory) {
   const onRange = (range) => onRoute({ range });
   const node = $("series-chart");
@@ -184,10 +185,11 @@ export function makeSeries(onRoute, hasHistory) {
     const { points, labels, stepMs } = shown;
     const beginMs = at === null ? points.at(-1).time_ms : points[0].time_ms + at * stepMs;
     const point = at === null ? points.at(-1) : pointAt(at);
-    const n = point ? total(point) : 0;
-    const sampled = shown.isSampled ? "sampled " : "";
+    const n = point ? came(point) : 0;
+    const about = point?.n ? "about " : ""; // estimated
+    const sampled = !about && shown.isSampled ? "sampled " : "";
     const step = sampled || isLow() ? "" : ` in ${span(stepMs / 1000)}`;
-    const head = `${when(beginMs)}: ${count(n)} ${sampled}${n === 1 ? names.message : names.messages}${step}`;
+    const head = `${when(beginMs)}: ${about}${count(n)} ${sampled}${n === 1 ? names.message : names.messages}${step}`;
     const figures = labels.map((label) => (point ? shareOf(point, label) : "–"));
     text($("series-when"), head);
     keyed($("series-values"), labels, String, makeReading).forEach((row, i) => text(part(row, "bar-figure"), figures[i]));
@@ -198,12 +200,12 @@ export function makeSeries(onRoute, hasHistory) {
     attr(node, "aria-valuetext", `${head}. ${values.join(", ")}. ${moved}`.trim());
   }
 
-  /** Return what the words of the step at the crosshair are asked by, against the time before it. */
+  /** Return what asks for the words of the step at the crosshair. */
   function movedPath() {
     const { points, stepMs, from } = shown;
     const beginMs = points[0].time_ms + at * stepMs;
     if (!(at > 0) || !pointAt(at)) return null;
-    // In whole steps: a time that ends now would be another one with each answer.
+    // In whole steps: else each answer asks again.
     const fromMs = beginMs - Math.ceil((beginMs - from) / stepMs) * stepMs;
     return comparisonOf({ ...query, change: [fromMs, beginMs, beginMs + stepMs].join("-") });
   }
@@ -265,7 +267,7 @@ export function makeSeries(onRoute, hasHistory) {
     const heads = ["Time", names.messages, ...labels.map(nameOf)].map((head, i) => el(i ? "th.number" : "th", { scope: "col" }, head));
     const rows = points.map((point) => {
       const cells = labels.map((label) => el("td.number", shareOf(point, label)));
-      return el("tr", el("th", { scope: "row" }, when(point.time_ms)), el("td.number", count(total(point))), cells);
+      return el("tr", el("th", { scope: "row" }, when(point.time_ms)), el("td.number", count(came(point))), cells);
     });
     $("series-heads").replaceChildren(...heads);
     $("series-rows").replaceChildren(...rows);
@@ -273,7 +275,7 @@ export function makeSeries(onRoute, hasHistory) {
 
   const current = () => (range ? chosen : summary)?.series;
 
-  // In the frame after that of the messages and figures.
+  // In the frame after the figures.
   const plot = coalesced(() => {
     const series = current();
     const points = series?.points.filter(total) ?? [];
@@ -443,10 +445,11 @@ export function makeComparison(onRoute) {
 
   function row(side, i) {
     const node = copy("compare-row");
+    const size = side.n_even ?? side.n;
     const remove = part(node, "plain");
     part(node, "named").append(...head(i));
     text(part(node, "found"), count(side.n) + (side.newest_only ? "+" : ""));
-    text(part(node, "share"), side.enough ? withError(own(side.corrected, choice.value) ?? shareOf(side)) : "too few");
+    text(part(node, "share"), side.enough ? withError(own(side.corrected, choice.value) ?? within((own(side.raw, choice.value) ?? 0) * size, size)) : "too few");
     attr(remove, "aria-label", `Compare no more with ${nameAt(i)}`);
     remove.hidden = !i || route.change;
     on(remove, "click", () => {
