@@ -17,9 +17,10 @@ from msgspec.structs import replace
 from consumers.http import routes_search as events
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
+from consumers.search import Counted, live_updater, parse
 from consumers.search import live_query as pages
-from consumers.search import live_updater
 from consumers.search.live_updater import LiveUpdater
+from consumers.search.rows import WeighedCounts
 from tests.consumers.http.loopback_server import (
     PATIENCE_S,
     app_state,
@@ -302,3 +303,33 @@ def test_without_a_store_there_is_nothing_to_watch() -> None:
             ended(server)
     assert answer.status_code == 404
     assert "recent.enabled" in answer.json()["detail"]
+
+
+def test_an_uneven_sample_is_told_by_what_came() -> None:
+    """Shares are those of weighed counts, steps say what came; counts are those that are stored."""
+    stored = Counted(
+        n=640,
+        n_max=10_000,
+        newest_only=False,
+        counts=(600, 40),
+        confusion=((0, 0), (0, 0)),
+        n_unsure=0,
+        step_s=1,
+        times_ms=(1_000, 2_000),
+        series=((540, 60), (20, 20)),
+    )
+    none = ((0.0, 0.0), (0.0, 0.0))
+    weighed = replace(stored, n_came=(600, 1_200), weighed=WeighedCounts((60.0, 40.0), none))
+    recent = Stream().recent
+    state = recent.state()
+    recent.stop()
+    with app_state(settings()) as made:
+        serializer = ApiEventSerializer(made)
+        told = msgspec.json.decode(serializer.summary(parse(""), None, weighed, state))
+        even = msgspec.json.decode(serializer.summary(parse(""), None, stored, state))
+    assert (told["raw"], told["n_even"]) == ({"negative": 0.6, "positive": 0.4}, 100.0)
+    assert told["counts"] == even["counts"] == {"negative": 600, "positive": 40}
+    assert [point["n"] for point in told["series"]["points"]] == [600, 1_200]
+    assert even["raw"] == {"negative": 0.9375, "positive": 0.0625}
+    assert "n_even" not in even
+    assert ["n" in point for point in even["series"]["points"]] == [False, False]

@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr, replace
 from consumers.monitoring.prequential import wilson
 from consumers.search import Counted, RecentStore, parse
 from consumers.search.chunks import Chunk
+from consumers.search.comparison import ComparedSide, compare, share_move
 from consumers.search.rows import (
     POINTS_MAX,
     Picked,
@@ -26,6 +27,7 @@ from consumers.search.rows import (
 )
 from consumers.search.sampler import ProcessorBudget
 from tests.consumers.search.stores import (
+    CLASSES,
     clock_of,
     ids,
     offer,
@@ -252,6 +254,23 @@ def test_a_slow_stream_behind_a_fast_one_stands_for_itself() -> None:
         assert weights[0] == 1.0
         assert weights.max() > 20.0
         assert set(weights[-70:].tolist()) == {1.0}
+
+
+@pytest.mark.usefixtures("_slow_processor")
+def test_a_move_is_that_of_what_came() -> None:
+    """Two times are compared by weights, where a sample begins within the first of them."""
+    with running(None, **FAST) as store:
+        begin_ms = int(wall_of(store).now_s * 1000)
+        rush(store, 20, {0: 0.1, 1: 0.6})
+        middle_ms = begin_ms + 10_000
+        spans = (begin_ms, middle_ms), (middle_ms, begin_ms + 30_000)
+        found = compare(store, [ComparedSide(parse("good"), None, span_ms) for span_ms in spans])
+        assert found[0].counted.counts[1] < 0.4 * found[0].counted.n
+        moved = share_move(found[0], found[1], CLASSES, "positive")
+        assert moved is not None
+        assert (moved.before, moved.after) == pytest.approx((0.56, 0.6), abs=0.06)
+        assert abs(moved.standard_errors) < 3.0
+        assert moved.n_before < found[0].counted.n
 
 
 @pytest.mark.usefixtures("_slow_processor")
