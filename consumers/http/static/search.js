@@ -7,16 +7,16 @@ import { inMoved, makeComparison, makeSeries, timesOf } from "./series.js";
 
 const TYPING_MS = 250;
 const PAGE = 50;
-const TOLD_MS = 10_000; // so long what failed is told, though figures come
+const TOLD_MS = 10_000; // so long what failed is told
 
-/** Return what is searched while somebody types: the last word may go on. */
+/** Return what is searched while one types: the last word may go on. */
 function asYouType(typed) {
   const last = /(?:^|[\s_])[-#@]*([\p{L}\p{N}]+)$/u.exec(typed);
   if (!last || typed.split('"').length % 2 === 0) return typed.trim();
   return [...last[1]].length === 1 ? typed.slice(0, last.index).trim() : `${typed.trim()}*`;
 }
 
-/** Return the view; `onQuery` hears what is asked, `onRoute(part)` what else of the route. */
+/** Return the view; `onQuery` hears what is asked, `onRoute` what else of the route. */
 export function makeSearch(onQuery, onRoute, hasHistory, conditions) {
   const box = $("q");
   const lang = $("lang");
@@ -34,7 +34,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, conditions) {
   let before = null; // the key below which the next older page begins
   let failedMs = 0; // when that page could last not be had
   let summary = null;
-  let isFresh = true; // no message has come for this query yet
+  let isFresh = true; // no message has come for it yet
   let isStale = false; // events may have been missed
   let alerted; // the newest alert
 
@@ -69,7 +69,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, conditions) {
   }
 
   async function turn(below, isAsked = true) {
-    const asking = (query = { ...query }); // a later turn ends this one
+    const asking = (query = { ...query }); // a later one ends this
     try {
       const page = await pageBelow(below);
       if (asking !== query) return;
@@ -124,8 +124,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, conditions) {
   }
 
   function showExports(nowMs) {
-    const bounds = timesOf(range, nowMs);
-    for (const format of ["csv", "jsonl"]) attr($(`export-${format}`), "href", `/v1/export${queryOf({ ...asked(query), ...bounds, format })}`);
+    for (const format of ["csv", "jsonl"]) attr($(`export-${format}`), "href", `/v1/export${queryOf({ ...asked(query), ...timesOf(range, nowMs), format })}`);
     text($("export-what"), range ? "Download the time of the chart:" : "Download:");
   }
 

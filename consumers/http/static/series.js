@@ -186,7 +186,7 @@ export function makeSeries(onRoute, hasHistory) {
     const beginMs = at === null ? points.at(-1).time_ms : points[0].time_ms + at * stepMs;
     const point = at === null ? points.at(-1) : pointAt(at);
     const n = point ? came(point) : 0;
-    const about = point?.n ? "about " : ""; // estimated
+    const about = point?.n ? "about " : "";
     const sampled = !about && shown.isSampled ? "sampled " : "";
     const step = sampled || isLow() ? "" : ` in ${span(stepMs / 1000)}`;
     const head = `${when(beginMs)}: ${about}${count(n)} ${sampled}${n === 1 ? names.message : names.messages}${step}`;
