@@ -226,10 +226,9 @@ class MessageAnswer(Message):
 
 
 class Step(Struct, omit_defaults=True):
-    """How many messages of each class are known of the step that begins at `time_ms`.
+    """How many messages of each class are known of a step, and of a sample about how many came.
 
-    Of a sample, `n` estimates how many came. If its messages weigh differently, `counts` are those
-    of an even sample that would say as much, so that shares and intervals can be made of them.
+    If those of a sample weigh differently, `counts` are of an even one that says as much.
     """
 
     time_ms: int
@@ -247,9 +246,8 @@ class Series(Struct):
 class ApiSummary(Struct):
     """What is said of the messages that match, the newest `n_max` of them at most.
 
-    `raw` is the share of each class as predicted; `corrected` makes up for the classifier's own
-    error rates, or is null for the reason given. Where the rate of the sample changed a message
-    weighs as many as it stands for; `n_even` of equal weight would say as much.
+    `raw` is the share of each class as predicted; `corrected` makes up for the classifier's errors,
+    or is null, with a reason. Where messages weigh differently, `n_even` equal ones say as much.
     """
 
     query: str

@@ -471,7 +471,7 @@ def test_of_the_newest_messages_nothing_is_read(
     asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What came since the start is known, of as many rows as one question looks at, about."""
-    monkeypatch.setattr(chunks, "SCANNED_MAX", 100)
+    monkeypatch.setattr(rows_module, "SCANNED_MAX", 100)
     with running(messages_max=1_000) as store:  # so a chunk has 62
         tell(store, [{"income": i} for i in range(186)])
         assert len(found(store, "income:>100")) == 85
