@@ -248,7 +248,7 @@ def test_a_slow_stream_behind_a_fast_one_stands_for_itself() -> None:
             for clock in (clock_of(store), wall_of(store)):
                 clock.now_s += 1.0
             tell(store, ["rain"] * 2, 100_000 + 2 * k)
-        (chunk,) = store._chunks()
+        (chunk,) = store.chunks()
         weights = weights_of(chunk)
         assert weights is not None
         assert weights[0] == 1.0

@@ -81,6 +81,6 @@ def test_no_row_stands_for_what_a_fault_lost(
         offer(store, tweets(["good morning"] * 3, first))
         store._writer._turn()
     assert (store.state().n_failed, store.state().share) == (90, 9 / 99)
-    (chunk,) = store._chunks()
+    (chunk,) = store.chunks()
     assert (chunk.n, chunk.n_offered, weights_of(chunk)) == (9, 99, None)
     store._writer._close()
