@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -40,7 +40,6 @@ from consumers.search.query_syntax import (
     TokenKind,
     ascii_lower,
     folded,
-    parse,
     plain_emoji,
     written_name,
 )
@@ -65,6 +64,7 @@ _LINK = re.compile(r"\b(?:https?://|www\.)\S+")
 # Python's \w has no vowel signs, without which words of India and South-East Asia fall apart.
 _WORD = re.compile("[#@]?[^\\W_][\\w'’\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0e00-\u0e4e]*")
 _EMOJI = re.compile("[\U0001f1e6-\U0001f1ff]{2}|.", re.DOTALL)  # a flag is two characters
+QueryReader: TypeAlias = Callable[[str], Query]  # raises `QueryError`
 
 
 class ComparedSide(msgspec.Struct, frozen=True):
@@ -155,7 +155,7 @@ def compare(
     rows = [newest_texts(read, found[-WORD_MESSAGES_MAX:], WORD_CHARS_MAX) for found in keys]
     classes = tuple(store.classes)  # as they are now: one may join meanwhile
     queries = [side.query for side in sides]
-    words = distinctive_words(rows, classes, queries, left_out, store.compared)
+    words = distinctive_words(rows, classes, queries, left_out, store)
     return [
         ComparedMessages(side, counted, len(read), own)
         for side, counted, read, own in zip(sides, counts, rows, words, strict=True)
@@ -222,12 +222,13 @@ def distinctive_words(
     classes: Sequence[str],
     queries: Sequence[Query],
     left_out: frozenset[str],
-    kinds: Mapping[str, FieldKind],
+    store: RecentStore,
 ) -> list[list[DistinctiveWord]]:
-    """Return the words and conditions of each side, best first; `kinds` are those of the fields.
+    """Return the words and conditions of each side, best first.
 
     None is among them that a query names or, of words, is left out.
     """
+    kinds = store.compared
     # A class may be still to join again.
     rows = [[row for row in side if row.label < len(classes)] for side in rows]
     labels = [[row.label for row in side] for side in rows]
@@ -240,7 +241,7 @@ def distinctive_words(
     others = {n: kind for n, kind in kinds.items() if kind != "words" and n not in fields}
     if not others:
         return words
-    met = conditions_met(rows, others)
+    met = conditions_met(rows, others, store.parse)
     conditions = _distinctive(labels, met, len(classes), lambda _: False, of_messages=True)
     return [
         sorted(one + other, key=lambda each: -each.standard_errors)[:WORDS_MAX]
@@ -320,13 +321,13 @@ def _distinctive(
 
 
 def conditions_met(
-    sides: Sequence[Sequence[StoredText]], kinds: Mapping[str, FieldKind]
+    sides: Sequence[Sequence[StoredText]], kinds: Mapping[str, FieldKind], read: QueryReader
 ) -> list[list[set[str]]]:
     """Return the conditions on fields that each message meets, as they are typed.
 
     They are each value of a category or flag (`grade:A`, `owner:true`), and of numbers the lowest
     and highest tenth and quarter of all sides together, rounded (`income:>=52000`). What is too
-    rare to be listed is left out, and so is what no query can ask for.
+    rare to be listed is left out, and so is what no query can ask for, as `read` reads it.
     """
     met = [[set[str]() for _ in side] for side in sides]
     rows = [
@@ -340,7 +341,7 @@ def conditions_met(
             given.setdefault(fields.get(name), []).append(own)
         for condition, values in _conditions(name, kind, given):
             having = [own for value in values for own in given[value]]
-            typed = _typed(condition) if len(having) >= _LISTED_MIN else None
+            typed = _typed(condition, read) if len(having) >= _LISTED_MIN else None
             if typed is not None:
                 for own in having:
                     own.add(typed)
@@ -375,16 +376,16 @@ def _conditions(
     return found
 
 
-def _typed(condition: FieldCondition) -> str | None:
+def _typed(condition: FieldCondition, read: QueryReader) -> str | None:
     """Return what is typed for a condition on a field; None if no query can ask for it."""
     if condition.is_built_in and condition.name != "lang":
         return None
     head = f"{written_name(condition.name)}:{condition.op.removeprefix('=')}"
     for text in (f"{head}{condition.value}", f'{head}"{condition.value}"'):
-        with suppress(QueryError):
-            is_read = parse(text, [condition.name]) == Query(text, (), (condition,))
-            if is_read and len(text) <= _TYPED_MAX:
-                return text
+        if len(text) <= _TYPED_MAX:
+            with suppress(QueryError):
+                if read(text) == Query(text, (), (condition,)):
+                    return text
     return None
 
 

@@ -12,7 +12,7 @@
 - `name:value`: messages whose field has this value, as `grade:B`, `"my grade":"very good"`,
   `lang:en`, `label:positive`; of numbers also `income:>50000`, `confidence:<0.7`, with `<=` and
   `>=`, and `income:1..5`; `-grade:B` leaves them out. Names are `lang`, `label`, `confidence` and
-  the fields of the model; with any other name it is words.
+  the fields of the model but `text`; with any other name it is words.
 
 Case and accents make no difference. All other characters separate words.
 

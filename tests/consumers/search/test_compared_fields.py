@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from consumers.config.model import FieldKind
 from consumers.config.sections import AlertSettings
 from consumers.config.settings import Settings
 from consumers.features import kinds_of
-from consumers.search import RecentStore
+from consumers.search import Query, RecentStore
 from consumers.search.comparison import (
     STANDARD_ERRORS_MIN,
     ComparedMessages,
@@ -32,6 +33,7 @@ from consumers.search.comparison import (
 )
 from consumers.search.live_updater import ShareAlerts
 from consumers.search.matching import StoredText
+from consumers.search.query_syntax import parse_with_classes
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.search.stores import LOG, SETTINGS, UNSURE_BELOW, Clock, settle
 
@@ -68,7 +70,7 @@ def stored(model: Mapping[str, Any], rows: Sequence[Row]) -> Iterator[RecentStor
     of = Settings.model_validate({"model": model, "message": {"time": "created_at"}})
     classes, kinds = of.model.classes, kinds_of(of.model)
     store = RecentStore(
-        SETTINGS, None, classes, tuple(kinds), UNSURE_BELOW,
+        SETTINGS, None, classes, kinds, UNSURE_BELOW,
         wall_clock=Clock(BEGIN_S), clock=Clock(100.0), compared=kinds,
     )  # fmt: skip
     store.start()
@@ -238,6 +240,19 @@ def test_texts_with_fields_have_both() -> None:
         assert errors == sorted(errors, reverse=True)
 
 
+def test_a_text_of_categories_is_searched_by_its_words() -> None:
+    """So its words are listed, and no condition on it."""
+    rows = [{"text": ["foo", "bar"][i % 2], "label": ["no", "yes"][i % 2]} for i in range(400)]
+    model = {
+        "classes": ["no", "yes"],
+        "features": {"of": {"kind": "categories", "fields": ["text"]}},
+    }
+    with stored(model, rows) as store:
+        sides = compared(store, "label:no", "label:yes")
+        assert [words(side) for side in sides] == [["foo"], ["bar"]]
+        assert store.counted(store.parse("foo ")).counts == sides[0].words[0].counts
+
+
 def test_long_fields_are_read_too() -> None:
     """Of a field of much text the beginning is read, and all others as they are."""
     rows = [row | {"note": f"{row['note']} " + "x" * 9_000, "amount": 0.1} for row in loans(200)]
@@ -259,10 +274,15 @@ def test_fields_that_a_query_names_are_left_out() -> None:
 # ---- conditions ----------------------------------------------------------------------------------
 
 
+def reader(kinds: Mapping[str, FieldKind]) -> Callable[[str], Query]:
+    """Return what reads queries as a store does whose model has fields of some kinds."""
+    return partial(parse_with_classes, kinds=kinds, classes=(), shown={})
+
+
 def met(kinds: Mapping[str, FieldKind], values: Sequence[Row]) -> Counter[str]:
     """Return how many messages of some fields meet each condition."""
     rows = [StoredText(i, 0, "", fields) for i, fields in enumerate(values)]
-    (found,) = conditions_met([rows], kinds)
+    (found,) = conditions_met([rows], kinds, reader(kinds))
     return Counter(typed for each in found for typed in each)
 
 
@@ -274,6 +294,7 @@ def met(kinds: Mapping[str, FieldKind], values: Sequence[Row]) -> Counter[str]:
         (">=5", 'c:">=5"'),
         ("", 'c:""'),
         ("日本", "c:日本"),
+        ("red,blue", 'c:"red,blue"'),
         ('so "so"', None),
         ("two\nlines", None),
         ("x" * 300, None),
@@ -286,7 +307,7 @@ def test_values_as_they_are_typed(value: str, wanted: str | None) -> None:
 
 def test_names_as_they_are_typed() -> None:
     """In quotes if need be, without its own; what a query has for something else is left out."""
-    names = ("a b", "a:b", 'a"', "-a", "label", "confidence", "a.b", "lang")
+    names = ("a b", "a:b", 'a"', "-a", "label", "confidence", "a.b", "lang", "text")
     kinds: dict[str, FieldKind] = dict.fromkeys(names, "categories")
     assert set(met(kinds, [dict.fromkeys(names, "x")] * 9)) == {
         '"a b":x',
