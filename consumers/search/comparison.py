@@ -32,6 +32,7 @@ from consumers.config.model import FieldKind
 from consumers.search.chunks import Keys, RowFilter
 from consumers.search.matching import StoredText
 from consumers.search.query_syntax import (
+    BUILT_IN,
     CJK_RUN,
     SIGN,
     FieldCondition,
@@ -241,7 +242,7 @@ def distinctive_words(
     others = {n: kind for n, kind in kinds.items() if kind != "words" and n not in fields}
     if not others:
         return words
-    met = conditions_met(rows, others, store.parse)
+    met = conditions_met(rows, others, partial(_readable, store))
     conditions = _distinctive(labels, met, len(classes), lambda _: False, of_messages=True)
     return [
         sorted(one + other, key=lambda each: -each.standard_errors)[:WORDS_MAX]
@@ -354,8 +355,9 @@ def _conditions(
     """Return conditions on a field, each with those of the `given` values that meet it."""
     if kind == "categories":
         spelled: dict[str, list[str]] = {}
+        as_compared = str if name in BUILT_IN else ascii_lower
         for text in [value for value in given if isinstance(value, str)]:
-            spelled.setdefault(ascii_lower(text), []).append(text)
+            spelled.setdefault(as_compared(text), []).append(text)
         return [(FieldCondition(name, "=", texts[0]), texts) for texts in spelled.values()]
     values = sorted(value for value in given if isinstance(value, int | float))
     if kind == "flags":
@@ -387,6 +389,18 @@ def _typed(condition: FieldCondition, read: QueryReader) -> str | None:
                 if read(text) == Query(text, (), (condition,)):
                     return text
     return None
+
+
+def _readable(store: RecentStore, text: str) -> Query:
+    """Return a query as a store reads it; a `QueryError` if it finds none of a language it names.
+
+    That of a message may be empty, or one too many for the store to tell apart.
+    """
+    query = store.parse(text)
+    for lang in [each.value for each in query.conditions if each.name == "lang"]:
+        if not lang or not len(store.keys(Query(), lang, 1)):
+            raise QueryError(f"No message is of language {lang!r}.")
+    return query
 
 
 def effects_on_shares(

@@ -20,7 +20,7 @@ from consumers.config.model import FieldKind
 from consumers.config.sections import AlertSettings
 from consumers.config.settings import Settings
 from consumers.features import kinds_of
-from consumers.search import Query, RecentStore
+from consumers.search import Query, RecentStore, database
 from consumers.search.comparison import (
     STANDARD_ERRORS_MIN,
     ComparedMessages,
@@ -240,6 +240,35 @@ def test_texts_with_fields_have_both() -> None:
         assert errors == sorted(errors, reverse=True)
 
 
+def test_a_language_is_listed_as_it_is_spelled() -> None:
+    """A search finds `en` and `EN` apart; messages without one cannot be asked for."""
+    names = ["en", "EN", "", "de"]
+    rows: list[Row] = [
+        {"lang": names[i % 2 + 2 * (i % 8 > 5)], "label": ["fine", "overheating"][i % 2]}
+        for i in range(800)
+    ]
+    model = {**SENSORS, "features": {"tongue": {"kind": "categories", "fields": ["lang"]}}}
+    with stored(model, rows) as store:
+        fine, hot = compared(store, "label:fine", "label:overheating")
+        assert words(fine) == ["lang:en"]
+        assert words(hot) == ["lang:EN", "lang:de"]
+        for each in (*fine.words, *hot.words):
+            assert store.counted(store.parse(each.word)).counts == each.counts
+
+
+def test_a_language_too_many_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store counts it as unknown, and finds no message of it."""
+    monkeypatch.setattr(database, "LANGS_MAX", 1)
+    rows: list[Row] = [
+        {"lang": ["en", "de"][i % 2], "label": ["fine", "overheating"][i % 2]} for i in range(400)
+    ]
+    model = {**SENSORS, "features": {"tongue": {"kind": "categories", "fields": ["lang"]}}}
+    with stored(model, rows) as store:
+        assert [words(side) for side in compared(store, "label:fine", "label:overheating")] == [
+            ["lang:en"], []
+        ]  # fmt: skip
+
+
 def test_a_text_of_categories_is_searched_by_its_words() -> None:
     """So its words are listed, and no condition on it."""
     rows = [{"text": ["foo", "bar"][i % 2], "label": ["no", "yes"][i % 2]} for i in range(400)]
@@ -320,8 +349,9 @@ def test_names_as_they_are_typed() -> None:
 
 
 def test_spellings_of_a_value_are_one() -> None:
-    """As a query takes them, whatever the case of ASCII letters."""
-    assert met({"c": "categories"}, [{"c": "A"}] * 5 + [{"c": "a"}] * 4) == {"c:A": 9}
+    """As a query takes them, whatever the case of ASCII letters; a language is what it is."""
+    for name, wanted in (("c", {"c:A": 9}), ("lang", {"lang:A": 5, "lang:a": 4})):
+        assert met({name: "categories"}, [{name: "A"}] * 5 + [{name: "a"}] * 4) == wanted
 
 
 def test_flags_and_what_is_missing() -> None:
