@@ -60,7 +60,7 @@ _LISTED_MIN = 4  # messages of all sides together: a word of fewer is never as f
 # Which ends of a field's numbers are compared, by their share of the messages of all sides.
 _ENDS = (("<=", 0.1), ("<=", 0.25), (">=", 0.75), (">=", 0.9))
 _END = re.compile('("[^"]+"|[^:]+):[<>]')  # how a condition on one begins; no word has a colon
-_TYPED_MAX = 100  # characters of a condition: a query that has it too is short enough
+_TYPED_MAX = 100  # characters of a condition
 _LINK = re.compile(r"\b(?:https?://|www\.)\S+")
 # Python's \w has no vowel signs, without which words of India and South-East Asia fall apart.
 _WORD = re.compile("[#@]?[^\\W_][\\w'’\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0e00-\u0e4e]*")
@@ -227,7 +227,8 @@ def distinctive_words(
 ) -> list[list[DistinctiveWord]]:
     """Return the words and conditions of each side, best first.
 
-    None is among them that a query names or, of words, is left out.
+    None is among them that a query names or, of words, is left out, and none that the store cannot
+    be asked for together with the side's query.
     """
     kinds = store.compared
     # A class may be still to join again.
@@ -235,15 +236,22 @@ def distinctive_words(
     labels = [[row.label for row in side] for side in rows]
     named = [term for query in queries for term in _named(query)]
     said = [[words_of(_said(row, kinds)) for row in side] for side in rows]
-    words = _distinctive(
-        labels, said, len(classes), lambda word: word in left_out or _is_named(word, named)
-    )
+
+    def is_left_out(i: int, word: str) -> bool:
+        is_unwanted = word in left_out or _is_named(word, named)
+        return is_unwanted or not _is_addable(queries[i], word, store.parse)
+
+    words = _distinctive(labels, said, len(classes), is_left_out)
     fields = {each.name for query in queries for each in query.conditions}
     others = {n: kind for n, kind in kinds.items() if kind != "words" and n not in fields}
     if not others:
         return words
     met = conditions_met(rows, others, partial(_readable, store))
-    conditions = _distinctive(labels, met, len(classes), lambda _: False, of_messages=True)
+    conditions = _distinctive(
+        labels, met, len(classes),
+        lambda i, condition: not _is_addable(queries[i], condition, store.parse),
+        of_messages=True,
+    )  # fmt: skip
     return [
         sorted(one + other, key=lambda each: -each.standard_errors)[:WORDS_MAX]
         for one, other in zip(words, conditions, strict=True)
@@ -283,7 +291,7 @@ def _distinctive(
     labels: Sequence[Sequence[int]],
     found: Sequence[Sequence[Collection[str]]],
     n_classes: int,
-    is_left_out: Callable[[str], bool],
+    is_left_out: Callable[[int, str], bool],
     *,
     of_messages: bool = False,
 ) -> list[list[DistinctiveWord]]:
@@ -310,7 +318,7 @@ def _distinctive(
             if len(listed) == WORDS_MAX:
                 break
             end = _END.match(word)
-            if is_left_out(word) or (end is not None and end[0] in ends):
+            if (end is not None and end[0] in ends) or is_left_out(i, word):
                 continue
             ends.update([] if end is None else [end[0]])
             counts = np.array([[table[word] for table in side] for side in tables], float)
@@ -401,6 +409,18 @@ def _readable(store: RecentStore, text: str) -> Query:
         if not lang or not len(store.keys(Query(), lang, 1)):
             raise QueryError(f"No message is of language {lang!r}.")
     return query
+
+
+def _is_addable(query: Query, word: str, read: QueryReader) -> bool:
+    """Return whether a word or condition can be asked for with all that a query asks for already.
+
+    A query may be full; and behind a quote that is not closed no condition is read.
+    """
+    try:
+        both, own = read(f"{query.text} {word} "), read(f"{word} ")
+    except QueryError:
+        return False
+    return both.conditions == query.conditions + own.conditions
 
 
 def effects_on_shares(

@@ -282,6 +282,28 @@ def test_a_text_of_categories_is_searched_by_its_words() -> None:
         assert store.counted(store.parse("foo ")).counts == sides[0].words[0].counts
 
 
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("-grade:C", {"own_home", "interest-rate", "please"}),
+        ("please " + "-grade:C " * 7, {"own_home", "interest-rate"}),
+        ("-grade:C " * 7 + "label:approve", {"please"}),  # as many conditions as may be
+        ("amount:>=0 " * 8, {"please"}),
+        (" ".join(f"-w{i}" for i in range(16)), {"own_home", "grade", "interest-rate"}),
+        ("-" + "w" * 177 + " grade:A", {"own_home", "please"}),  # 186 of 200 characters
+        ('-grade:C "please', set()),  # closed by what follows
+    ],
+)
+def test_what_is_listed_can_be_added_to_the_query(query: str, wanted: set[str]) -> None:
+    """Nothing is listed that the page's link could not ask for."""
+    with stored(LOANS, loans()) as store:
+        side, _ = compared(store, query, "label:reject")
+        for each in side.words:
+            asked = store.parse(f"{side.side.query.text} {each.word} ")
+            assert store.counted(asked).counts == each.counts
+        assert {word.partition(":")[0] for word in words(side)} == wanted
+
+
 def test_long_fields_are_read_too() -> None:
     """Of a field of much text the beginning is read, and all others as they are."""
     rows = [row | {"note": f"{row['note']} " + "x" * 9_000, "amount": 0.1} for row in loans(200)]
