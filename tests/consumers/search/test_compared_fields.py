@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from consumers.config.model import FieldKind
 from consumers.config.sections import AlertSettings
 from consumers.config.settings import Settings
 from consumers.features import kinds_of
-from consumers.search import Query, RecentStore, database
+from consumers.search import Query, RecentStore, comparison, database
 from consumers.search.comparison import (
     STANDARD_ERRORS_MIN,
     ComparedMessages,
@@ -240,6 +241,57 @@ def test_texts_with_fields_have_both() -> None:
         assert errors == sorted(errors, reverse=True)
 
 
+def anything(seed: int) -> tuple[dict[str, Any], list[Row]]:
+    """Return a model whose fields have any names and values, and messages for it."""
+    chance = random.Random(seed)
+    odd = ["a b", "a:b", "-a", "a,b", "<a", "日本", "é", "and", "num", "A", "label:", "a=1", "Lang"]
+    names = ["text", "lang", "user", *chance.sample(odd, 5)]
+    pool = [
+        "red,blue", "Red,Blue", "red, blue", "very good", "en", "EN", "En", "de-AT", ">=5", "5",
+        "1..2", "true", "nan", "", " ", "a:b", "-a", "x*", "#tag", "@me", "'", "(x)", "日本", "É",
+        "é", "🎉", 'so "so"', "\u00a0", "\u2028x", "\\", "lang:en", "x" * 95, "y" * 300, "%", "\n",
+    ]  # fmt: skip
+    values = {name: chance.sample(pool, 6) for name in names}
+    model = {
+        "classes": ["no", "yes"],
+        "features": {
+            "c": {"kind": "categories", "fields": names},
+            "f": {"kind": "flags", "fields": ["own home", "f"]},
+            "n": {"kind": "numbers", "fields": ["in,come", "n", "Größe"]},
+            "w": {"kind": "words", "fields": ["note"]},
+        },
+    }
+    rows = []
+    for _ in range(250):
+        row: Row = {name: chance.choice(values[name]) for name in names if chance.random() < 0.9}
+        row |= {name: chance.random() < 0.4 for name in ("own home", "f")}
+        row |= {"in,come": chance.gauss(0, 1e5), "n": chance.randrange(4), "Größe": chance.random()}
+        row["text"] = chance.choice(["foo", "Foo", "red,blue", "text:foo"])  # none is refused
+        row["note"] = "so " * (1_000 if chance.random() < 0.1 else 1)  # long: its row is asked
+        row["label"] = chance.choice(["no", "yes"])
+        rows.append(row)
+    return model, rows
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_all_that_is_listed_is_found_as_often(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """However odd names and values are, and whatever else a query asks for."""
+    monkeypatch.setattr(comparison, "STANDARD_ERRORS_MIN", -math.inf)  # so that all are listed
+    monkeypatch.setattr(comparison, "WORDS_MAX", 10_000)
+    model, rows = anything(seed)
+    seen = set()
+    with stored(model, rows) as store:
+        for queries in (("label:no", "label:yes"), ("foo label:no ", "label:yes n:>0 ")):
+            for query, side in zip(queries, compared(store, *queries), strict=True):
+                assert side.n_read == side.counted.n
+                for each in side.words:
+                    if ":" in each.word:
+                        seen.add(each.word)
+                        again = store.parse(f"{query} {each.word} ")
+                        assert (each.word, store.counted(again).counts) == (each.word, each.counts)
+    assert len(seen) > 40
+
+
 def test_a_language_is_listed_as_it_is_spelled() -> None:
     """A search finds `en` and `EN` apart; messages without one cannot be asked for."""
     names = ["en", "EN", "", "de"]
@@ -374,6 +426,28 @@ def test_spellings_of_a_value_are_one() -> None:
     """As a query takes them, whatever the case of ASCII letters; a language is what it is."""
     for name, wanted in (("c", {"c:A": 9}), ("lang", {"lang:A": 5, "lang:a": 4})):
         assert met({name: "categories"}, [{name: "A"}] * 5 + [{name: "a"}] * 4) == wanted
+
+
+_NASTY = st.text(st.sampled_from("aB1é日🎉\u2028\u00a0_-:<>=,.;\"\\ *#@'()|\x00"), max_size=5)
+_NAMES = _NASTY.filter(bool) | st.sampled_from(["lang", "text", "label", "confidence", "user", "a"])
+_VALUES = _NASTY | st.sampled_from(["true", "nan", "5", "1..2", "lang:en", "x" * 95])
+_KINDS: list[FieldKind] = ["categories", "flags", "numbers"]
+
+
+@settings(max_examples=400)
+@given(st.data())
+def test_whatever_is_typed_is_read_as_it_was_meant(data: st.DataObject) -> None:
+    """Whatever names and values are: read again, it asks for what was counted, and no more."""
+    kinds = data.draw(st.dictionaries(_NAMES, st.sampled_from(_KINDS), min_size=1, max_size=5))
+    drawn = {"categories": _VALUES, "flags": st.booleans(), "numbers": st.floats(-1e9, 1e9)}
+    rows = st.fixed_dictionaries({name: drawn[kind] for name, kind in kinds.items()})
+    values = data.draw(st.lists(rows, min_size=4, max_size=4)) * 4  # often enough to be listed
+    read = reader(kinds)
+    for typed, n in met(kinds, values).items():
+        for text in (typed, f"{typed} ", f"word {typed} "):
+            (condition,) = read(text).conditions
+            assert len(read(text).terms) == text.startswith("word")
+            assert n == sum(condition.is_met_by(row.get(condition.name)) for row in values)
 
 
 def test_flags_and_what_is_missing() -> None:
