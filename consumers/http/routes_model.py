@@ -341,8 +341,9 @@ def _page(app_state: AppState) -> schemas.PageAnswer:
 
 
 def _conditions(fields: Sequence[str]) -> list[str]:
-    """Return what a query's conditions may be on; a text is searched by its words."""
-    return [written_name(name) for name in (*BUILT_IN, *fields) if name != "text"]
+    """Return what a query's conditions may be on, once each; a text is searched by its words."""
+    names = [written_name(name) for name in (*BUILT_IN, *fields) if name != "text"]
+    return list(dict.fromkeys(names))  # fields may be called `lang` too
 
 
 def _names(settings: Settings) -> schemas.PageNames:

@@ -16,6 +16,7 @@ from consumers.config.settings import Settings
 from consumers.features import build_model
 from consumers.http.routes_page import drawn_fields
 from consumers.http.schemas import FieldsAnswer, FlagField, NumberField
+from consumers.search import RecentStore
 from tests.consumers.http.loopback_server import app_state, served, settings
 
 MODEL = {
@@ -63,6 +64,20 @@ def http(loans: Settings) -> Iterator[httpx.Client]:
         httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client,
     ):
         yield client
+
+
+def test_each_condition_is_named_once(loans: Settings) -> None:
+    """Fields that are called as what each message has are no further ones; of a text it is none."""
+    fields = ["text", "lang", "loan amount", "confidence", "grade", 'grade"']
+    store = RecentStore(loans.recent, None, loans.model.classes, fields, 0.65)
+    with (
+        app_state(loans, build_model(loans.model)) as of,
+        served(of, recent=store) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client,
+    ):
+        named = client.get("/v1/page").json()["conditions"]
+    store.stop()
+    assert named == ["lang", "label", "confidence", '"loan amount"', "grade"]
 
 
 def test_values_are_counted(http: httpx.Client) -> None:
