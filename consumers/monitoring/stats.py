@@ -1,11 +1,14 @@
 """What a run has seen so far: the figures behind metrics, screens and the summary.
 
 The consuming thread counts what it read and learned, the predictor thread what it judged. Each
-figure has one writing thread; both append to `newest`, a deque, for the screen alone.
+figure has one writing thread; both append to `newest`, a deque, for the screen alone. At the end
+stands what the recent store measures: what comes and is taken in a minute, and what that costs.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +32,18 @@ _RATE_OVER_S = 1.0
 WINDOW_MARKS = 64
 _CLASS_BITS = 8  # there are at most `CLASSES_MAX`
 _CLASS_MASK = (1 << _CLASS_BITS) - 1
+_MINUTE_S = 60
+_PACE_OVER_S = 3  # the newest whole seconds
+# Of the processor budget: what a message costs before anything is measured, about what a machine of
+# today takes, and how many messages this guess stands for.
+_MAKING_S = 5e-6
+_WRITING_S = 20e-6
+_WEIGHT = 500
+# Sums forget by this share with each measurement. Samples are made four times a second and written
+# twice a second while they are rationed: half is forgotten within three seconds.
+_MAKING_KEPT = 0.94
+_WRITING_KEPT = 0.89
+RATE_MIN_PER_S = 20.0  # a page without any message would be of no use
 
 
 class _Rate(msgspec.Struct):
@@ -373,3 +388,83 @@ class RunStatistics:
         self.n_judged = entry.values["n_judged"]
         self.predicted_by_class.update(entry.values["predicted_by_class"])
         self._predicted_unlabelled.extend(entry.arrays["predicted"].tolist())
+
+
+class LastMinute:
+    """Counts over the last minute, a second at a time."""
+
+    def __init__(self, now_s: float) -> None:
+        self._began_s = now_s
+        self._seconds: deque[list[float]] = deque()  # second, offered, taken
+
+    def add(self, now_s: float, offered: int, taken: int) -> None:
+        """Count messages that were offered, and those of them that were taken."""
+        second = float(int(now_s))
+        if not self._seconds or self._seconds[-1][0] != second:
+            self._seconds.append([second, 0, 0])
+            self._trim(now_s)
+        self._seconds[-1][1] += offered
+        self._seconds[-1][2] += taken
+
+    def rates(self, now_s: float) -> tuple[float, float]:
+        """Return messages offered and taken a second."""
+        self._trim(now_s)
+        over_s = min(max(now_s - self._began_s, 1.0), float(_MINUTE_S))
+        offered, taken = (sum(second[i] for second in self._seconds) / over_s for i in (1, 2))
+        return offered, taken
+
+    def pace_per_s(self, now_s: float) -> float:
+        """Return messages offered a second, over the newest whole seconds."""
+        first_s = int(now_s) - _PACE_OVER_S
+        newest = itertools.takewhile(lambda second: second[0] > first_s, reversed(self._seconds))
+        return sum(second[1] for second in newest) / _PACE_OVER_S
+
+    def _trim(self, now_s: float) -> None:
+        while self._seconds and self._seconds[0][0] <= now_s - _MINUTE_S - 1:
+            self._seconds.popleft()
+
+
+class _Cost(msgspec.Struct):
+    """Seconds a message, over the newest measurements."""
+
+    n: float
+    seconds: float
+    kept: float
+
+    @property
+    def per_message_s(self) -> float:
+        return self.seconds / self.n
+
+    def add(self, n: float, seconds: float) -> None:
+        self.n = self.kept * self.n + n
+        self.seconds = self.kept * self.seconds + seconds
+
+
+class ProcessorBudget:
+    """Turns a share of a core into messages a second; not safe for threads by itself."""
+
+    def __init__(self, share_max: float) -> None:
+        self._share_max = share_max
+        self._making = _Cost(_WEIGHT, _WEIGHT * _MAKING_S, _MAKING_KEPT)
+        self._writing = _Cost(_WEIGHT, _WEIGHT * _WRITING_S, _WRITING_KEPT)
+
+    @property
+    def rate_per_s(self) -> float:
+        """Messages a second that may be stored."""
+        cost_s = self._making.per_message_s + self._writing.per_message_s
+        return max(RATE_MIN_PER_S, self._share_max / cost_s) if cost_s > 0 else math.inf
+
+    def made(self, n: float, seconds: float) -> None:
+        """Take note of the processor time that making `n` rows took."""
+        self._making.add(n, seconds)
+
+    def written(self, n: float, seconds: float, *, has_changes: bool = False) -> None:
+        """Take note of the processor time of a transaction.
+
+        Deletions and corrections are never rationed, and what they took is not told apart: with
+        such changes a message is charged no more than before.
+        """
+        if has_changes:
+            seconds = min(seconds, n * self._writing.per_message_s)
+        if n:
+            self._writing.add(n, seconds)

@@ -37,6 +37,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from consumers.messages import Messages, Partition
+from consumers.monitoring.stats import LastMinute, ProcessorBudget
 from consumers.search.rows import Columns, RowBuilder
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
@@ -51,26 +52,14 @@ _PIECE_TURNS = 1.25  # the same, in times between two turns of the store's threa
 _GATHER_S = 0.2
 _GATHER_PRESSED_S = 0.5
 SLOW_PER_S = 1_250.0  # a stream up to this rate is no burden, and the budget does not bind
-_PACE_OVER_S = 3  # whole seconds over which that is looked at
 _PATIENCE_S = 2.0  # how long a stream may be too fast before what waits is thinned
 _BEHIND_S = 1.0  # to what, as a time at the long run's rate
 BURST_S = 5.0
 BYTES_MAX = 64 << 20
 _ROW_BYTES = 1_000  # of a row without its texts
 _TOKEN_BYTES = 4096  # a message of more costs more tokens
-_RATE_OVER_S = 60
 _WHOLE_SHARE = 0.5  # of a batch that waits as it is, at least this is of use
 _SEED = 20
-# Of the processor budget: what a message costs before anything is measured, about what a machine of
-# today takes, and how many messages this guess stands for.
-_MAKING_S = 5e-6
-_WRITING_S = 20e-6
-_WEIGHT = 500
-# Sums forget by this share with each measurement. Samples are made four times a second and written
-# twice a second while they are rationed: half is forgotten within three seconds.
-_MAKING_KEPT = 0.94
-_WRITING_KEPT = 0.89
-RATE_MIN_PER_S = 20.0  # a page without any message would be of no use
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -191,85 +180,6 @@ class WriteMark(msgspec.Struct, frozen=True):
 QueuedItem = Offer | Forget | Correct | Remove | Labelled | WriteMark
 
 
-class _LastMinute:
-    """Counts over the last minute, a second at a time."""
-
-    def __init__(self, now_s: float) -> None:
-        self._began_s = now_s
-        self._seconds: deque[list[float]] = deque()  # second, offered, taken
-
-    def add(self, now_s: float, offered: int, taken: int) -> None:
-        second = float(int(now_s))
-        if not self._seconds or self._seconds[-1][0] != second:
-            self._seconds.append([second, 0, 0])
-            self._trim(now_s)
-        self._seconds[-1][1] += offered
-        self._seconds[-1][2] += taken
-
-    def rates(self, now_s: float) -> tuple[float, float]:
-        """Return messages offered and taken a second."""
-        self._trim(now_s)
-        over_s = min(max(now_s - self._began_s, 1.0), float(_RATE_OVER_S))
-        offered, taken = (sum(second[i] for second in self._seconds) / over_s for i in (1, 2))
-        return offered, taken
-
-    def pace_per_s(self, now_s: float) -> float:
-        """Return messages offered a second, over the newest whole seconds."""
-        first_s = int(now_s) - _PACE_OVER_S
-        newest = itertools.takewhile(lambda second: second[0] > first_s, reversed(self._seconds))
-        return sum(second[1] for second in newest) / _PACE_OVER_S
-
-    def _trim(self, now_s: float) -> None:
-        while self._seconds and self._seconds[0][0] <= now_s - _RATE_OVER_S - 1:
-            self._seconds.popleft()
-
-
-class _Cost(msgspec.Struct):
-    """Seconds a message, over the newest measurements."""
-
-    n: float
-    seconds: float
-    kept: float
-
-    @property
-    def per_message_s(self) -> float:
-        return self.seconds / self.n
-
-    def add(self, n: float, seconds: float) -> None:
-        self.n = self.kept * self.n + n
-        self.seconds = self.kept * self.seconds + seconds
-
-
-class ProcessorBudget:
-    """Turns a share of a core into messages a second; not safe for threads by itself."""
-
-    def __init__(self, share_max: float) -> None:
-        self._share_max = share_max
-        self._making = _Cost(_WEIGHT, _WEIGHT * _MAKING_S, _MAKING_KEPT)
-        self._writing = _Cost(_WEIGHT, _WEIGHT * _WRITING_S, _WRITING_KEPT)
-
-    @property
-    def rate_per_s(self) -> float:
-        """Messages a second that may be stored."""
-        cost_s = self._making.per_message_s + self._writing.per_message_s
-        return max(RATE_MIN_PER_S, self._share_max / cost_s) if cost_s > 0 else math.inf
-
-    def made(self, n: float, seconds: float) -> None:
-        """Take note of the processor time that making `n` rows took."""
-        self._making.add(n, seconds)
-
-    def written(self, n: float, seconds: float, *, has_changes: bool = False) -> None:
-        """Take note of the processor time of a transaction.
-
-        Deletions and corrections are never rationed, and what they took is not told apart: with
-        such changes a message is charged no more than before.
-        """
-        if has_changes:
-            seconds = min(seconds, n * self._writing.per_message_s)
-        if n:
-            self._writing.add(n, seconds)
-
-
 class Sampler:
     """The queue before the writer; `thread_time` is the processor time of the thread that asks.
 
@@ -310,7 +220,7 @@ class Sampler:
         self._ahead = self._step = self._gap = 0.0
         self._n_due = 0
         self.is_open = False  # whether what comes is taken
-        self._minute = _LastMinute(self._filled_s)
+        self._minute = LastMinute(self._filled_s)
         self.n_offered = 0
         self.n_overflowed = 0
         self.something = threading.Event()  # waits in the queue

@@ -24,6 +24,7 @@ from consumers.config.model import FieldKind
 from consumers.config.sections import HistorySettings, RecentSettings
 from consumers.errors import ConsumerError
 from consumers.messages import Messages, Partition
+from consumers.monitoring.stats import ProcessorBudget
 from consumers.search import database, matching
 from consumers.search.chunks import Chunk, Keys, Parts, Retention, RowFilter
 from consumers.search.history import STEPS_S
@@ -52,7 +53,7 @@ from consumers.search.rows import (
     located,
     picked,
 )
-from consumers.search.sampler import Correct, Forget, Labelled, ProcessorBudget, Remove, Sampler
+from consumers.search.sampler import Correct, Forget, Labelled, Remove, Sampler
 from consumers.search.transactions import Transactions
 from consumers.search.writer import MessageCounter, NewRows, Writer
 
@@ -113,7 +114,6 @@ class RecentStore:
             path = Path(self._folder.name) / FILE_NAME
         self._path = path
         row_builder = RowBuilder(classes, self.fields, times_made_up=times_made_up)
-        budget = ProcessorBudget(settings.processor_share_max)
         self._history_steps: dict[int, int] = {}
         counter = None
         if history is not None and history.enabled:
@@ -121,8 +121,8 @@ class RecentStore:
             self._history_steps = dict(zip(STEPS_S.values(), kept, strict=True))
             counter = MessageCounter(self._history_steps, history.words_max)
         count = None if counter is None else counter.add
-        rate_per_s = settings.rate_max_per_s
-        self._sampler = Sampler(rate_per_s, budget, row_builder, wall_clock, clock, count=count)
+        pace = settings.rate_max_per_s, ProcessorBudget(settings.processor_share_max)
+        self._sampler = Sampler(*pace, row_builder, wall_clock, clock, count=count)
         self._writer = Writer(
             path, self._sampler, self._bounds, classes, wall_clock, clock, is_moved, counter
         )

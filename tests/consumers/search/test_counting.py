@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import force_setattr, replace
 
 from consumers.monitoring.prequential import wilson
+from consumers.monitoring.stats import ProcessorBudget
 from consumers.search import Counted, RecentStore, parse
 from consumers.search.chunks import Chunk
 from consumers.search.comparison import ComparedSide, compare, share_move
@@ -25,7 +26,6 @@ from consumers.search.rows import (
     picked,
     weights_of,
 )
-from consumers.search.sampler import ProcessorBudget
 from tests.consumers.search.stores import (
     CLASSES,
     clock_of,

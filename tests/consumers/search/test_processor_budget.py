@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 
 from consumers.messages import Messages
+from consumers.monitoring.stats import RATE_MIN_PER_S, ProcessorBudget
 from consumers.search.rows import Columns, RowBuilder
 from consumers.search.sampler import (
-    RATE_MIN_PER_S,
     SLOW_PER_S,
     Forget,
     Offer,
-    ProcessorBudget,
     QueuedItem,
     Sampler,
 )

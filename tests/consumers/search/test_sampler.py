@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from consumers.messages import Messages
+from consumers.monitoring.stats import ProcessorBudget
 from consumers.search import parse
 from consumers.search.rows import RowBuilder
 from consumers.search.sampler import (
     BURST_S,
     Forget,
     Offer,
-    ProcessorBudget,
     QueuedItem,
     RawBatch,
     Sampler,
