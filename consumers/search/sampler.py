@@ -7,9 +7,12 @@ stream, at what the processor budget affords: storing a message costs time on tw
 one that judged it makes its row and the store's thread writes it. Both are measured by their own
 processor time, not by the clock: a thread that waits costs nothing.
 
-A batch's labelled messages are offered first, the others behind them, and partitions have batches
-of their own sizes: were each offer that fits taken, small ones would always be. So where a sample
-begins, and how far it reaches, is told in rows that pass: each is as likely to be taken.
+A batch's labelled messages are offered first, the others behind them, and partitions one after the
+other: were each offer taken for which there are tokens, what comes first would always be. So the
+share of what comes within a second is fixed as it begins, by what the tokens are and what came in
+such a second of late, and a batch's first messages and its last have the same. Labelled messages
+and the others are sampled each by themselves, as most of a batch is often of one kind; where a
+sample begins, and how far it reaches, is told in rows of its kind that pass.
 
 While the stream is too fast, a burst is stored little by little, for the learning needs the
 processor; and once it has been so for some seconds, what still waits is thinned, so that the page
@@ -36,15 +39,21 @@ from msgspec import field
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from consumers.messages import Messages, Partition
+from consumers.messages import NO_LABEL, Messages, Partition
 from consumers.monitoring.stats import LastMinute, ProcessorBudget
 from consumers.search.rows import Columns, RowBuilder
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
 # What a sample holds, as a time at the long run's rate: to begin with the rows of an offer costs as
 # much as ninety of them. At random, so that it keeps no time with what a stream repeats.
-_SAMPLE_S = (0.4, 0.8)
-_OFFER_KEPT = 0.95  # of the usual and the largest size of an offer, with each
+_SAMPLE_S = (0.3, 0.57)
+_OFFER_COSTS = 90
+_OFFER_KEPT = 0.95  # of the usual size of an offer, with each
+_ROUND_S = 1.0  # for so long the share of what comes stays as it is
+_ROUND_KEPT = 0.5  # of the most that came in a round, with each
+_STEADY_S = 0.8  # a stream that comes for so much of a round goes on, and so do the tokens
+_SPARE_S = 0.8  # tokens that then stay for the samples of either kind, as such a time too
+_BATCH_S = 5.0  # within which all of a batch is offered
 _PIECE_S = 0.25  # messages that are then taken at once, at least, as a time at the long run's rate
 _PIECE_TURNS = 1.25  # the same, in times between two turns of the store's thread
 # How long messages are gathered for one transaction, unless somebody waits. A transaction costs as
@@ -60,6 +69,27 @@ _ROW_BYTES = 1_000  # of a row without its texts
 _TOKEN_BYTES = 4096  # a message of more costs more tokens
 _WHOLE_SHARE = 0.5  # of a batch that waits as it is, at least this is of use
 _SEED = 20
+
+
+class _Kind(msgspec.Struct):
+    """Where the samples of labelled messages stand, or those of the others."""
+
+    offer_rows: float = 0.0  # rows of an offer, as a rule
+    rows: float = 0.0  # that came in this round
+    usual: float = 0.0  # rows of a round, at most, of late
+    n_due: int = 0  # rows that the sample under way takes yet
+    step: float = 1.0  # rows from one of them to the next
+    gap: float = 0.0  # of the rows behind it as many as are taken as a rule, before the next begins
+    ahead: float = 0.0  # rows to the next one of the sample; without one, what is left of the gap
+
+
+class _Decided(msgspec.Struct):
+    """Which share of a batch is taken, of which some rows were not offered yet."""
+
+    share: float
+    n_left: int
+    cost: float
+    at_s: float
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -215,10 +245,12 @@ class Sampler:
         self._sampled_s = -math.inf  # when something was last left out
         self._pressed_s = math.inf  # since when that has been so again and again
         self._is_sampling = False  # from when rows are left out until the bucket is full again
-        self._offer_rows = self._largest = 0.0  # rows of an offer: as a rule, and at most of late
-        # Rows to a sample's next row, from one to the next and behind the last, and how many come.
-        self._ahead = self._step = self._gap = 0.0
-        self._n_due = 0
+        self._kinds = _Kind(), _Kind()  # of messages without a label, and with one
+        self._decided: dict[tuple[Partition, int], _Decided] = {}  # oldest first
+        self._round_s = (-math.inf, -math.inf)  # when its first and its last offer came
+        self._round_cost = self._usual_cost = 0.0  # in tokens: of this one, and at most of late
+        self._round_share = 0.0  # which is taken, once not all is and there are tokens
+        self._steady_s = 0.0  # how long the last one was, if messages came all the time
         self.is_open = False  # whether what comes is taken
         self._minute = LastMinute(self._filled_s)
         self.n_offered = 0
@@ -253,7 +285,7 @@ class Sampler:
             if not self.is_open or not len(rows):
                 return
             self.n_offered += len(rows)
-            chosen = self._chosen(len(rows), cost)
+            chosen = self._chosen(messages, rows, cost)
             if not len(chosen):
                 self._n_left_out += len(rows)
                 self._minute.add(self._filled_s, len(rows), 0)
@@ -442,58 +474,113 @@ class Sampler:
         self._tokens = min(self._tokens_max, self._tokens + elapsed_s * self._rate_per_s())
         return self._tokens
 
-    def _chosen(self, n: int, cost: float) -> NDArray[np.int64]:
-        """Return which of `n` rows are taken, ascending, and pay for them."""
-        tokens = self._refilled() / cost
-        self._offer_rows = n + _OFFER_KEPT * ((self._offer_rows or n) - n)
-        self._largest = max(n, _OFFER_KEPT * self._largest)
-        self._is_sampling &= self._tokens < self._tokens_max
-        if self._is_sampling:
-            chosen = self._sampled(n, tokens, self._rate_per_s() / cost)
-        else:
-            chosen = self._drawn(n, min(n, int(tokens)))
+    def _chosen(
+        self, messages: Messages, rows: NDArray[np.int64], cost: float
+    ) -> NDArray[np.int64]:
+        """Return which of some rows are taken, ascending positions, and pay for them."""
+        n = len(rows)
+        tokens = self._refilled()
+        self._is_sampling &= tokens < self._tokens_max
+        share = self._share_of(messages, n, cost)
+        kind = self._kinds[int(messages.labels[rows[0]] != NO_LABEL)]
+        kind.offer_rows = n + _OFFER_KEPT * ((kind.offer_rows or n) - n)
+        kind.rows += n
+        self._round_cost += n * cost
+        chosen = self._sampled(kind, n, share, int(tokens / cost), self._rate_per_s() / cost)
         if len(chosen) < n:
             self._leave_out()
         self._tokens -= len(chosen) * cost
         return chosen
 
-    def _sampled(self, n: int, tokens: float, rate_per_s: float) -> NDArray[np.int64]:
-        """Return which of the `n` rows that pass now belong to a sample, ascending."""
-        pace_per_s = self._minute.pace_per_s(self._filled_s)
-        if self._largest >= _SAMPLE_S[1] * pace_per_s:  # they come seldom: a share of each
-            n_taken = int(min(1.0, tokens / self._largest) * n + self._rng.random())
-            return self._drawn(n, min(n_taken, int(tokens), n))
-        if pace_per_s <= rate_per_s:
-            self._ahead, self._n_due = 0.0, 0
-        found = [np.empty(0, dtype=np.int64)]
-        while self._ahead < n and tokens >= 1.0:
-            if not self._n_due:  # a sample begins at this row
-                self._begin_sample(tokens, rate_per_s, pace_per_s)
-            m = min(self._n_due, int(tokens), math.ceil((n - self._ahead) / self._step))
-            # One at random from each stretch: what repeats in a batch must make no difference.
-            places = (np.arange(m) + (self._step > 1.0) * self._rng.random(m)) * self._step
-            found.append(np.minimum((self._ahead + places).astype(np.int64), n - 1))
-            tokens -= m
-            self._n_due -= m
-            self._ahead += m * self._step + (0.0 if self._n_due else self._gap)
-        self._ahead = max(0.0, self._ahead - n)
-        return np.unique(np.concatenate(found))
+    def _share_of(self, messages: Messages, n: int, cost: float) -> float:
+        """Return which share of a batch is taken, the same for all its rows; `n` come now."""
+        now_s, decided = self._filled_s, self._decided
+        while decided and now_s - next(iter(decided.values())).at_s > _BATCH_S:
+            del decided[next(iter(decided))]
+        at = messages.partition, int(messages.raw.offsets[messages.at[0]])
+        if at not in decided:
+            share = self._share(len(messages) * cost)
+            decided[at] = _Decided(share, len(messages), cost, now_s)
+        batch = decided[at]
+        batch.n_left -= n
+        if batch.n_left <= 0:
+            del decided[at]
+        return batch.share
 
-    def _begin_sample(self, tokens: float, rate_per_s: float, pace_per_s: float) -> None:
-        """Lay down a sample over about as many rows as an offer has, and when the next begins."""
-        due_s, next_s = self._rng.uniform(*_SAMPLE_S, 2)
-        self._n_due = max(1, int(min(tokens, due_s * rate_per_s)))
-        reach = min(self._offer_rows, self._n_due * pace_per_s / rate_per_s)
-        self._step = max(1.0, reach / self._n_due)
-        wait_s = next_s - (tokens - self._n_due) / rate_per_s  # until there are enough tokens again
-        self._gap = max(0.0, wait_s * pace_per_s - self._n_due * self._step)
+    def _share(self, cost: float) -> float:
+        """Return which share may be taken of a batch that costs so many tokens as a whole."""
+        began_s, last_s = self._round_s
+        if (length_s := self._filled_s - began_s) >= _ROUND_S:
+            self._steady_s = min(length_s, 2 * _ROUND_S) if last_s - began_s >= _STEADY_S else 0.0
+            self._usual_cost = max(self._round_cost, _ROUND_KEPT * self._usual_cost)
+            for kind in self._kinds:
+                kind.usual, kind.rows = max(kind.rows, _ROUND_KEPT * kind.usual), 0.0
+            began_s, self._round_cost, self._round_share = self._filled_s, 0.0, 0.0
+        self._round_s = began_s, self._filled_s
+        kept = sum(each.share * each.n_left * each.cost for each in self._decided.values())
+        free = max(0.0, self._tokens - kept)
+        if not self._is_sampling and cost <= free:
+            return 1.0
+        coming = self._steady_s * self._rate_per_s()
+        if not self._round_share:
+            is_mixed = coming and min(kind.usual for kind in self._kinds) >= 1.0
+            spare = _SPARE_S * self._rate_per_s() if is_mixed else 0.0
+            self._round_share = max(0.0, free + coming - spare) / max(cost, self._usual_cost)
+        # What is steady waits for its tokens; else what is not there is given to nobody.
+        return min(1.0, self._round_share, math.inf if coming else free / cost)
+
+    def _sampled(
+        self, kind: _Kind, n: int, share: float, tokens: int, rate_per_s: float
+    ) -> NDArray[np.int64]:
+        """Return which of `n` rows of a kind are taken, if a share is, ascending."""
+        # So that a rare kind's samples are neither many nor far between.
+        roots = [math.sqrt(max(each.usual, each.rows)) for each in self._kinds]
+        root = math.sqrt(max(kind.usual, kind.rows))
+        rate_per_s *= root * sum(roots) / sum(each * each for each in roots)
+        mean = share * n
+        # Whatever comes seldom is taken a share of; of all that comes at once, if it is worth it.
+        is_seldom = mean >= _SAMPLE_S[1] * rate_per_s
+        if is_seldom or share >= 1.0 or (mean >= _OFFER_COSTS and not self._steady_s):
+            return self._drawn(n, min(int(mean + self._rng.random()), tokens, n))
+        if share <= 0.0:
+            return np.empty(0, dtype=np.int64)
+        found = [np.empty(0, dtype=np.int64)]
+        at = kind.ahead if kind.n_due else kind.ahead / share
+        while at < n:
+            if not kind.n_due:
+                self._begin_sample(kind, share, tokens, rate_per_s)
+            m = min(kind.n_due, math.ceil((n - at) / kind.step))
+            places = self._each(at, m, kind.step)
+            found.append(np.minimum(places, n - 1)[:tokens])
+            tokens = max(0, tokens - m)
+            kind.n_due -= m
+            at += m * kind.step + (0.0 if kind.n_due else kind.gap / share)
+        kind.ahead = (at - n) * (1.0 if kind.n_due else share)
+        return np.concatenate(found)
+
+    def _begin_sample(self, kind: _Kind, share: float, tokens: int, rate_per_s: float) -> None:
+        """Lay down a sample over about as many rows as an offer has, and when the next begins.
+
+        It holds what there are tokens for, those kept for samples under way aside.
+        """
+        mean = max(1.0, self._rng.uniform(*_SAMPLE_S) * rate_per_s)
+        n_free = tokens - sum(each.n_due for each in self._kinds)
+        kind.n_due = max(0, min(int(mean + self._rng.random()), n_free))
+        reach = min(kind.offer_rows, mean / share)
+        kind.step = max(1.0, reach / max(1, kind.n_due))
+        kind.gap = max(share, mean - share * kind.n_due * kind.step)
 
     def _drawn(self, n: int, n_taken: int) -> NDArray[np.int64]:
-        """Return about `n_taken` of `n` positions, ascending: one at random from each stretch."""
+        """Return `n_taken` of `n` positions, ascending, each as likely."""
         if n_taken in {0, n}:
             return np.arange(n_taken)
-        at = (np.arange(n_taken) + self._rng.random(n_taken)) * (n / n_taken)
-        return np.unique(np.minimum(at.astype(np.int64), n - 1))
+        step = n / n_taken
+        return np.sort(self._each(self._rng.random() * step, n_taken, step) % n)
+
+    def _each(self, at: float, n: int, step: float) -> NDArray[np.int64]:
+        """Return one at random from each stretch: what repeats in a batch makes no difference."""
+        ends = (at + np.arange(n + 1) * step).astype(np.int64)
+        return ends[:-1] + (self._rng.random(n) * np.diff(ends)).astype(np.int64)
 
 
 def _level(counts: Sequence[int], total: float) -> float:

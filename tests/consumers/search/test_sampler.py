@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
 
 import msgspec
 import numpy as np
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from consumers.messages import Messages
+from consumers.messages import NO_LABEL, Messages
 from consumers.monitoring.stats import ProcessorBudget
 from consumers.search import parse
 from consumers.search.rows import RowBuilder
@@ -218,6 +218,86 @@ def test_a_sample_prefers_no_offer_to_another(sizes: tuple[int, ...]) -> None:
     # 60,000 rows, in some six hundred samples.
     np.testing.assert_allclose(blocks.sum(axis=0) / blocks.sum(), wanted, atol=0.03)
     assert np.median(blocks[:, 0] / blocks.sum(axis=1)) == pytest.approx(wanted[0], abs=0.05)
+
+
+def batches_of(sizes: tuple[int, ...]) -> list[Messages]:
+    """Return batches, in turns with labels and without."""
+    made_ones = [tweets(["good day"] * n, first=10_000 * i) for i, n in enumerate(sizes)]
+    return [
+        msgspec.structs.replace(one, labels=np.full(len(one), NO_LABEL if i % 2 else 0, np.int32))
+        for i, one in enumerate(made_ones)
+    ]
+
+
+def blocks_of(
+    told: list[Messages], rate_per_s: float, turn_s: float, block_s: float, *, is_spread: bool
+) -> NDArray[np.int64]:
+    """Return how many rows of each batch are taken, in blocks, where all come again each turn."""
+    sampler, clock = intake_of(rate_per_s)
+    taken = []
+    for k in range(math.ceil((40 + 20 * block_s) / turn_s)):
+        row = []
+        for i, batch in enumerate(told):
+            clock.now_s += turn_s / len(told) if is_spread else 0.0 if i else turn_s
+            sampler.offer(batch, np.arange(len(batch)), np.log(np.full((len(batch), 2), 0.5)))
+            row.append(n_taken(sampler))
+        if k * turn_s >= 40:  # the bucket is empty, and the stream known
+            taken.append((int((k * turn_s - 40) // block_s), *row))
+    by_block = np.array(taken)
+    sums = [by_block[by_block[:, 0] == b][:, 1:].sum(axis=0) for b in range(20)]
+    return np.array(sums)
+
+
+@pytest.mark.parametrize("every_s", [1.5, 3.0, 10.0])
+@pytest.mark.parametrize(
+    "sizes", [(2_500, 2_500), (3_500, 1_500), (1_500, 3_500), (6_000,) * 5, (40, 2_000, 300)]
+)
+def test_of_a_burst_each_offer_gives_its_share(sizes: tuple[int, ...], every_s: float) -> None:
+    """What comes first in a burst is not taken before what comes last, by kind or partition."""
+    told = batches_of(sizes)
+    taken = blocks_of(told, 1_000.0, every_s, 3 * every_s, is_spread=False).sum(axis=0)
+    np.testing.assert_allclose(taken / taken.sum(), np.array(sizes) / sum(sizes), atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "turn_s"),
+    [((3_000, 3_000), 0.02), ((20_000, 20_000), 0.13), ((1_500, 500), 0.02), ((50, 50), 0.01)],
+)
+def test_of_a_steady_stream_the_kinds_have_their_shares(
+    sizes: tuple[int, int], turn_s: float
+) -> None:
+    """A minute's sample has labelled messages and others as the stream has, by chance and better.
+
+    Samples lie in few offers, each of one kind: drawn without regard to that, the share would
+    swing five times as far as the interval that is told of it.
+    """
+    blocks = blocks_of(batches_of(sizes), 250.0, turn_s, 20.0, is_spread=True)
+    shares, wanted = blocks[:, 0] / blocks.sum(axis=1), sizes[0] / sum(sizes)
+    by_chance = math.sqrt(wanted * (1.0 - wanted) / blocks.sum(axis=1).mean())
+    assert blocks.sum() == pytest.approx(20 * 20 * 250, rel=0.05)
+    assert abs(shares.mean() - wanted) < 0.01
+    assert shares.std() < 1.5 * by_chance
+
+
+def test_the_rest_of_a_batch_has_the_share_of_its_beginning() -> None:
+    """Its labelled messages are offered before the others, which are judged later."""
+    sampler, clock = intake_of(200.0)
+    taken = np.zeros(2, np.int64)
+    rows = np.arange(BATCH)
+    labels = np.where(rows < 350, 0, NO_LABEL).astype(np.int32)
+    waiting: deque[Messages] = deque()
+    for k in range(400):
+        clock.now_s += 0.5 + (k % 3)
+        batch = msgspec.structs.replace(
+            tweets(["good day"] * BATCH, first=k * BATCH), labels=labels
+        )
+        waiting.append(batch)
+        sampler.offer(batch, rows[:350], POSTERIORS[:350])
+        taken[0] += n_taken(sampler)
+        if len(waiting) > 1:
+            sampler.offer(waiting.popleft(), rows[350:], POSTERIORS[350:])
+            taken[1] += n_taken(sampler)
+    assert taken[0] / taken.sum() == pytest.approx(0.7, abs=0.01)
 
 
 def test_what_is_taken_keeps_its_posterior() -> None:
