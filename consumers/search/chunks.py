@@ -162,6 +162,7 @@ class Chunk:
     n_changed: int = 0  # rows that changed after that, at most
     n_offered: int = 0  # messages that came while it was filled, those not taken included
     strata: tuple[Stratum, ...] = ()  # parts of its rows, and of these messages: `rows.weights_of`
+    share: float = 1.0  # by which its last rows were drawn; see `sampler.Offer`
     n_bytes: int = 0  # of its texts, as they are shown and as the model reads them
     n_relabelled: int = 0  # how often labels of people came or went; raised behind what it counts
     dirty_since_s: float | None = None  # since when words of removed rows stand in its index

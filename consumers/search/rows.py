@@ -321,13 +321,14 @@ class ExportForm(msgspec.Struct, frozen=True):
 # ---- chunks: what rows weigh, and where they lie -------------------------------------------------
 
 _STRATUM_MS = 2_000  # some samples: of one alone nobody knows how much of the stream it stands for
+_ALIKE = 1.5  # of shares: by so many times they may differ within a stratum
 
 
-def note_offered(chunk: Chunk, n: int, n_left_out: int, at_ms: int) -> None:
+def note_offered(chunk: Chunk, n: int, n_left_out: int, at_ms: int, share: float = 0.0) -> None:
     """Note that messages came: `n`, which were just added as rows, and more that were left out.
 
-    Sampled rows make strata of two seconds. Each begins with what is left out before a sample, as
-    that is told with the sample's first rows. Rows of a time when nothing is left out make one.
+    Sampled rows make strata of two seconds, which begin with what is left out before a sample, as
+    its first rows tell that. All of a time when nothing is, and what has another `share`, make one.
     """
     *others, last = chunk.strata or (Stratum(0, 0, chunk.n_offered),)
     first = chunk.n - n
@@ -335,7 +336,9 @@ def note_offered(chunk: Chunk, n: int, n_left_out: int, at_ms: int) -> None:
     is_whole = last.n_offered == n_own
     # To end before what was left out leaves samples whole; if there is none, sampling may be over.
     is_over = n_left_out > 0 if is_whole else age_ms >= (2 - (n_left_out > 0)) * _STRATUM_MS
-    if is_over:
+    is_alike = not (n and n_own) or max(share, chunk.share) <= _ALIKE * min(share, chunk.share)
+    chunk.share = share if n else chunk.share
+    if is_over or not is_alike:
         # One without rows is of messages that none stands for: the stream paused behind them.
         others, last = [*others, last][: None if n_own else -1], Stratum(first, at_ms, 0)
     chunk.n_offered += n + n_left_out

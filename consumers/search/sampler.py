@@ -99,6 +99,7 @@ class Offer(msgspec.Struct, frozen=True):
     columns: Columns
     cost: float = 1.0  # tokens that each of them took
     n_left_out: int = 0  # messages that came with them, or before them, and were not taken
+    share: float = 1.0  # of what they were drawn from; 0 of a sample, which reaches over others too
 
     def __len__(self) -> int:
         return len(self.columns["id"])
@@ -132,6 +133,7 @@ class RawBatch(msgspec.Struct, frozen=True):
     arrived_ms: int
     cost: float  # tokens that each of them took
     n_left_out: int = 0  # as of `Offer`
+    share: float = 1.0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -152,7 +154,7 @@ class RawBatch(msgspec.Struct, frozen=True):
         columns = row_builder.columns(
             self.messages, self.rows, self.log_posteriors, self.arrived_ms
         )
-        return Offer(self.messages.partition, columns, self.cost, self.n_left_out)
+        return Offer(self.messages.partition, columns, self.cost, self.n_left_out, self.share)
 
 
 class Forget(msgspec.Struct, frozen=True):
@@ -285,12 +287,13 @@ class Sampler:
             if not self.is_open or not len(rows):
                 return
             self.n_offered += len(rows)
-            chosen = self._chosen(messages, rows, cost)
+            chosen, share = self._chosen(messages, rows, cost)
             if not len(chosen):
                 self._n_left_out += len(rows)
                 self._minute.add(self._filled_s, len(rows), 0)
                 return
-        raw = RawBatch(messages, rows[chosen], log_posteriors[chosen], arrived_ms, cost)
+        own = rows[chosen], log_posteriors[chosen]
+        raw = RawBatch(messages, *own, arrived_ms, cost, share=share)
         # It may wait as it is, unless it is a sample or most of what it holds is of use to nobody.
         is_whole = len(chosen) == len(rows) >= _WHOLE_SHARE * n_raw
         self._append(raw if is_whole else raw.made(self._row_builder), n_offered=len(rows))
@@ -437,8 +440,7 @@ class Sampler:
     def _thin(self) -> None:
         """If more waits than may, drop the same share of every batch of a second.
 
-        Seconds of which much waits lose most: what came as the sample began, which is whole, must
-        not leave next to nothing of the seconds behind it.
+        Seconds of which much waits lose most: what came as the sample began is whole.
         """
         waiting = Counter[int]()
         for item in self._items:
@@ -454,7 +456,8 @@ class Sampler:
                 kept = self._drawn(len(item), int(share * len(item) + self._rng.random()))
                 self._minute.add(self._filled_s, 0, len(kept) - len(item))
                 self._n_bytes -= item.n_bytes
-                fewer = item.some(kept, item.n_left_out + len(item) - len(kept))
+                n_out = item.n_left_out + len(item) - len(kept)
+                fewer = replace(item.some(kept, n_out), share=item.share * share)
                 self._n_bytes += fewer.n_bytes
                 self._items[i] = fewer
 
@@ -476,21 +479,21 @@ class Sampler:
 
     def _chosen(
         self, messages: Messages, rows: NDArray[np.int64], cost: float
-    ) -> NDArray[np.int64]:
-        """Return which of some rows are taken, ascending positions, and pay for them."""
+    ) -> tuple[NDArray[np.int64], float]:
+        """Return the positions that are taken, ascending, by which share; pay for them."""
         n = len(rows)
-        tokens = self._refilled()
-        self._is_sampling &= tokens < self._tokens_max
+        self._is_sampling &= self._refilled() < self._tokens_max
         share = self._share_of(messages, n, cost)
         kind = self._kinds[int(messages.labels[rows[0]] != NO_LABEL)]
         kind.offer_rows = n + _OFFER_KEPT * ((kind.offer_rows or n) - n)
         kind.rows += n
         self._round_cost += n * cost
-        chosen = self._sampled(kind, n, share, int(tokens / cost), self._rate_per_s() / cost)
+        n_max, rate_per_s = int(self._tokens / cost), self._rate_per_s() / cost
+        chosen, share = self._sampled(kind, n, share, n_max, rate_per_s)
         if len(chosen) < n:
             self._leave_out()
         self._tokens -= len(chosen) * cost
-        return chosen
+        return chosen, share
 
     def _share_of(self, messages: Messages, n: int, cost: float) -> float:
         """Return which share of a batch is taken, the same for all its rows; `n` come now."""
@@ -531,8 +534,8 @@ class Sampler:
 
     def _sampled(
         self, kind: _Kind, n: int, share: float, tokens: int, rate_per_s: float
-    ) -> NDArray[np.int64]:
-        """Return which of `n` rows of a kind are taken, if a share is, ascending."""
+    ) -> tuple[NDArray[np.int64], float]:
+        """Return which of `n` rows are taken, if a share is, and by which; see `Offer`."""
         # So that a rare kind's samples are neither many nor far between.
         roots = [math.sqrt(max(each.usual, each.rows)) for each in self._kinds]
         root = math.sqrt(max(kind.usual, kind.rows))
@@ -541,10 +544,10 @@ class Sampler:
         # Whatever comes seldom is taken a share of; of all that comes at once, if it is worth it.
         is_seldom = mean >= _SAMPLE_S[1] * rate_per_s
         if is_seldom or share >= 1.0 or (mean >= _OFFER_COSTS and not self._steady_s):
-            return self._drawn(n, min(int(mean + self._rng.random()), tokens, n))
-        if share <= 0.0:
-            return np.empty(0, dtype=np.int64)
+            return self._drawn(n, min(int(mean + self._rng.random()), tokens, n)), share
         found = [np.empty(0, dtype=np.int64)]
+        if share <= 0.0:
+            return found[0], 0.0
         at = kind.ahead if kind.n_due else kind.ahead / share
         while at < n:
             if not kind.n_due:
@@ -556,7 +559,7 @@ class Sampler:
             kind.n_due -= m
             at += m * kind.step + (0.0 if kind.n_due else kind.gap / share)
         kind.ahead = (at - n) * (1.0 if kind.n_due else share)
-        return np.concatenate(found)
+        return np.concatenate(found), 0.0
 
     def _begin_sample(self, kind: _Kind, share: float, tokens: int, rate_per_s: float) -> None:
         """Lay down a sample over about as many rows as an offer has, and when the next begins.

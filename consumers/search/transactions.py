@@ -472,11 +472,11 @@ class Transactions:
                 columns["taught_part"][k] = correct.part
             values = list(zip(*[columns[name] for name in database.COLUMNS], strict=True))
             chunk.add(columns)
-            # Each row stands for as many that were left out. Of those that come again, and are not
-            # stored again, these were counted before as well.
+            # Each stands for as many that were left out; so do those that are not stored again.
             n_before, n_stored = n_stored, n_stored + n
             ends = (offer.n_left_out * n // len(offer) for n in (n_stored, n_before))
-            rows.note_offered(chunk, n, next(ends) - next(ends), columns["arrived_ms"][0])
+            n_out, at_ms = next(ends) - next(ends), columns["arrived_ms"][0]
+            rows.note_offered(chunk, n, n_out, at_ms, offer.share)
             self._waiting += values
             done.values += values
             chosen = chosen[n:]

@@ -229,12 +229,13 @@ def test_a_share_does_not_lean_to_what_was_stored_whole() -> None:
         assert sum(found.weighed.counts) < found.n == sum(found.counts)
         assert holds(found.weighed.counts, n_positive / n_good)
         assert not holds(found.counts, n_positive / n_good)
-        # A bar is what came, and does not fall where the sample begins.
+        # A bar is what came, and does not fall to a fiftieth where the sample begins; a sample is
+        # about a third of it.
         assert sum(found.n_came) == pytest.approx(n_good, rel=0.05)
         of_everything = store.counted(parse(""), None, None)
         n_step = PACE_PER_S * of_everything.step_s
         assert of_everything.n_came[1:-1] == pytest.approx(
-            [n_step] * len(of_everything.n_came[1:-1]), rel=0.3
+            [n_step] * len(of_everything.n_came[1:-1]), rel=0.5
         )
         assert sum(of_everything.n_came) == pytest.approx(60 * PACE_PER_S, rel=0.02)
 
