@@ -343,10 +343,11 @@ class KafkaSettings(Section):
     group_id: Annotated[str, Field(min_length=1)] = "streamnb"
     start_from: Literal["earliest", "latest"] = "earliest"
     decode: Literal["columns", "records"] = "columns"
-    max_poll_messages: int = Field(default=20_000, ge=1)
-    fetch_max_bytes: int = Field(default=50 << 20, ge=1024)
-    message_max_bytes: int = Field(default=12 << 20, ge=1024)
-    bootstrap_timeout_s: float = Field(default=10.0, gt=0)
+    # The bounds are the client libraries' own, and the protocol's: a size has 32 bits with a sign.
+    max_poll_messages: int = Field(default=20_000, ge=1, le=1_000_000)
+    fetch_max_bytes: int = Field(default=50 << 20, ge=1024, lt=1 << 31)
+    message_max_bytes: int = Field(default=12 << 20, ge=1024, le=1_000_000_000)
+    bootstrap_timeout_s: float = Field(default=10.0, gt=0, le=86_400.0)
     retry_pause_max_s: float = Field(default=1.0, gt=0, le=1.0)
     metadata_interval_s: float = Field(default=5.0, ge=0.1, le=300.0)
     transactions: bool = False  # predictions, rejects and offsets, in one

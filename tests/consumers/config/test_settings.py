@@ -284,6 +284,13 @@ port: 1
         ("per: {field: lang, values: [DE]}", "per.values.0: must be 'de'"),
         ("per: {field: lang, values: [und]}", "per.values.0: is an unknown language"),
         (f"per: {{field: user, values: [{'ü' * 33}]}}", "per.values.0: has more than 64 bytes"),
+        ("kafka: {fetch_max_bytes: 2147483648}", "kafka.fetch_max_bytes: must be less than 2147"),
+        (
+            "kafka: {fetch_max_bytes: 2000000000, message_max_bytes: 1000000001}",
+            "kafka.message_max_bytes: must be less than or equal to 1000000000",
+        ),
+        ("kafka: {max_poll_messages: 1000001}", "kafka.max_poll_messages: must be less than or"),
+        ("kafka: {bootstrap_timeout_s: 2147484}", "kafka.bootstrap_timeout_s: must be less than"),
         ("promotion: {margin_nats: -1}", "promotion.margin_nats: must be greater than or equal"),
         ("http: {token: '0123456789abcdef'}", "write token: ${STREAMNB_TOKEN} and set that"),
         ("view: log\nview: live", "view: stands twice, in lines 1 and 2"),

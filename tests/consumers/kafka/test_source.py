@@ -174,6 +174,18 @@ def test_large_messages_come_through(broker: Broker, new_topic: NewTopic, read: 
         assert reader.values[0] == values
 
 
+def test_the_largest_sizes_that_are_allowed_are_asked_for(
+    broker: Broker, new_topic: NewTopic, read: Read
+) -> None:
+    """Sizes are numbers of 32 bits with a sign in the protocol; a larger one cannot be sent."""
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 10))
+    sizes = {"fetch_max_bytes": (1 << 31) - 1, "message_max_bytes": 1_000_000_000}
+    with read(broker.address, topic, **sizes, max_poll_messages=1_000_000) as reader:
+        reader.until(lambda: reader.n_values >= 10)
+        assert reader.values == {0: numbered(0, 10)}
+
+
 def test_reading_goes_on_where_it_stopped(broker: Broker, new_topic: NewTopic, read: Read) -> None:
     """A second source that is given the first one's positions gets exactly the rest."""
     topic = new_topic(2)
