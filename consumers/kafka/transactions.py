@@ -296,9 +296,10 @@ class KafkaTransactions:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",  # waits for offsets in open transactions
             }
-            self._offsets = Consumer(made_with | own, logger=quiet_log("confluent_kafka"))
+            self._offsets = _made(Consumer, made_with | own)
         if self._producer is None:
-            producer = Producer(
+            producer = _made(
+                Producer,
                 connection_settings(self._servers, self._settings)
                 | {
                     "transactional.id": self._id,
@@ -311,7 +312,6 @@ class KafkaTransactions:
                     "linger.ms": 5,
                     "partitioner": "murmur2_random",  # as in the sink without transactions
                 },
-                logger=quiet_log("confluent_kafka"),
             )
             producer.init_transactions(CALL_TIMEOUT_S)
             self._producer = producer
@@ -467,6 +467,17 @@ class KafkaTransactions:
             committed[partition] = each.offset if mark == self._mark() else 0
         self._is_unsure = False
         return committed
+
+
+def _made(client_class: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
+    """Return a client of librdkafka; a setting that it refuses has nothing to do with brokers."""
+    try:
+        return client_class(settings, logger=quiet_log("confluent_kafka"))
+    except KafkaException as error:
+        raise SinkError(
+            f"Kafka's client refuses its settings: {error.args[0].str()}; check those that begin "
+            "with kafka. in the configuration"
+        ) from error
 
 
 def _too_large(topic: str, record: Record) -> str:

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from consumers.config.settings import KafkaSettings
 from consumers.errors import SinkError, TransactionError
+from consumers.kafka import client
 from consumers.kafka import transactions as module
 from consumers.kafka.transactions import KafkaTransactions, TransactionalSink
 from consumers.messages import Partition, Reason, Reject
@@ -210,6 +211,34 @@ def test_an_error_of_its_own_ends_the_run(
         daemon.commit()
     with pytest.raises(ArithmeticError, match="planted"):
         daemon.transactions.watch()
+
+
+def test_the_largest_message_that_is_allowed_keeps_no_transaction_away(
+    broker: Broker, new_topic: NewTopic, start: Callable[..., Daemon]
+) -> None:
+    """The client takes each size that the configuration allows."""
+    output, sizes = new_topic(), {"fetch_max_bytes": (1 << 31) - 1}
+    daemon = start(broker.address, new_topic(), output, message_max_bytes=1_000_000_000, **sizes)
+    daemon.take(0, 10)
+    daemon.commit()
+    assert keys(broker.address, output) == ids(10)
+
+
+def test_a_setting_that_the_client_refuses_is_not_put_down_to_the_broker(
+    broker: Broker,
+    new_topic: NewTopic,
+    start: Callable[..., Daemon],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Brokers that answer are not said to be silent: what is wrong stands in the configuration."""
+    refused = {"socket.timeout.ms": 1}  # at least 10
+    made = client.connection_settings
+    monkeypatch.setattr(module, "connection_settings", lambda *own: made(*own) | refused)
+    daemon = start(broker.address, new_topic(), new_topic(), retry_pause_max_s=0.1)
+    daemon.take(0, 10)
+    said = until_told(daemon.sink, "socket.timeout.ms")
+    assert "Kafka's client refuses its settings: " in said
+    assert "no answer" not in said
 
 
 @pytest.mark.parametrize("other", ["topic", "owner"])
