@@ -28,7 +28,9 @@ from pydantic import (
 
 from consumers.config.sections import (
     ASCII,
+    COUNT_MAX,
     PORT,
+    SECONDS_MAX,
     SecretPath,
     Section,
     distinct,
@@ -320,10 +322,10 @@ class GeneratorSettings(Section):
     """The made-up stream."""
 
     stream: Literal["tweets", "loans", "sensors"] = "tweets"
-    seed: int = Field(default=7, ge=0)
-    rate_per_s: float = Field(default=2_000.0, ge=0)  # 0: as fast as it goes
+    seed: int = Field(default=7, ge=0, lt=1 << 63)
+    rate_per_s: float = Field(default=2_000.0, ge=0, le=COUNT_MAX)  # 0: as fast as it goes
     labelled_share: float = Field(default=0.7, ge=0, le=1)
-    turn_after: int = Field(default=20_000, ge=1)  # tweets until one topic's sentiment turns
+    turn_after: int = Field(default=20_000, ge=1, le=COUNT_MAX)  # tweets until one topic turns
 
 
 class FileSettings(Section):
@@ -331,7 +333,7 @@ class FileSettings(Section):
 
     format: Literal["auto", "jsonl", "csv"] = "auto"
     encoding: Literal["auto", "utf-8", "latin-1"] = "auto"
-    batch_bytes: int = Field(default=4 << 20, ge=1024)
+    batch_bytes: int = Field(default=4 << 20, ge=1024, le=1 << 30)
 
 
 class KafkaSettings(Section):
@@ -448,9 +450,9 @@ class LiveSettings(Section):
     headers: dict[str, SecretStr] = Field(default_factory=dict)
     ssl_cafile: Path | None = None
     connect_timeout_s: float = Field(default=10.0, gt=0, le=60.0)
-    idle_timeout_s: float = Field(default=60.0, gt=0)
-    retry_pause_s: float = Field(default=0.5, gt=0)
-    retry_pause_max_s: float = Field(default=30.0, gt=0)
+    idle_timeout_s: float = Field(default=60.0, gt=0, le=SECONDS_MAX)
+    retry_pause_s: float = Field(default=0.5, gt=0, le=SECONDS_MAX)
+    retry_pause_max_s: float = Field(default=30.0, gt=0, le=SECONDS_MAX)
 
     @field_validator("ssl_cafile")
     @classmethod
@@ -516,8 +518,8 @@ class JetstreamSettings(Section):
     collections: Annotated[tuple[str, ...], AfterValidator(distinct)] = ("app.bsky.feed.post",)
     kinds: Annotated[tuple[str, ...], AfterValidator(distinct)] = ("commit", "account", "sync")
     dids: Annotated[tuple[str, ...], AfterValidator(distinct)] = ()
-    start_at: int | None = Field(default=None, ge=0)  # Unix microseconds; null: what comes
-    collection_idle_timeout_s: float = Field(default=300.0, gt=0)
+    start_at: int | None = Field(default=None, ge=0, le=_TIME_MAX_MS * 1000)  # null: what comes
+    collection_idle_timeout_s: float = Field(default=300.0, gt=0, le=SECONDS_MAX)
     compress: bool = False
     history: bool = False  # by the host's archive, from start_at on; null: all of it
     archive_key: SecretStr | None = None  # only by ${NAME} from the environment

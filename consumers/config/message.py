@@ -23,6 +23,8 @@ from pydantic import (
 
 from consumers.config.addresses import OutputAddress
 from consumers.config.sections import (
+    COUNT_MAX,
+    SECONDS_MAX,
     FieldPath,
     SecretPath,
     Section,
@@ -259,7 +261,7 @@ class RegistrySettings(Section):
     timeout_s: float = Field(default=10.0, gt=0, le=60.0)
     retry_pause_max_s: float = Field(default=5.0, gt=0, le=60.0)
     unknown_timeout_s: float = Field(default=5.0, ge=0, le=300.0)  # until an unknown id is rejected
-    schemas_max: int = Field(default=1_000, ge=1)
+    schemas_max: int = Field(default=1_000, ge=1, le=COUNT_MAX)
 
     @model_validator(mode="after")
     def _login_is_whole(self) -> Self:
@@ -319,7 +321,7 @@ class MessageSettings(Section):
     keep: Conditions = Field(default_factory=dict)
     ignore: Conditions = Field(default_factory=dict)
     sample: float = Field(default=1.0, gt=0, le=1)  # by a hash of the id
-    max_bytes: int = Field(default=1 << 20, ge=64)
+    max_bytes: int = Field(default=1 << 20, ge=64, le=COUNT_MAX)
 
     @model_validator(mode="before")
     @classmethod
@@ -426,9 +428,9 @@ class LateLabelsSettings(Section):
     id: Paths | None = None  # null: the record's key
     field: FieldPath = "label"
     time: FieldPath = "created_at"
-    window_s: float = Field(default=86_400.0, gt=0)
+    window_s: float = Field(default=86_400.0, gt=0, le=SECONDS_MAX)
     default: str | None = None  # what is learned of a message without a label
-    horizon_s: float = Field(default=86_400.0, gt=0)  # after so long
+    horizon_s: float = Field(default=86_400.0, gt=0, le=SECONDS_MAX)  # after so long
 
     @property
     def address(self) -> OutputAddress:

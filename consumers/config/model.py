@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr, Tag, field_validator, mod
 from pydantic_core import PydanticCustomError
 
 from consumers.config.sections import (
+    COUNT_MAX,
     LARGEST,
     LEAST,
     ClassPriorSetting,
@@ -476,8 +477,8 @@ class PromotionSettings(Section):
     """When a challenger answers in the place of the model that does."""
 
     action: Literal["none", "say", "promote"] = "say"
-    examples: int = Field(default=10_000, ge=1)  # labelled messages of a block
-    margin_nats: float = Field(default=0.01, ge=0)  # of the mean log-loss over a block
+    examples: int = Field(default=10_000, ge=1, le=COUNT_MAX)  # labelled messages of a block
+    margin_nats: float = Field(default=0.01, ge=0, le=COUNT_MAX)  # of a block's mean log-loss
 
 
 def with_groups_of(model: Any, challengers: Any) -> Any:

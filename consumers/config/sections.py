@@ -37,6 +37,9 @@ T = TypeVar("T")
 # The library's own bounds on numbers of a prior. They stand here again, as the library is slow to
 # import, so that such a mistake is told with the file's others, by line and key.
 LEAST, LARGEST = 1e-60, 1e60
+# The largest time and count of a setting that needs no smaller bound: 31 years, as a thread cannot
+# wait for more than 292, and a number that 32 bits hold.
+SECONDS_MAX, COUNT_MAX = 1e9, 1_000_000_000
 
 
 class Section(BaseModel):
@@ -198,9 +201,9 @@ class LearningSettings(Section):
     """When the world sees what was learned."""
 
     publish: Literal["interval", "examples"] = "interval"
-    publish_interval_s: float = Field(default=0.1, gt=0)
+    publish_interval_s: float = Field(default=0.1, gt=0, le=SECONDS_MAX)
     publish_share_max: float = Field(default=0.1, gt=0, le=1)
-    publish_examples: int = Field(default=1_000, ge=1)
+    publish_examples: int = Field(default=1_000, ge=1, le=COUNT_MAX)
     window: int = Field(default=10_000, ge=1, le=10_000_000)  # examples of the prequential window
 
 
@@ -210,7 +213,7 @@ class DriftSettings(Section):
     enabled: bool = False
     alpha: float = Field(default=0.001, gt=0, lt=1)
     tolerance: float = Field(default=0.0, ge=0, le=0.4)
-    words_after: int = Field(default=4_000, ge=1)  # labelled messages
+    words_after: int = Field(default=4_000, ge=1, le=COUNT_MAX)  # labelled messages
     reaction: Literal["none", "compare"] = "none"  # of the challengers, soon after an alarm
 
 
@@ -236,22 +239,22 @@ class CheckpointSettings(Section):
     """Where model and stream positions are kept, as one file."""
 
     folder: Path | None = Path("state")  # null: keep nothing
-    interval_s: float = Field(default=10.0, gt=0)
-    keep: int = Field(default=3, ge=1)
+    interval_s: float = Field(default=10.0, gt=0, le=SECONDS_MAX)
+    keep: int = Field(default=3, ge=1, le=COUNT_MAX)
 
 
 class SharedSettings(Section):
     """What the members of a consumer group share: each knows the whole model by it."""
 
     folder: Path | None = None  # null: each member knows its own partitions' part alone
-    interval_s: float = Field(default=5.0, gt=0)
-    keep: int = Field(default=3, ge=1)
+    interval_s: float = Field(default=5.0, gt=0, le=SECONDS_MAX)
+    keep: int = Field(default=3, ge=1, le=COUNT_MAX)
 
 
 class LearnedSettings(Section):
     """The memory of what each message taught, for the stream's deletes and updates."""
 
-    messages_max: int = Field(default=1_000_000, ge=0)  # of each partition; 0: nothing
+    messages_max: int = Field(default=1_000_000, ge=0, le=COUNT_MAX)  # of a partition; 0: nothing
 
 
 VALUE_BYTES_MAX = 64  # of a value of `per.field`; a longer one has no model of its own
@@ -263,7 +266,7 @@ class PerSettings(Section):
     field: str | None = Field(default=None, min_length=1)  # lang, user or a path; None: one model
     values: tuple[Annotated[str, Field(min_length=1)], ...] = Field(default=(), max_length=64)
     most: int = Field(default=8, ge=1, le=64)  # without `values`: the first so many
-    examples_min: int = Field(default=200, ge=1)  # below it the shared model answers
+    examples_min: int = Field(default=200, ge=1, le=COUNT_MAX)  # below it the shared model answers
     prior_examples: float = Field(default=0.0, ge=0, le=1e9)  # that the shared one counts as
 
 
@@ -283,16 +286,16 @@ def wrong_values(field: str, values: Sequence[str]) -> Iterator[tuple[tuple[str 
 class PredictorSettings(Section):
     """The thread that judges what has no label."""
 
-    queue_size_max: int = Field(default=64, ge=1)  # batches
+    queue_size_max: int = Field(default=64, ge=1, le=COUNT_MAX)  # batches
 
 
 class RecentSettings(Section):
     """The newest messages, kept to be searched."""
 
     enabled: bool = True
-    messages_max: int = Field(default=1_000_000, ge=1_000)
-    age_max_s: float = Field(default=86_400.0, gt=0)
-    rate_max_per_s: float = Field(default=5_000.0, gt=0)  # above it a sample is kept
+    messages_max: int = Field(default=1_000_000, ge=1_000, le=COUNT_MAX)
+    age_max_s: float = Field(default=86_400.0, gt=0, le=SECONDS_MAX)
+    rate_max_per_s: float = Field(default=5_000.0, gt=0, le=COUNT_MAX)  # above it a sample is kept
     # Of a core, for storing what comes faster than a thousand messages a second: a sample of it.
     processor_share_max: float = Field(default=0.01, gt=0, le=1)
 
@@ -328,10 +331,10 @@ class HttpSettings(Section):
     token: SecretStr | None = None  # only by ${NAME} from the environment
     token_file: SecretPath | None = None
     snapshots: bool = False  # handed out to replicas, which are whole models
-    body_bytes_max: int = Field(default=2 << 20, ge=1024)
-    request_timeout_s: float = Field(default=10.0, gt=0)
-    connections_max: int = Field(default=1_000, ge=1)
-    stuck_after_s: float = Field(default=30.0, gt=0)
+    body_bytes_max: int = Field(default=2 << 20, ge=1024, le=COUNT_MAX)
+    request_timeout_s: float = Field(default=10.0, gt=0, le=SECONDS_MAX)
+    connections_max: int = Field(default=1_000, ge=1, le=COUNT_MAX)
+    stuck_after_s: float = Field(default=30.0, gt=0, le=SECONDS_MAX)
 
     @field_validator("allowed_hosts")
     @classmethod
@@ -387,7 +390,7 @@ class FollowSettings(Section):
 
     interval_s: float = Field(default=0.2, ge=0.01, le=3600)  # from one look to the next
     timeout_s: float = Field(default=10.0, gt=0, le=3600)  # for a version to come whole
-    stale_after_s: float = Field(default=60.0, gt=0)  # until the replica is not ready
+    stale_after_s: float = Field(default=60.0, gt=0, le=SECONDS_MAX)  # until it is not ready
 
 
 # ---- priors --------------------------------------------------------------------------------------
@@ -514,7 +517,7 @@ class PageSettings(Section):
     """What the page shows, what it calls things, and when it would rather say why it does not."""
 
     unsure_below: float = Field(default=0.65, ge=0, le=1)  # posterior of the likeliest class
-    share_messages_min: int = Field(default=30, ge=1)
+    share_messages_min: int = Field(default=30, ge=1, le=COUNT_MAX)
     title: ShortText = "streamnb"
     message_name: ShortText | None = None  # None: by the source
     message_name_plural: ShortText | None = None  # None: with an s

@@ -64,6 +64,7 @@ from consumers.config.model import (
     wrong_priors,
 )
 from consumers.config.sections import (
+    SECONDS_MAX,
     AlertSettings,
     CheckpointSettings,
     DriftSettings,
@@ -166,7 +167,7 @@ class Settings(Section):
     http: HttpSettings = HttpSettings()
     follow: FollowSettings = FollowSettings()
     view: Literal["auto", "live", "log"] = "auto"
-    shutdown_timeout_s: float = Field(default=10.0, gt=0)
+    shutdown_timeout_s: float = Field(default=10.0, gt=0, le=SECONDS_MAX)
 
     @property
     def source_address(self) -> SourceAddress:

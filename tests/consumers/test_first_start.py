@@ -1,4 +1,4 @@
-"""What a newcomer meets first: a library without the daemon, versions, ports, a page that opens."""
+"""What a start meets: no daemon's packages, versions, ports, large settings, a page that opens."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import webbrowser
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from consumers.__main__ import EXIT_CONFIG
-from consumers.config.settings import load
+from consumers.config.settings import Settings, load
 from consumers.errors import ConfigError
 from consumers.http import server
 from consumers.process import DAEMON
@@ -164,3 +165,79 @@ def test_without_a_screen_the_page_s_address_is_told(monkeypatch: pytest.MonkeyP
         server.open_page("http://127.0.0.1:8100", {})
         server.open_page(None, dict(os.environ))
     assert ["8100" in line["detail"] for line in lines] == [True, False]
+
+
+Where = tuple[str, ...]
+SCHEMA = Settings.model_json_schema()
+
+
+def numbers(node: dict[str, Any], where: Where = ()) -> Iterator[tuple[Where, dict[str, Any]]]:
+    """Yield each setting below a node of the schema that is a number, with what is said of it."""
+    if "$ref" in node:
+        node = SCHEMA["$defs"][node["$ref"].rpartition("/")[2]]
+    for each in (*node.get("anyOf", ()), *node.get("oneOf", ())):
+        yield from numbers(each, where)
+    if node.get("type") in ("integer", "number") and "enum" not in node:
+        yield where, node
+    for key, each in node.get("properties", {}).items():
+        yield from numbers(each, (*where, key))
+    if isinstance(node.get("additionalProperties"), dict):
+        yield from numbers(node["additionalProperties"], (*where, "*"))
+
+
+def largest(node: dict[str, Any]) -> float | None:
+    """Return the largest number that is allowed; None if the schema has no bound."""
+    if "exclusiveMaximum" not in node:
+        found: float | None = node.get("maximum")
+        return found
+    above: float = node["exclusiveMaximum"]
+    return above - 1 if node["type"] == "integer" else above * (1 - 1e-9)
+
+
+def test_every_number_has_an_upper_bound_that_what_uses_it_can_take() -> None:
+    """A thread waits for 292 years at most, and counts have 64 bits with a sign."""
+    free = set()
+    for where, node in numbers(SCHEMA):
+        most = largest(node)
+        if most is None:
+            free.add((where[0], where[-1] if where[-1] != "*" else where[-2]))
+        else:
+            limit = threading.TIMEOUT_MAX if where[-1].endswith("_s") else (1 << 63) - 1
+            assert most <= limit, where
+    # Their bounds are of the library: `between` and `pseudo_count`, which the schema cannot show.
+    priors = {"alpha", "prior_alpha", "prior_beta", "prior_kappa", "prior_mean", "variance_floor"}
+    priors |= {"alpha_by_class", "alpha_by_value", "class_prior"}
+    kinds = {(section, key) for section in ("model", "challengers") for key in priors}
+    assert free <= kinds | {("model", "costs"), ("model", "*")}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"challengers": {"a": {}}, "labelling": {"enabled": True}, "alerts": {"queries": [""]}},
+        {"per": {"field": "lang"}, "learning": {"publish": "examples"}},
+    ],
+)
+def test_a_daemon_runs_with_the_largest_values_of_all_numbers(
+    tmp_path: Path, more: dict[str, dict[str, Any]]
+) -> None:
+    """What a setting allows ends in no error of the interpreter or of a library."""
+    sections: dict[str, Any] = {"checkpoint": {"folder": str(tmp_path / "state")}, **more}
+    sections |= {"message": {"fields": ["text", "lang"]}, "drift": {"enabled": True}}
+    sections["generator"] = {"labelled_share": 0.7}
+    for where, node in numbers(SCHEMA):
+        most = largest(node)
+        if len(where) > 1 and "*" not in where and where[0] != "labels" and most is not None:
+            *path, key = where
+            section = sections
+            for each in path:
+                section = section.setdefault(each, {})
+            section.setdefault(key, most)
+    sections["http"]["port"] = 0
+    del sections["model"]["half_life_s"], sections["model"]["prior_half_life"]
+    config = write_config(tmp_path / "config.yaml", source="generator", **sections)
+    with Daemon(config, "--max-messages", "3000") as daemon:
+        assert daemon.wait() == 0
+        assert daemon.summary["messages"] == 3_000
+        assert daemon.summary["judged"] > 0
+        assert not [line for line in daemon.lines if line.get("level") == "error"]
