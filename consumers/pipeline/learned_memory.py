@@ -537,9 +537,8 @@ class LearnedMemory:
 
         Called after `unpack`, or without it where the checkpoint has no entry.
         """
-        for partition in positions:
-            if partition not in self.logs:
-                self.log(partition).is_whole = False
+        for partition in [each for each in positions if each not in self.logs]:
+            self.log(partition).is_whole = False
         if self.folder is None or not self.folder.is_dir():
             return
         named = self._paths()
@@ -548,7 +547,8 @@ class LearnedMemory:
             try:
                 paths = list(folder.iterdir()) if folder.is_dir() else []
             except OSError as error:
-                log.warning("learned_not_removed", path=str(folder), detail=error.strerror)
+                path = f"{FOLDER_NAME}/{folder.name}"
+                log.warning("learned_not_removed", path=path, detail=error.strerror)
                 continue
             self._leaving[-1] += [p for p in paths if _FILE.fullmatch(p.name) and p not in named]
 
@@ -572,12 +572,12 @@ class LearnedMemory:
             return
         # A log that was never read here may have a name that no folder can have.
         known, failed = {each for each in self.folder.iterdir() if each.is_dir()}, list[OSError]()
-        lost = {each.path(n) for each in list(self.logs.values()) for n in list(each.lost)}
+        lost = {each.path(n): n for each in list(self.logs.values()) for n in list(each.lost)}
         for partition, own in deleted.items():
             named = {name: id_named(partition, at, name) for name, at in own.items()}
             ids = {each.encode(): own[name] for name, each in named.items() if each is not None}
             places = [own[name] for name, each in named.items() if each is None]
-            folder = path = self.folder / quote(part_name(partition), safe="")
+            folder = path = self.folder / quote(part := part_name(partition), safe="")
             erased = ErasedIds(ids, places, self.hashed, accounts=self.accounts)
             try:
                 for path in sorted(folder.iterdir()) if folder in known else ():
@@ -585,7 +585,7 @@ class LearnedMemory:
                         with self.erasing, contextlib.suppress(FileNotFoundError):  # it has left
                             if path in lost:
                                 path.unlink()
-                                log.warning("learned_damaged_deleted", path=str(path))
+                                log.warning("learned_damaged_deleted", file=f"{part}/{lost[path]}")
                             else:
                                 erase_records(path, erased)
             except OSError as error:  # a path by a descriptor tells people nothing
