@@ -268,8 +268,9 @@ class GroupParts(msgspec.Struct):
     def answer(self, learner: Learner) -> None:
         """Let questions be answered by parts that came in, and by our own once others have them.
 
-        So members answer alike as soon as they know the same. Snapshots by examples stand at places
-        of the log, which differ; what judges the stream stays at these.
+        So members answer alike as soon as they know the same, but for stated probabilities and
+        prediction sets: each has a calibrator of its own partitions. Snapshots by examples stand at
+        places of the log, which differ; what judges the stream stays at these.
         """
         if not self._is_answered and learner.n_until_due() is not None:
             learner.refresh()
