@@ -5,7 +5,7 @@ The rules, in the order of the partition's log:
 - Messages of the same id are each an example. A delete takes back all of them that are living.
 - An update takes them back too, and is learned in their place.
 - A delete or an update that finds nothing came early: the first later message of its id is not
-  learned. A delete of messages that were taken back before finds nothing to take back.
+  learned, whatever else is said of the id before. A second delete finds nothing to take back.
 - A label that a person gave holds: an update is learned with it. So is one without a label of its
   own with the label that came later than the message: see `late_labels`.
 - What is older than the memory is as good as never seen.

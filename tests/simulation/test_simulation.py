@@ -125,6 +125,9 @@ def test_the_checker_knows_the_rules() -> None:
         {"id": "d", "text": "hate", "label": "negative"},
         {"id": "d", "operation": "delete"},
         {"id": "e", "text": "tea"},
+        {"id": "f", "operation": "update", "text": "tea", "label": "negative"},  # too early
+        {"id": "f", "operation": "delete"},
+        {"id": "f", "text": "tea", "label": "negative"},
     ]
     living = checker.taught([log], [("a", "negative"), ("e", "positive"), ("c", None)])
     assert living == {"a": ("sun sun tea", "negative"), "e": ("tea", "positive")}

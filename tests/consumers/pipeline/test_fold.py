@@ -27,7 +27,7 @@ from consumers.pipeline.waiting_messages import (
 from streamnb.kernels.layout import Texts
 from tests.consumers.decoded_messages import decoder
 from tests.consumers.pipeline.plain_fold import PlainFold, plain_living, plain_waiting
-from tests.consumers.pipeline.revised_log import FIELDS, LOG, Run, Said, raw
+from tests.consumers.pipeline.revised_log import FIELDS, LOG, Run, Said, expected, raw
 
 CLASSES = ("positive", "negative")
 WINDOW_MS = 2.0
@@ -181,4 +181,26 @@ def test_ids_with_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) 
     run.read(log, len(log))
     left = [f"word{i}" for i in range(8) if i not in (3, 5)]
     assert sorted(run.learner.model.words()) == ["other", *left]
+    run.memory.close()
+
+
+@pytest.mark.parametrize("between", [(), ("update",), ("delete",), ("update", "delete")])
+@pytest.mark.parametrize("is_first_seen", [False, True])
+def test_a_message_to_come_is_awaited_whatever_is_said_of_its_id(
+    between: tuple[str, ...], *, is_first_seen: bool
+) -> None:
+    """A message that comes behind its update and its deletion must not teach what was deleted.
+
+    So the first update's word holds after others that found what it taught. One without a label
+    leaves no trace: if it came before, the next message of the id pays for it.
+    """
+    log = [Said("create", "m1", "sun")] if is_first_seen else []
+    log += [Said("update", "m1", "rain", "positive")]
+    log += [Said(each, "m1", "love", "positive") for each in between]
+    log += [Said("create", "m1", "snow", "negative")] * 2
+    run = Run(None)
+    for until in range(1, len(log) + 1):
+        run.read(log, until)
+        assert (run.counts, run.n_superseded) == expected(log[:until])
+    assert run.n_superseded == 1
     run.memory.close()
