@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import field
 from numpy.typing import NDArray
 
-from consumers.cli.output import joint_note
+from consumers.cli.output import joint_note, ruled_out_note
 from consumers.errors import ConfigError
 from consumers.process import left_out
 
@@ -149,7 +149,12 @@ def _figures(
     log_loss, brier = of_probabilities.result()
     by_name["log_loss"] = blocks.ratio(losses, is_possible, log_loss)
     by_name["joint_nll"] = _joint_nll(judged.joint, blocks)
-    n_left_out = 0 if judged.joint is None else int(np.isnan(judged.joint).sum())
+    joint = np.zeros(len(y)) if judged.joint is None else judged.joint
+    n_left_out, is_ruled_out = int(np.isnan(joint).sum()), np.isneginf(joint)
+    notes = judged.notes + [joint_note(n_left_out, len(y))] * (n_left_out > 0)
+    # Where a class came for the first time, its answer was impossible too, and is counted there.
+    if n_zero := int((is_ruled_out & is_possible).sum()):
+        notes.append(ruled_out_note(n_zero, len(y)))
     by_name["brier"] = blocks.ratio(squared_errors, np.ones(len(y)), brier)
     by_name["ece"], reliability = _calibration(confidence, best == y, blocks)
     by_name |= _of_sets(judged, best == y, blocks) | _of_costs(judged, best, blocks)
@@ -158,9 +163,10 @@ def _figures(
         "examples": len(y),
         "impossible": int((~is_possible).sum()),
         "joint_left_out": n_left_out,
+        "joint_impossible": int(is_ruled_out.sum()),
         "training": judged.training,
         "calibrated": judged.calibrated,
-        "notes": judged.notes + [joint_note(n_left_out, len(y))] * (n_left_out > 0),
+        "notes": notes,
         "classes": list(judged.classes),
         "bootstrap": {
             "replicates": REPLICATES, "blocks": blocks.n, "interval": (_HIGH - _LOW) / 100,

@@ -349,6 +349,15 @@ def joint_note(n_left_out: int, n: int) -> str:
     )
 
 
+def ruled_out_note(n_ruled_out: int, n: int) -> str:
+    """Return in a sentence how many examples the joint NLL has no figure for, and why."""
+    return (
+        f"joint NLL is of the others: the model held {number(n_ruled_out)} of {number(n)} examples"
+        " for impossible, p(x, y) = 0, and the prior alone answered; a prior above 0, as alpha: 1,"
+        " holds nothing for impossible"
+    )
+
+
 def models_facts(models: Mapping[str, Any]) -> list[str]:
     """Return whether each of several models is calibrated, its `training_facts` and notes."""
     calibrated = ["its answers are calibrated"]

@@ -11,10 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from consumers.cli.conventions import print_json
+from consumers.cli.figures import JudgedExamples, figures
 from consumers.cli.output import print_inspection
 from tests.consumers.cli.test_commands import ROOT, model_file
 
@@ -142,3 +144,23 @@ def test_a_size_of_zero_is_none(tmp_path: Path, size: str) -> None:
     usual = printed(tmp_path, *asked, COLUMNS="80", LINES="25")
     assert b"positive" in usual
     assert printed(tmp_path, *asked, COLUMNS=size, LINES=size) == usual
+
+
+def test_what_a_model_holds_for_impossible_is_counted_and_told() -> None:
+    """The joint NLL is of the others; of a class that came first, the answer says it too."""
+    even, none = np.log(0.5), -np.inf
+    judged = JudgedExamples(
+        ("a", "b"),
+        np.array([0, 1, 1, 0, 0]),
+        np.array([[even, even]] * 4 + [[none, 0.0]], np.float32),
+        joint=np.array([-2.0, none, none, -4.0, none]),
+    )
+    found = figures(judged)
+    assert found["figures"]["joint_nll"]["value"] == 3.0
+    assert (found["joint_impossible"], found["impossible"], found["joint_left_out"]) == (3, 1, 0)
+    (note,) = found["notes"]
+    assert "the model held 2 of 5 examples for impossible" in note
+    judged.joint = np.array([-2.0, -3.0, -3.0, -4.0, none])
+    assert figures(judged)["notes"] == []
+    judged.joint = None
+    assert figures(judged)["joint_impossible"] == 0
