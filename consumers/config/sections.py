@@ -37,9 +37,9 @@ T = TypeVar("T")
 # The library's own bounds on numbers of a prior. They stand here again, as the library is slow to
 # import, so that such a mistake is told with the file's others, by line and key.
 LEAST, LARGEST = 1e-60, 1e60
-# The largest time and count of a setting that needs no smaller bound: 31 years, as a thread cannot
+# The largest time and count of a setting that needs no smaller bound: 126 years, as a thread cannot
 # wait for more than 292, and a number that 32 bits hold.
-SECONDS_MAX, COUNT_MAX = 1e9, 1_000_000_000
+SECONDS_MAX, COUNT_MAX = 4e9, 1_000_000_000
 
 
 class Section(BaseModel):

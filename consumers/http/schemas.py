@@ -225,7 +225,7 @@ class MessageAnswer(Message):
     now: Now
 
 
-class Step(Struct, omit_defaults=True):
+class Step(Struct):
     """How many messages of each class are known of a step, and of a sample about how many came.
 
     If those of a sample weigh differently, `counts` are of an even one that says as much.
@@ -233,7 +233,7 @@ class Step(Struct, omit_defaults=True):
 
     time_ms: int
     counts: CountByLabel
-    n: int | None = None
+    n: int | UnsetType = UNSET
 
 
 class Series(Struct):

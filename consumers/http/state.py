@@ -165,7 +165,9 @@ class Serializer:
             series=schemas.Series(
                 counted.step_s,
                 [
-                    schemas.Step(time_ms, dict(zip(classes, own, strict=True)), n)
+                    schemas.Step(
+                        time_ms, dict(zip(classes, own, strict=True)), UNSET if n is None else n
+                    )
                     for time_ms, own, n in zip_longest(
                         counted.times_ms, counted.series, counted.n_came
                     )

@@ -160,17 +160,17 @@ def test_a_chosen_time_lists_its_messages(book: Book, open_page: Callable[..., O
     """List and commands are of the chart's time; with the latest they are live again."""
     begin_ms = int(time.time() * 1000) - 600_000
     for i in range(40):
-        book.write(f"a margay naps {i}", created_at=begin_ms + 10_000 * i)
-    book.until_found("margay", 40)
-    page, _ = open_page(f"{book.address}/?q=margay&range={begin_ms + 100_000}-{begin_ms + 200_000}")
+        book.write(f"a jerboa naps {i}", created_at=begin_ms + 10_000 * i)
+    book.until_found("jerboa", 40)
+    page, _ = open_page(f"{book.address}/?q=jerboa&range={begin_ms + 100_000}-{begin_ms + 200_000}")
     texts, empty = page.get_by_test_id("message-text"), page.get_by_test_id("messages-empty")
-    chosen = [f"a margay naps {i}" for i in range(19, 9, -1)]
+    chosen = [f"a jerboa naps {i}" for i in range(19, 9, -1)]
     expect(texts).to_have_text(chosen)
     page.get_by_test_id("curl").click()
     expect(page.get_by_test_id("curl-commands")).to_contain_text(
-        re.compile(rf"/v1/search\?q=margay\+&from={begin_ms + 100_000}&to={begin_ms + 200_000}'")
+        re.compile(rf"/v1/search\?q=jerboa\+&from={begin_ms + 100_000}&to={begin_ms + 200_000}'")
     )
-    book.write("a margay wakes")
+    book.write("a jerboa wakes")
     expect(page.get_by_test_id("count-note")).to_contain_text("41 matches")
     expect(texts).to_have_text(chosen)
     page.get_by_test_id("series-in").click()
@@ -178,16 +178,16 @@ def test_a_chosen_time_lists_its_messages(book: Book, open_page: Callable[..., O
     page.go_back()
     expect(texts).to_have_text(chosen)
     page.get_by_test_id("newest").click()
-    expect(texts.first).to_have_text("a margay wakes")
-    expect(page).to_have_url(re.compile(r"\?q=margay$"))
+    expect(texts.first).to_have_text("a jerboa wakes")
+    expect(page).to_have_url(re.compile(r"\?q=jerboa$"))
     expect(page.get_by_test_id("newest")).to_be_hidden()
-    book.write("a margay yawns")
+    book.write("a jerboa yawns")
     page.get_by_test_id("show-new").click()
-    expect(texts.first).to_have_text("a margay yawns")
-    page.goto(f"{book.address}/?q=margay&range={begin_ms - 200_000}-{begin_ms - 100_000}")
-    expect(empty).to_have_text("No messages with margay are stored of this time.")
+    expect(texts.first).to_have_text("a jerboa yawns")
+    page.goto(f"{book.address}/?q=jerboa&range={begin_ms - 200_000}-{begin_ms - 100_000}")
+    expect(empty).to_have_text("No messages with jerboa are stored of this time.")
     page.get_by_test_id("follow").click()
-    expect(texts.first).to_have_text("a margay yawns")
+    expect(texts.first).to_have_text("a jerboa yawns")
 
 
 def test_a_word_reaches_behind_the_stored_messages(
