@@ -468,3 +468,17 @@ class ProcessorBudget:
             seconds = min(seconds, n * self._writing.per_message_s)
         if n:
             self._writing.add(n, seconds)
+
+
+def level(counts: Sequence[int], total: float) -> float:
+    """Return up to how much of each count may stay, for a total; infinite if all may.
+
+    >>> level([5, 1000, 20], 95.0), level([5, 20], 25.0)
+    (70.0, inf)
+    """
+    left = total
+    for k, count in enumerate(sorted(counts)):
+        if count * (len(counts) - k) > left:
+            return left / (len(counts) - k)
+        left -= count
+    return math.inf

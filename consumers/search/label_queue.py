@@ -21,6 +21,7 @@ import contextlib
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -139,8 +140,8 @@ class LabelQueue:
         """
         known = self._answers
         answers = [_answers_in(chunk, known.get(chunk.number)) for chunk in self._recent.chunks()]
-        self._answers = {each.chunk.number: each for each in answers}
-        keys = [each.at + each.chunk.first_key for each in answers]
+        self._answers = {each.number: each for each in answers}
+        keys = [each.keys for each in answers]
         return len(self._recent.held(np.concatenate([np.empty(0, np.int64), *keys])))
 
     def _current(self) -> _Picks:
@@ -242,18 +243,20 @@ class LabelQueue:
 class _AnsweredRows(NamedTuple):
     """Where a person has labelled rows of a chunk, removed ones too, and the stream has not."""
 
-    chunk: Chunk
+    chunk: weakref.ref[Chunk]  # so that one which the store lets go of is gone
+    number: int
     n_relabelled: int  # of the chunk, before it was looked through
-    at: NDArray[np.int64]
+    keys: Keys
 
 
 def _answers_in(chunk: Chunk, known: _AnsweredRows | None) -> _AnsweredRows:
     """Return the answers in a chunk: those known, if no label has come or gone since."""
     n_relabelled = chunk.n_relabelled  # read first: what changes meanwhile is found next time
-    if known is not None and known.chunk is chunk and known.n_relabelled == n_relabelled:
+    if known is not None and known.chunk() is chunk and known.n_relabelled == n_relabelled:
         return known
     corrected, truth = (chunk.columns[name][: chunk.n] for name in ("corrected", "truth"))
-    return _AnsweredRows(chunk, n_relabelled, np.flatnonzero((corrected >= 0) & (truth < 0)))
+    keys = np.flatnonzero((corrected >= 0) & (truth < 0)) + chunk.first_key
+    return _AnsweredRows(weakref.ref(chunk), chunk.number, n_relabelled, keys)
 
 
 class _Texts:

@@ -321,26 +321,25 @@ class ExportForm(msgspec.Struct, frozen=True):
 # ---- chunks: what rows weigh, and where they lie -------------------------------------------------
 
 _STRATUM_MS = 2_000  # some samples: of one alone nobody knows how much of the stream it stands for
-_ALIKE = 1.5  # of shares: by so many times they may differ within a stratum
 
 
 def note_offered(chunk: Chunk, n: int, n_left_out: int, at_ms: int, share: float = 0.0) -> None:
     """Note that messages came: `n`, which were just added as rows, and more that were left out.
 
-    Sampled rows make strata of two seconds, which begin with what is left out before a sample, as
-    its first rows tell that. All of a time when nothing is, and what has another `share`, make one.
+    Sampled rows make strata of two seconds, which begin with what is left out before a sample. All
+    of a time when nothing is, and what has another `share`, make one.
     """
     *others, last = chunk.strata or (Stratum(0, 0, chunk.n_offered),)
-    first = chunk.n - n
-    n_own, age_ms = first - last.first, abs(at_ms - last.began_ms)
-    is_whole = last.n_offered == n_own
+    n_own, age_ms = chunk.n - n - last.first, abs(at_ms - last.began_ms)
     # To end before what was left out leaves samples whole; if there is none, sampling may be over.
-    is_over = n_left_out > 0 if is_whole else age_ms >= (2 - (n_left_out > 0)) * _STRATUM_MS
-    is_alike = not (n and n_own) or max(share, chunk.share) <= _ALIKE * min(share, chunk.share)
+    age_max_ms = (2 - (n_left_out > 0)) * _STRATUM_MS
+    is_over = n_left_out > 0 if last.n_offered == n_own else age_ms >= age_max_ms
+    low, high = sorted((share, chunk.share if n and n_own else share))
+    is_alike = high <= 1.5 * low or (low == 0.0 and high < 1.0)
     chunk.share = share if n else chunk.share
     if is_over or not is_alike:
         # One without rows is of messages that none stands for: the stream paused behind them.
-        others, last = [*others, last][: None if n_own else -1], Stratum(first, at_ms, 0)
+        others, last = [*others, last][: None if n_own else -1], Stratum(chunk.n - n, at_ms, 0)
     chunk.n_offered += n + n_left_out
     chunk.strata = (*others, last._replace(n_offered=last.n_offered + n + n_left_out))
 
@@ -351,14 +350,15 @@ def weights_of(chunk: Chunk) -> NDArray[np.float64] | None:
     That is 1/rate of its stratum, at which the rows that were removed since were sampled too.
     """
     strata, n = chunk.strata or (Stratum(0, 0, chunk.n_offered),), chunk.n
-    if chunk.weighed[0] is not strata or chunk.weighed[1] != n:
+    if (known := chunk.weighed)[0] is not strata or known[1] != n:  # another thread may set it too
         # While rows are added the last stratum may be behind, or ahead.
         sizes = np.maximum(np.diff([*(each.first for each in strata), n]), 0)
         n_offered = np.array([each.n_offered for each in strata], np.float64)
         weights = np.maximum(n_offered / np.maximum(sizes, 1), 1.0)
         is_whole = bool((weights[sizes > 0] == 1.0).all())
-        chunk.weighed = strata, n, None if is_whole else np.repeat(weights, sizes)
-    return chunk.weighed[2]
+        known = strata, n, None if is_whole else np.repeat(weights, sizes)
+        chunk.weighed = known
+    return known[2]
 
 
 def forget_old_fields(chunks: Sequence[Chunk]) -> None:

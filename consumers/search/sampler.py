@@ -8,11 +8,10 @@ one that judged it makes its row and the store's thread writes it. Both are meas
 processor time, not by the clock: a thread that waits costs nothing.
 
 A batch's labelled messages are offered first, the others behind them, and partitions one after the
-other: were each offer taken for which there are tokens, what comes first would always be. So the
-share of what comes within a second is fixed as it begins, by what the tokens are and what came in
-such a second of late, and a batch's first messages and its last have the same. Labelled messages
-and the others are sampled each by themselves, as most of a batch is often of one kind; where a
-sample begins, and how far it reaches, is told in rows of its kind that pass.
+other: what comes first must not take all tokens. So the share of what comes within a second is
+fixed as it begins, by the tokens and by what came in such a second of late, and all offers of a
+batch have the same. Labelled messages and the others are sampled each by themselves; where a sample
+begins, and how far it reaches, is told in rows of its kind that pass.
 
 While the stream is too fast, a burst is stored little by little, for the learning needs the
 processor; and once it has been so for some seconds, what still waits is thinned, so that the page
@@ -40,14 +39,13 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from consumers.messages import NO_LABEL, Messages, Partition
-from consumers.monitoring.stats import LastMinute, ProcessorBudget
+from consumers.monitoring.stats import LastMinute, ProcessorBudget, level
 from consumers.search.rows import Columns, RowBuilder
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
 # What a sample holds, as a time at the long run's rate: to begin with the rows of an offer costs as
 # much as ninety of them. At random, so that it keeps no time with what a stream repeats.
-_SAMPLE_S = (0.3, 0.57)
-_OFFER_COSTS = 90
+_SAMPLE_S = (0.3, 0.6)
 _OFFER_KEPT = 0.95  # of the usual size of an offer, with each
 _ROUND_S = 1.0  # for so long the share of what comes stays as it is
 _ROUND_KEPT = 0.5  # of the most that came in a round, with each
@@ -81,12 +79,14 @@ class _Kind(msgspec.Struct):
     step: float = 1.0  # rows from one of them to the next
     gap: float = 0.0  # of the rows behind it as many as are taken as a rule, before the next begins
     ahead: float = 0.0  # rows to the next one of the sample; without one, what is left of the gap
+    row: int = -1  # one that is drawn already, of a later offer
 
 
 class _Decided(msgspec.Struct):
-    """Which share of a batch is taken, of which some rows were not offered yet."""
+    """Which share of a batch is taken, of each offer or by samples; how much is not offered yet."""
 
     share: float
+    is_drawn: bool
     n_left: int
     cost: float
     at_s: float
@@ -249,9 +249,10 @@ class Sampler:
         self._is_sampling = False  # from when rows are left out until the bucket is full again
         self._kinds = _Kind(), _Kind()  # of messages without a label, and with one
         self._decided: dict[tuple[Partition, int], _Decided] = {}  # oldest first
+        self._kept = 0.0  # tokens, for what is not offered yet of these batches
         self._round_s = (-math.inf, -math.inf)  # when its first and its last offer came
         self._round_cost = self._usual_cost = 0.0  # in tokens: of this one, and at most of late
-        self._round_share = 0.0  # which is taken, once not all is and there are tokens
+        self._round_share = 0.0  # once not all is taken
         self._steady_s = 0.0  # how long the last one was, if messages came all the time
         self.is_open = False  # whether what comes is taken
         self._minute = LastMinute(self._filled_s)
@@ -446,7 +447,7 @@ class Sampler:
         for item in self._items:
             if isinstance(item, Offer | RawBatch) and len(item):
                 waiting[item.arrived_ms // 1000] += len(item)
-        most = _level(list(waiting.values()), _BEHIND_S * self._rate_per_s())
+        most = level(list(waiting.values()), _BEHIND_S * self._rate_per_s())
         if most == math.inf:
             return
         for i, item in enumerate(self._items):
@@ -483,35 +484,42 @@ class Sampler:
         """Return the positions that are taken, ascending, by which share; pay for them."""
         n = len(rows)
         self._is_sampling &= self._refilled() < self._tokens_max
-        share = self._share_of(messages, n, cost)
+        batch = self._batch_of(messages, n, cost)
         kind = self._kinds[int(messages.labels[rows[0]] != NO_LABEL)]
         kind.offer_rows = n + _OFFER_KEPT * ((kind.offer_rows or n) - n)
         kind.rows += n
-        self._round_cost += n * cost
-        n_max, rate_per_s = int(self._tokens / cost), self._rate_per_s() / cost
-        chosen, share = self._sampled(kind, n, share, n_max, rate_per_s)
+        self._round_cost += n * cost * (self._is_sampling or batch.share < 1.0)
+        tokens = int(self._tokens / cost)
+        if batch.is_drawn:
+            chosen = self._drawn(n, min(int(batch.share * n + self._rng.random()), tokens, n))
+        else:
+            chosen = self._sampled(kind, n, batch.share, tokens, self._rate_per_s() / cost)
         if len(chosen) < n:
             self._leave_out()
         self._tokens -= len(chosen) * cost
-        return chosen, share
+        return chosen, batch.share if batch.is_drawn else 0.0
 
-    def _share_of(self, messages: Messages, n: int, cost: float) -> float:
-        """Return which share of a batch is taken, the same for all its rows; `n` come now."""
+    def _batch_of(self, messages: Messages, n: int, cost: float) -> _Decided:
+        """Return what was decided of a batch, of which `n` rows come now, for all its rows."""
         now_s, decided = self._filled_s, self._decided
-        while decided and now_s - next(iter(decided.values())).at_s > _BATCH_S:
+        while decided and now_s - (late := next(iter(decided.values()))).at_s > _BATCH_S:
+            self._kept -= late.share * late.n_left * late.cost
             del decided[next(iter(decided))]
         at = messages.partition, int(messages.raw.offsets[messages.at[0]])
         if at not in decided:
-            share = self._share(len(messages) * cost)
-            decided[at] = _Decided(share, len(messages), cost, now_s)
+            n_all = max(n, len(messages) - len(messages.deleted))  # a deletion is never offered
+            decided[at] = _Decided(*self._share(n_all * cost), n_all, cost, now_s)
+            self._kept += decided[at].share * n_all * cost
         batch = decided[at]
+        n = min(n, batch.n_left)
         batch.n_left -= n
+        self._kept -= batch.share * n * batch.cost
         if batch.n_left <= 0:
             del decided[at]
-        return batch.share
+        return batch
 
-    def _share(self, cost: float) -> float:
-        """Return which share may be taken of a batch that costs so many tokens as a whole."""
+    def _share(self, cost: float) -> tuple[float, bool]:
+        """Return which share may be taken of what costs so much, and whether of each offer."""
         began_s, last_s = self._round_s
         if (length_s := self._filled_s - began_s) >= _ROUND_S:
             self._steady_s = min(length_s, 2 * _ROUND_S) if last_s - began_s >= _STEADY_S else 0.0
@@ -520,52 +528,50 @@ class Sampler:
                 kind.usual, kind.rows = max(kind.rows, _ROUND_KEPT * kind.usual), 0.0
             began_s, self._round_cost, self._round_share = self._filled_s, 0.0, 0.0
         self._round_s = began_s, self._filled_s
-        kept = sum(each.share * each.n_left * each.cost for each in self._decided.values())
-        free = max(0.0, self._tokens - kept)
+        free = max(0.0, self._tokens - self._kept)
         if not self._is_sampling and cost <= free:
-            return 1.0
-        coming = self._steady_s * self._rate_per_s()
+            return 1.0, True
+        rate_per_s = self._rate_per_s()
+        coming = self._steady_s * rate_per_s
         if not self._round_share:
-            is_mixed = coming and min(kind.usual for kind in self._kinds) >= 1.0
-            spare = _SPARE_S * self._rate_per_s() if is_mixed else 0.0
+            is_mixed = min(kind.usual for kind in self._kinds) >= 1.0
+            spare = _SPARE_S * rate_per_s * (is_mixed and coming > 0.0)
             self._round_share = max(0.0, free + coming - spare) / max(cost, self._usual_cost)
-        # What is steady waits for its tokens; else what is not there is given to nobody.
-        return min(1.0, self._round_share, math.inf if coming else free / cost)
+        share = min(1.0, self._round_share)
+        # Of what is as much as a sample: by the tokens that there are.
+        if is_drawn := share * cost >= _SAMPLE_S[0] * rate_per_s or not coming:
+            free -= sum(kind.n_due for kind in self._kinds)
+            share = min(share, max(0.0, free) / cost)
+        return share, is_drawn
 
     def _sampled(
         self, kind: _Kind, n: int, share: float, tokens: int, rate_per_s: float
-    ) -> tuple[NDArray[np.int64], float]:
-        """Return which of `n` rows are taken, if a share is, and by which; see `Offer`."""
-        # So that a rare kind's samples are neither many nor far between.
-        roots = [math.sqrt(max(each.usual, each.rows)) for each in self._kinds]
-        root = math.sqrt(max(kind.usual, kind.rows))
-        rate_per_s *= root * sum(roots) / sum(each * each for each in roots)
-        mean = share * n
-        # Whatever comes seldom is taken a share of; of all that comes at once, if it is worth it.
-        is_seldom = mean >= _SAMPLE_S[1] * rate_per_s
-        if is_seldom or share >= 1.0 or (mean >= _OFFER_COSTS and not self._steady_s):
-            return self._drawn(n, min(int(mean + self._rng.random()), tokens, n)), share
-        found = [np.empty(0, dtype=np.int64)]
+    ) -> NDArray[np.int64]:
+        """Return which of `n` rows that pass belong to samples, ascending."""
+        # By roots: a rare kind's samples are neither many nor far between.
+        n_usual = [max(each.usual, each.rows) for each in (kind, *self._kinds)]
+        rate_per_s *= math.sqrt(n_usual[0]) * sum(map(math.sqrt, n_usual[1:])) / sum(n_usual[1:])
+        found = [np.full(int(0 <= kind.row < n), kind.row)]
+        kind.row = max(-1, kind.row - n)
         if share <= 0.0:
-            return found[0], 0.0
+            return found[0][:tokens]
         at = kind.ahead if kind.n_due else kind.ahead / share
         while at < n:
             if not kind.n_due:
                 self._begin_sample(kind, share, tokens, rate_per_s)
             m = min(kind.n_due, math.ceil((n - at) / kind.step))
             places = self._each(at, m, kind.step)
-            found.append(np.minimum(places, n - 1)[:tokens])
-            tokens = max(0, tokens - m)
+            if m and places[-1] >= n:  # its stretch reaches over the next offer
+                kind.row, places = int(places[-1]) - n, places[:-1]
+            found.append(places)
+            tokens -= m
             kind.n_due -= m
             at += m * kind.step + (0.0 if kind.n_due else kind.gap / share)
         kind.ahead = (at - n) * (1.0 if kind.n_due else share)
-        return np.concatenate(found), 0.0
+        return np.concatenate(found)
 
     def _begin_sample(self, kind: _Kind, share: float, tokens: int, rate_per_s: float) -> None:
-        """Lay down a sample over about as many rows as an offer has, and when the next begins.
-
-        It holds what there are tokens for, those kept for samples under way aside.
-        """
+        """Lay down a sample over about an offer's rows, by the free tokens, and its gap."""
         mean = max(1.0, self._rng.uniform(*_SAMPLE_S) * rate_per_s)
         n_free = tokens - sum(each.n_due for each in self._kinds)
         kind.n_due = max(0, min(int(mean + self._rng.random()), n_free))
@@ -584,17 +590,3 @@ class Sampler:
         """Return one at random from each stretch: what repeats in a batch makes no difference."""
         ends = (at + np.arange(n + 1) * step).astype(np.int64)
         return ends[:-1] + (self._rng.random(n) * np.diff(ends)).astype(np.int64)
-
-
-def _level(counts: Sequence[int], total: float) -> float:
-    """Return up to how much of each count may stay, for a total; infinite if all may.
-
-    >>> _level([5, 1000, 20], 95.0), _level([5, 20], 25.0)
-    (70.0, inf)
-    """
-    left = total
-    for k, count in enumerate(sorted(counts)):
-        if count * (len(counts) - k) > left:
-            return left / (len(counts) - k)
-        left -= count
-    return math.inf

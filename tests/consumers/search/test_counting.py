@@ -292,6 +292,23 @@ def test_weights_are_the_same_after_a_start(tmp_path: Path) -> None:
         assert sum(found.n_came) == pytest.approx(10 * PACE_PER_S, rel=0.05)
 
 
+@pytest.mark.usefixtures("_slow_processor")
+def test_what_comes_soon_after_a_start_has_a_weight_of_its_own(tmp_path: Path) -> None:
+    """It is stored whole, and no part of what was sampled a second ago."""
+    path = tmp_path / "recent.db"
+    with running(path, **FAST) as store:
+        rush(store, 10, {0: 0.5})
+        now_s = wall_of(store).now_s
+    with running(path, **FAST) as store:
+        wall_of(store).now_s = now_s + 1.0
+        tell(store, ["rain"] * 5, 100_000)
+        (chunk,) = store.chunks()
+        weights = weights_of(chunk)
+        assert weights is not None
+        assert weights[-5:].tolist() == [1.0] * 5
+        assert weights[-6] > 20.0
+
+
 def test_rows_of_one_rate_are_counted_as_ever() -> None:
     """Where all rows stand for as many, shares are those of the rows, to the bit."""
     rng = np.random.default_rng(3)

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from consumers.messages import NO_LABEL, Messages
+from consumers.messages import NO_LABEL, OPERATIONS, Messages, Operation
 from consumers.monitoring.stats import ProcessorBudget
 from consumers.search import parse
-from consumers.search.rows import RowBuilder
+from consumers.search.chunks import Chunk
+from consumers.search.rows import RowBuilder, note_offered, weights_of
 from consumers.search.sampler import (
     BURST_S,
     Forget,
@@ -41,6 +42,9 @@ BATCH = 500
 TOLD = tweets(["good day"] * BATCH)
 BATCH_BYTES = 1_000 * BATCH + len(TOLD.raw.buffer)
 POSTERIORS = np.log(np.full((BATCH, 2), 0.5))
+
+
+_DELETE = OPERATIONS.index(Operation.DELETE)
 
 
 def intake_of(rate_max_per_s: float, wall: Clock | None = None) -> tuple[Sampler, Clock]:
@@ -277,6 +281,67 @@ def test_of_a_steady_stream_the_kinds_have_their_shares(
     assert blocks.sum() == pytest.approx(20 * 20 * 250, rel=0.05)
     assert abs(shares.mean() - wanted) < 0.01
     assert shares.std() < 1.5 * by_chance
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.02])
+@pytest.mark.parametrize("every_s", [0.1, 0.3, 0.5, 0.75, 0.9, 1.0, 2.0])
+@pytest.mark.parametrize("sizes", [(3_500, 1_500), (1_500, 3_500), (4_500, 500)])
+def test_both_kinds_of_a_batch_have_their_shares_at_any_pace(
+    sizes: tuple[int, int], every_s: float, late_s: float
+) -> None:
+    """Rows that are stored, and what they weigh, say how much of a stream has labels."""
+    rng, (sampler, clock) = np.random.default_rng(7), intake_of(400.0)
+    n = sum(sizes)
+    labels = np.where(np.arange(n) < sizes[0], 0, NO_LABEL).astype(np.int32)
+    batch = msgspec.structs.replace(tweets(["good day"] * n), labels=labels)
+    posteriors, chunk, kinds = np.log(np.full((n, 2), 0.5)), Chunk(1, 1, 1 << 20), list[bool]()
+    for _ in range(int(240 / every_s)):
+        clock.now_s += every_s * rng.uniform(0.9, 1.1) - late_s
+        for rows in (np.arange(sizes[0]), np.arange(sizes[0], n)):
+            sampler.offer(batch, rows, posteriors[rows])
+            clock.now_s += late_s / 2
+        for item in sampler.made(sampler.take()):
+            assert isinstance(item, Offer)
+            kinds += [offset < sizes[0] for offset in item.columns["offset"]]
+            chunk.n += len(item)
+            at_ms = int(clock.now_s * 1000)
+            note_offered(chunk, len(item), item.n_left_out, at_ms, item.share)
+        note_offered(chunk, 0, sampler.take_left_out(), int(clock.now_s * 1000))
+    weights, wanted = weights_of(chunk), sizes[0] / n
+    assert weights is not None
+    behind = slice(4_000, None)  # what came first is stored whole
+    assert np.mean(kinds[behind]) == pytest.approx(wanted, abs=0.012)
+    of_kind = np.bincount(np.array(kinds[behind], int), weights[: len(kinds)][behind])
+    assert of_kind[1] / of_kind.sum() == pytest.approx(wanted, abs=0.012)
+
+
+def test_what_is_never_offered_keeps_no_tokens() -> None:
+    """Deletions stand in a batch beside what is stored, which is slow enough to be kept whole."""
+    sampler, clock = intake_of(200.0)
+    operations = np.where(np.arange(BATCH) < 100, 0, _DELETE).astype(np.int8)
+    for k in range(100):
+        clock.now_s += 1.0
+        batch = msgspec.structs.replace(
+            tweets(["good day"] * BATCH, first=k * BATCH), operations=operations
+        )
+        sampler.offer(batch, np.arange(100), POSTERIORS[:100])
+        assert n_taken(sampler) == 100
+
+
+def test_no_row_of_a_batch_is_taken_before_another() -> None:
+    """A sample that reaches over the end of a batch goes on in the next one."""
+    sampler, clock = intake_of(3.0)
+    taken = np.zeros(10)
+    last = 0
+    for _ in range(20_000):
+        clock.now_s += 0.1
+        give(sampler)
+        for item in sampler.made(sampler.take()):
+            assert isinstance(item, Offer)
+            taken += np.bincount(np.array(item.columns["offset"]) * 10 // BATCH, minlength=10)
+            last += item.columns["offset"][-1] == BATCH - 1
+    assert taken / taken.sum() == pytest.approx(0.1, rel=0.15)
+    assert last < 4 * taken.sum() / BATCH
 
 
 def test_the_rest_of_a_batch_has_the_share_of_its_beginning() -> None:
