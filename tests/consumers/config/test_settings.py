@@ -295,7 +295,7 @@ port: 1
             "file: {batch_bytes: 100000000000}",
             "file.batch_bytes: must be less than or equal to 107",
         ),
-        ("group: {interval_s: 1e10}", "group.interval_s: must be less than or equal to 1000000000"),
+        ("group: {interval_s: 1e10}", "group.interval_s: must be less than or equal to 4000000000"),
         ("promotion: {margin_nats: -1}", "promotion.margin_nats: must be greater than or equal"),
         ("http: {token: '0123456789abcdef'}", "write token: ${STREAMNB_TOKEN} and set that"),
         ("view: log\nview: live", "view: stands twice, in lines 1 and 2"),
