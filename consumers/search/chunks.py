@@ -365,7 +365,7 @@ def restored(
         chunk.columns[name][at] = columns[name]
     chunk.alive[at] = True
     of = "SELECT first, began_ms, n_offered FROM stratum WHERE number = ? ORDER BY first"
-    chunk.strata, chunk.share = tuple(map(Stratum._make, db.execute(of, (number,)))), -1.0
+    chunk.strata, chunk.share = tuple(map(Stratum._make, db.execute(of, (number,)))), 0.0
     # When rows came that are gone is not known; it must not break the order, nor seem long ago.
     arrived = chunk.columns["arrived_ms"][:n]
     if len(at):

@@ -334,10 +334,10 @@ def note_offered(chunk: Chunk, n: int, n_left_out: int, at_ms: int, share: float
     # To end before what was left out leaves samples whole; if there is none, sampling may be over.
     age_max_ms = (2 - (n_left_out > 0)) * _STRATUM_MS
     is_over = n_left_out > 0 if last.n_offered == n_own else age_ms >= age_max_ms
-    low, high = sorted((share, chunk.share if n and n_own else share))
-    is_alike = high <= 1.5 * low or (low == 0.0 and high < 1.0)
+    low, high = sorted((abs(share), abs(chunk.share if n and n_own else share)))
+    is_rough = min(share, chunk.share) < 0.0  # samples: their own share varies by as much
     chunk.share = share if n else chunk.share
-    if is_over or not is_alike:
+    if is_over or high > (3.0 if is_rough else 1.5) * low:
         # One without rows is of messages that none stands for: the stream paused behind them.
         others, last = [*others, last][: None if n_own else -1], Stratum(chunk.n - n, at_ms, 0)
     chunk.n_offered += n + n_left_out

@@ -99,7 +99,7 @@ class Offer(msgspec.Struct, frozen=True):
     columns: Columns
     cost: float = 1.0  # tokens that each of them took
     n_left_out: int = 0  # messages that came with them, or before them, and were not taken
-    share: float = 1.0  # of what they were drawn from; 0 of a sample, which reaches over others too
+    share: float = 1.0  # of what they were drawn from, as a rule; below 0: of samples
 
     def __len__(self) -> int:
         return len(self.columns["id"])
@@ -250,6 +250,7 @@ class Sampler:
         self._kinds = _Kind(), _Kind()  # of messages without a label, and with one
         self._decided: dict[tuple[Partition, int], _Decided] = {}  # oldest first
         self._kept = 0.0  # tokens, for what is not offered yet of these batches
+        self._newest: dict[Partition, int] = {}  # the offset of the newest batch
         self._round_s = (-math.inf, -math.inf)  # when its first and its last offer came
         self._round_cost = self._usual_cost = 0.0  # in tokens: of this one, and at most of late
         self._round_share = 0.0  # once not all is taken
@@ -489,15 +490,16 @@ class Sampler:
         kind.offer_rows = n + _OFFER_KEPT * ((kind.offer_rows or n) - n)
         kind.rows += n
         self._round_cost += n * cost * (self._is_sampling or batch.share < 1.0)
-        tokens = int(self._tokens / cost)
+        tokens = max(0, int(self._tokens / cost))
         if batch.is_drawn:
             chosen = self._drawn(n, min(int(batch.share * n + self._rng.random()), tokens, n))
         else:
-            chosen = self._sampled(kind, n, batch.share, tokens, self._rate_per_s() / cost)
+            n_free = tokens - math.ceil(max(0.0, self._kept) / cost)
+            chosen = self._sampled(kind, n, batch.share, n_free, self._rate_per_s() / cost)[:tokens]
         if len(chosen) < n:
             self._leave_out()
         self._tokens -= len(chosen) * cost
-        return chosen, batch.share if batch.is_drawn else 0.0
+        return chosen, batch.share if batch.is_drawn else -batch.share
 
     def _batch_of(self, messages: Messages, n: int, cost: float) -> _Decided:
         """Return what was decided of a batch, of which `n` rows come now, for all its rows."""
@@ -507,7 +509,10 @@ class Sampler:
             del decided[next(iter(decided))]
         at = messages.partition, int(messages.raw.offsets[messages.at[0]])
         if at not in decided:
-            n_all = max(n, len(messages) - len(messages.deleted))  # a deletion is never offered
+            # Deletions and what is taken back are never offered; of a late rest nothing more comes.
+            n_all = max(n, len(messages) - len(messages.deleted) - messages.n_added)
+            n_all = n if at[1] < self._newest.get(at[0], -1) else n_all
+            self._newest[at[0]] = max(at[1], self._newest.get(at[0], -1))
             decided[at] = _Decided(*self._share(n_all * cost), n_all, cost, now_s)
             self._kept += decided[at].share * n_all * cost
         batch = decided[at]

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import force_setattr, replace
 
+from consumers.messages import Partition
 from consumers.monitoring.prequential import wilson
 from consumers.monitoring.stats import ProcessorBudget
 from consumers.search import Counted, RecentStore, parse
@@ -290,6 +291,30 @@ def test_weights_are_the_same_after_a_start(tmp_path: Path) -> None:
         found = store.counted(parse(""))
         assert (found.weighed, found.counts) == (None, before[0].counts)
         assert sum(found.n_came) == pytest.approx(10 * PACE_PER_S, rel=0.05)
+
+
+@pytest.mark.usefixtures("_slow_processor")
+def test_a_burst_beside_a_steady_stream_stands_for_itself() -> None:
+    """What is drawn of it by another share weighs as many as came for it."""
+    rng, firsts = np.random.default_rng(4), [0, 0]
+    with running(None, **FAST) as store:
+        for k in range(800):
+            for clock in (clock_of(store), wall_of(store)):
+                clock.now_s += 0.05
+            for i, (n, share) in enumerate([(100, 0.2), (10_000 * (k % 100 == 40), 0.9)]):
+                told = tweets(["good day"] * n, first=firsts[i])
+                firsts[i] += n
+                raw = replace(told.raw, partition=Partition("t", i))
+                is_positive = rng.random((n, 1)) < share
+                posteriors = np.log(np.where(is_positive, [0.1, 0.9], [0.9, 0.1]))
+                told = replace(told, raw=raw)
+                store.offer(told, np.arange(n), posteriors)
+            if k % 10 == 9:
+                settle(store)
+        found = store.counted(parse(""), None, None)
+        assert found.weighed is not None
+        assert holds(found.weighed.counts, (firsts[0] * 0.2 + firsts[1] * 0.9) / sum(firsts))
+        assert not holds(found.counts, (firsts[0] * 0.2 + firsts[1] * 0.9) / sum(firsts))
 
 
 @pytest.mark.usefixtures("_slow_processor")

@@ -315,14 +315,36 @@ def test_both_kinds_of_a_batch_have_their_shares_at_any_pace(
     assert of_kind[1] / of_kind.sum() == pytest.approx(wanted, abs=0.012)
 
 
+@pytest.mark.parametrize("lag", [0, 3, 15])
+@pytest.mark.parametrize(("n", "every_s"), [(100, 0.02), (50, 0.017), (20, 0.004)])
+def test_no_more_is_paid_than_there_is(
+    monkeypatch: pytest.MonkeyPatch, n: int, every_s: float, lag: int
+) -> None:
+    """Small batches whose rest waits for the predictor leave the tokens that are kept for it."""
+    monkeypatch.setattr(ProcessorBudget, "rate_per_s", property(lambda _: 400.0))
+    sampler, clock = intake_of(5_000.0)
+    half, rows, waiting = n // 2, np.arange(n), deque[Messages]()
+    labels = np.where(rows < half, 0, NO_LABEL).astype(np.int32)
+    posteriors, one = np.log(np.full((n, 2), 0.5)), tweets(["good day"] * n)
+    for k in range(int(12 / every_s)):
+        clock.now_s += every_s
+        raw = msgspec.structs.replace(one.raw, offsets=one.raw.offsets + k * n)
+        waiting.append(msgspec.structs.replace(one, labels=labels, raw=raw))
+        sampler.offer(waiting[-1], rows[:half], posteriors[:half])
+        if len(waiting) > lag:
+            sampler.offer(waiting.popleft(), rows[half:], posteriors[half:])
+        assert sampler._tokens >= 0.0
+    assert sampler.rates()[1] > 0.9 * 400
+
+
 def test_what_is_never_offered_keeps_no_tokens() -> None:
     """Deletions stand in a batch beside what is stored, which is slow enough to be kept whole."""
     sampler, clock = intake_of(200.0)
-    operations = np.where(np.arange(BATCH) < 100, 0, _DELETE).astype(np.int8)
+    operations = np.where(np.arange(BATCH) < 250, 0, _DELETE).astype(np.int8)  # 150 taken back
     for k in range(100):
         clock.now_s += 1.0
         batch = msgspec.structs.replace(
-            tweets(["good day"] * BATCH, first=k * BATCH), operations=operations
+            tweets(["good day"] * BATCH, first=k * BATCH), operations=operations, n_added=150
         )
         sampler.offer(batch, np.arange(100), POSTERIORS[:100])
         assert n_taken(sampler) == 100
