@@ -33,7 +33,7 @@ WINDOW_MARKS = 64
 _CLASS_BITS = 8  # there are at most `CLASSES_MAX`
 _CLASS_MASK = (1 << _CLASS_BITS) - 1
 _MINUTE_S = 60
-_PACE_OVER_S = 3  # the newest whole seconds
+_PACE_OVER_S = 3
 # Of the processor budget: what a message costs before anything is measured, about what a machine of
 # today takes, and how many messages this guess stands for.
 _MAKING_S = 5e-6
@@ -414,7 +414,7 @@ class LastMinute:
         return offered, taken
 
     def pace_per_s(self, now_s: float) -> float:
-        """Return messages offered a second, over the newest whole seconds."""
+        """Return messages offered a second, over the newest three, the last of which has begun."""
         first_s = int(now_s) - _PACE_OVER_S
         newest = itertools.takewhile(lambda second: second[0] > first_s, reversed(self._seconds))
         return sum(second[1] for second in newest) / _PACE_OVER_S

@@ -474,9 +474,8 @@ class Transactions:
             chunk.add(columns)
             # Each stands for as many that were left out; so do those that are not stored again.
             n_before, n_stored = n_stored, n_stored + n
-            ends = (offer.n_left_out * n // len(offer) for n in (n_stored, n_before))
-            n_out, at_ms = next(ends) - next(ends), columns["arrived_ms"][0]
-            rows.note_offered(chunk, n, n_out, at_ms, offer.share)
+            ends = [offer.n_left_out * k // len(offer) for k in (n_before, n_stored)]
+            rows.note_offered(chunk, n, ends[1] - ends[0], columns["arrived_ms"][0], offer.share)
             self._waiting += values
             done.values += values
             chosen = chosen[n:]

@@ -340,11 +340,11 @@ def test_no_more_is_paid_than_there_is(
 def test_what_is_never_offered_keeps_no_tokens() -> None:
     """Deletions stand in a batch beside what is stored, which is slow enough to be kept whole."""
     sampler, clock = intake_of(200.0)
-    operations = np.where(np.arange(BATCH) < 250, 0, _DELETE).astype(np.int8)  # 150 taken back
+    operations = np.where(np.arange(BATCH) < 450, 0, _DELETE).astype(np.int8)  # 350 taken back
     for k in range(100):
         clock.now_s += 1.0
         batch = msgspec.structs.replace(
-            tweets(["good day"] * BATCH, first=k * BATCH), operations=operations, n_added=150
+            tweets(["good day"] * BATCH, first=k * BATCH), operations=operations, n_added=350
         )
         sampler.offer(batch, np.arange(100), POSTERIORS[:100])
         assert n_taken(sampler) == 100
