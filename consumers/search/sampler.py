@@ -3,15 +3,14 @@
 More may come than is worth keeping. Then samples are taken, about twice a second, as many rows as a
 bucket of tokens allows. The bucket is full at first and holds five seconds' worth, so that a short
 stream is kept whole however quickly it comes. It fills at the highest rate that is set; of a fast
-stream, at what the processor budget affords: storing a message costs time on two threads, for the
-one that judged it makes its row and the store's thread writes it. Both are measured by their own
-processor time, not by the clock: a thread that waits costs nothing.
+stream, at what the processor budget affords: storing a message costs processor time on two threads,
+for the one that judged it makes its row and the store's thread writes it.
 
 A batch's labelled messages are offered first, the others behind them, and partitions one after the
 other: what comes first must not take all tokens. So the share of what comes within a second is
 fixed as it begins, by the tokens and by what came in such a second of late, and all offers of a
-batch have the same. Labelled messages and the others are sampled each by themselves; where a sample
-begins, and how far it reaches, is told in rows of its kind that pass.
+batch have the same. A partition's labelled messages and its others are sampled each by themselves;
+where a sample begins, and how far it reaches, is told in rows of its kind that pass.
 
 While the stream is too fast, a burst is stored little by little, for the learning needs the
 processor; and once it has been so for some seconds, what still waits is thinned, so that the page
@@ -50,7 +49,9 @@ _OFFER_KEPT = 0.95  # of the usual size of an offer, with each
 _ROUND_S = 1.0  # for so long the share of what comes stays as it is
 _ROUND_KEPT = 0.5  # of the most that came in a round, with each
 _STEADY_S = 0.8  # a stream that comes for so much of a round goes on, and so do the tokens
-_SPARE_S = 0.8  # tokens that then stay for the samples of either kind, as such a time too
+_SPARE_S = 0.8  # tokens that then stay for the samples of other kinds, as such a time too
+_EVENED = 0.4  # of what differs from that, in a round: the share is to be even
+_PARTITIONS_MAX = 64  # that are sampled each by itself; of more, some together
 _BATCH_S = 5.0  # within which all of a batch is offered
 _PIECE_S = 0.25  # messages that are then taken at once, at least, as a time at the long run's rate
 _PIECE_TURNS = 1.25  # the same, in times between two turns of the store's thread
@@ -70,7 +71,7 @@ _SEED = 20
 
 
 class _Kind(msgspec.Struct):
-    """Where the samples of labelled messages stand, or those of the others."""
+    """Where the samples of a partition's labelled messages stand, or those of its others."""
 
     offer_rows: float = 0.0  # rows of an offer, as a rule
     rows: float = 0.0  # that came in this round
@@ -78,8 +79,9 @@ class _Kind(msgspec.Struct):
     n_due: int = 0  # rows that the sample under way takes yet
     step: float = 1.0  # rows from one of them to the next
     gap: float = 0.0  # of the rows behind it as many as are taken as a rule, before the next begins
-    ahead: float = 0.0  # rows to the next one of the sample; without one, what is left of the gap
+    ahead: float = -1.0  # rows to the sample's next one, or what is left of the gap; <0: new
     row: int = -1  # one that is drawn already, of a later offer
+    owed: float = 0.0  # rows by which its samples fell short
 
 
 class _Decided(msgspec.Struct):
@@ -247,7 +249,7 @@ class Sampler:
         self._sampled_s = -math.inf  # when something was last left out
         self._pressed_s = math.inf  # since when that has been so again and again
         self._is_sampling = False  # from when rows are left out until the bucket is full again
-        self._kinds = _Kind(), _Kind()  # of messages without a label, and with one
+        self._kinds: dict[tuple[int, bool], _Kind] = {}  # by partition, and with a label or without
         self._decided: dict[tuple[Partition, int], _Decided] = {}  # oldest first
         self._kept = 0.0  # tokens, for what is not offered yet of these batches
         self._newest: dict[Partition, int] = {}  # the offset of the newest batch
@@ -433,12 +435,6 @@ class Sampler:
         """Return whether the stream is faster than what may be taken of it."""
         return now_s - self._sampled_s < _PRESSED_S and self.is_open
 
-    def _leave_out(self) -> None:
-        """Note that the stream is too fast just now."""
-        if self._filled_s - self._sampled_s >= _PRESSED_S:
-            self._pressed_s = self._filled_s
-        self._sampled_s, self._is_sampling = self._filled_s, True
-
     def _thin(self) -> None:
         """If more waits than may, drop the same share of every batch of a second.
 
@@ -454,7 +450,6 @@ class Sampler:
         for i, item in enumerate(self._items):
             if isinstance(item, Offer | RawBatch) and len(item):
                 share = min(1.0, most / waiting[item.arrived_ms // 1000])
-                # Right on average, for one row too.
                 kept = self._drawn(len(item), int(share * len(item) + self._rng.random()))
                 self._minute.add(self._filled_s, 0, len(kept) - len(item))
                 self._n_bytes -= item.n_bytes
@@ -472,21 +467,18 @@ class Sampler:
         """Return whether the stream was no slow one when the last messages came."""
         return self._minute.pace_per_s(self._filled_s) > SLOW_PER_S
 
-    def _refilled(self) -> float:
-        """Return how many tokens there are now."""
-        now_s = self._clock()
-        elapsed_s, self._filled_s = now_s - self._filled_s, now_s
-        self._tokens = min(self._tokens_max, self._tokens + elapsed_s * self._rate_per_s())
-        return self._tokens
-
     def _chosen(
         self, messages: Messages, rows: NDArray[np.int64], cost: float
     ) -> tuple[NDArray[np.int64], float]:
         """Return the positions that are taken, ascending, by which share; pay for them."""
-        n = len(rows)
-        self._is_sampling &= self._refilled() < self._tokens_max
+        n, before_s = len(rows), self._filled_s
+        self._filled_s = self._clock()
+        came = (self._filled_s - before_s) * self._rate_per_s()
+        self._tokens = min(self._tokens_max, self._tokens + came)
+        self._is_sampling &= self._tokens < self._tokens_max
         batch = self._batch_of(messages, n, cost)
-        kind = self._kinds[int(messages.labels[rows[0]] != NO_LABEL)]
+        at = messages.partition.partition % _PARTITIONS_MAX
+        kind = self._kinds.setdefault((at, messages.labels[rows[0]] != NO_LABEL), _Kind())
         kind.offer_rows = n + _OFFER_KEPT * ((kind.offer_rows or n) - n)
         kind.rows += n
         self._round_cost += n * cost * (self._is_sampling or batch.share < 1.0)
@@ -496,8 +488,10 @@ class Sampler:
         else:
             n_free = tokens - math.ceil(max(0.0, self._kept) / cost)
             chosen = self._sampled(kind, n, batch.share, n_free, self._rate_per_s() / cost)[:tokens]
-        if len(chosen) < n:
-            self._leave_out()
+        if len(chosen) < n:  # the stream is too fast just now
+            if self._filled_s - self._sampled_s >= _PRESSED_S:
+                self._pressed_s = self._filled_s
+            self._sampled_s, self._is_sampling = self._filled_s, True
         self._tokens -= len(chosen) * cost
         return chosen, batch.share if batch.is_drawn else -batch.share
 
@@ -529,7 +523,7 @@ class Sampler:
         if (length_s := self._filled_s - began_s) >= _ROUND_S:
             self._steady_s = min(length_s, 2 * _ROUND_S) if last_s - began_s >= _STEADY_S else 0.0
             self._usual_cost = max(self._round_cost, _ROUND_KEPT * self._usual_cost)
-            for kind in self._kinds:
+            for kind in self._kinds.values():
                 kind.usual, kind.rows = max(kind.rows, _ROUND_KEPT * kind.usual), 0.0
             began_s, self._round_cost, self._round_share = self._filled_s, 0.0, 0.0
         self._round_s = began_s, self._filled_s
@@ -539,13 +533,14 @@ class Sampler:
         rate_per_s = self._rate_per_s()
         coming = self._steady_s * rate_per_s
         if not self._round_share:
-            is_mixed = min(kind.usual for kind in self._kinds) >= 1.0
-            spare = _SPARE_S * rate_per_s * (is_mixed and coming > 0.0)
-            self._round_share = max(0.0, free + coming - spare) / max(cost, self._usual_cost)
+            is_mixed = sum(kind.usual >= 1.0 for kind in self._kinds.values()) > 1
+            spare = _SPARE_S * rate_per_s * is_mixed
+            tokens = coming + _EVENED * (free - spare) if coming > 0.0 else free
+            self._round_share = max(0.0, tokens) / max(cost, self._usual_cost)
         share = min(1.0, self._round_share)
         # Of what is as much as a sample: by the tokens that there are.
         if is_drawn := share * cost >= _SAMPLE_S[0] * rate_per_s or not coming:
-            free -= sum(kind.n_due for kind in self._kinds)
+            free -= sum(kind.n_due for kind in self._kinds.values())
             share = min(share, max(0.0, free) / cost)
         return share, is_drawn
 
@@ -553,13 +548,17 @@ class Sampler:
         self, kind: _Kind, n: int, share: float, tokens: int, rate_per_s: float
     ) -> NDArray[np.int64]:
         """Return which of `n` rows that pass belong to samples, ascending."""
-        # By roots: a rare kind's samples are neither many nor far between.
-        n_usual = [max(each.usual, each.rows) for each in (kind, *self._kinds)]
-        rate_per_s *= math.sqrt(n_usual[0]) * sum(map(math.sqrt, n_usual[1:])) / sum(n_usual[1:])
+        # By roots: a rare kind's samples are neither many nor far between, and the errors of many
+        # kinds add up to no more than those of two.
+        usual = [max(each.usual, each.rows) for each in self._kinds.values()]
+        n_kinds = sum(map(math.sqrt, usual)) ** 2 / sum(usual)
+        rate_per_s *= math.sqrt(min(n_kinds, 2.0) * max(kind.usual, kind.rows) / sum(usual))
         found = [np.full(int(0 <= kind.row < n), kind.row)]
         kind.row = max(-1, kind.row - n)
         if share <= 0.0:
             return found[0][:tokens]
+        if kind.ahead < 0.0:  # not all kinds begin together
+            kind.ahead = self._rng.random() * rate_per_s * sum(_SAMPLE_S) / 2
         at = kind.ahead if kind.n_due else kind.ahead / share
         while at < n:
             if not kind.n_due:
@@ -578,8 +577,10 @@ class Sampler:
     def _begin_sample(self, kind: _Kind, share: float, tokens: int, rate_per_s: float) -> None:
         """Lay down a sample over about an offer's rows, by the free tokens, and its gap."""
         mean = max(1.0, self._rng.uniform(*_SAMPLE_S) * rate_per_s)
-        n_free = tokens - sum(each.n_due for each in self._kinds)
-        kind.n_due = max(0, min(int(mean + self._rng.random()), n_free))
+        n_free = tokens - sum(each.n_due for each in self._kinds.values())
+        kind.owed = min(kind.owed, mean) + mean
+        kind.n_due = max(0, min(int(kind.owed), n_free))
+        kind.owed -= kind.n_due
         reach = min(kind.offer_rows, mean / share)
         kind.step = max(1.0, reach / max(1, kind.n_due))
         kind.gap = max(share, mean - share * kind.n_due * kind.step)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from consumers.messages import NO_LABEL, OPERATIONS, Messages, Operation
+from consumers.messages import NO_LABEL, OPERATIONS, Messages, Operation, Partition
 from consumers.monitoring.stats import ProcessorBudget
 from consumers.search import parse
 from consumers.search.chunks import Chunk
@@ -280,6 +280,37 @@ def test_of_a_steady_stream_the_kinds_have_their_shares(
     by_chance = math.sqrt(wanted * (1.0 - wanted) / blocks.sum(axis=1).mean())
     assert blocks.sum() == pytest.approx(20 * 20 * 250, rel=0.05)
     assert abs(shares.mean() - wanted) < 0.01
+    assert shares.std() < 1.5 * by_chance
+
+
+@pytest.mark.parametrize("n_labelled", [0, 250])
+@pytest.mark.parametrize(
+    ("n_partitions", "n", "turn_s"), [(2, 3_000, 0.04), (5, 20_000, 0.65), (40, 500, 0.4)]
+)
+def test_of_a_steady_stream_partitions_have_their_shares(
+    n_partitions: int, n: int, turn_s: float, n_labelled: int
+) -> None:
+    """Partitions may differ in what they say, and a sample lies in one or two of their batches."""
+    rng, (sampler, clock) = np.random.default_rng(5), intake_of(400.0, Clock(0.0))
+    labels = np.where(np.arange(n) < n_labelled, 0, NO_LABEL).astype(np.int32)
+    one = msgspec.structs.replace(tweets(["good day"] * n), labels=labels)
+    posteriors, taken = np.log(np.full((n, 2), 0.5)), np.zeros((12, n_partitions))
+    for k in range(int(13 * 60 / turn_s * n_partitions)):
+        clock.now_s += turn_s / n_partitions * rng.uniform(0.8, 1.2)
+        log = Partition("t", k % n_partitions)
+        raw = msgspec.structs.replace(one.raw, partition=log, offsets=one.raw.offsets + k * n)
+        batch = msgspec.structs.replace(one, raw=raw)
+        for rows in np.split(np.arange(n), [n_labelled]):
+            sampler.offer(batch, rows, posteriors[rows])
+        for item in sampler.made(sampler.take()):
+            assert isinstance(item, Offer)
+            if 0 <= (block := int(item.arrived_ms - 40_000) // 60_000) < 12:
+                taken[block, item.partition.partition] += len(item)
+    wanted = (n_partitions // 2) / n_partitions
+    shares = taken[:, : n_partitions // 2].sum(axis=1) / taken.sum(axis=1)
+    by_chance = math.sqrt(wanted * (1.0 - wanted) / taken.sum(axis=1).mean())
+    assert taken.sum() == pytest.approx(12 * 60 * 400, rel=0.01)
+    assert shares.mean() == pytest.approx(wanted, abs=0.003)
     assert shares.std() < 1.5 * by_chance
 
 
