@@ -128,6 +128,8 @@ class Calibrator:
     def __init__(self, half_life: int | None = 100_000) -> None:
         if half_life is not None:
             check_whole("half_life", half_life, 1)
+        import scipy.optimize  # noqa: F401, PLC0415 -- half a second: here, not with the first curve
+
         self.half_life = None if half_life is None else int(half_life)  # `to_dict` is JSON
         self.n = 0
         self.counts: Whole = np.zeros((3, len(SCALED_ODDS)), dtype=np.int64)
@@ -522,11 +524,9 @@ def _counted(odds: Floats, log_posteriors: Floats, truth: NDArray[np.intp]) -> W
 
 def _curve_of(counts: Whole, unit: int, n_classes: int) -> Floats:
     """Return the calibrated log-odds in the middle of each bin, for answers of so many classes."""
-    from scipy.optimize import isotonic_regression  # noqa: PLC0415 -- slow to import, rarely needed
+    from scipy.optimize import isotonic_regression  # noqa: PLC0415 -- slow, rarely needed
 
-    known = np.flatnonzero(counts[0])
-    if not known.size:
-        known = np.arange(len(SCALED_ODDS))
+    known = np.flatnonzero(counts[0]) if counts[0].any() else np.arange(len(SCALED_ODDS))
     # The prior is of examples with so many classes. What the winner leaves is all the others', so
     # the floor of each is lower by log(k − 1); and one example makes up to e^−z statements of odds
     # e^z, of k − 1 at most. Two classes have one each.

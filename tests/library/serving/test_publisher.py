@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import gc
+import subprocess
+import sys
 import time
 import weakref
 from collections.abc import Sequence
@@ -28,6 +30,7 @@ from streamnb import (
     Words,
 )
 from streamnb.errors import InputError
+from tests.endtoend.daemon_process import ROOT, environment
 from tests.library.streams import Example, examples, facts, models
 
 
@@ -423,3 +426,32 @@ def test_costs_that_do_not_fit_are_refused_before_anything_is_learned(
         learner.set_part("q", other)
     answers = learner.snapshot.predict_log_proba_many({"text": ["good day"]})
     assert len(learner.snapshot.rule.labels(answers)) == 1
+
+
+_CALIBRATED_IN_A_NEW_PROCESS = """
+import sys, time
+import streamnb as nb
+model = nb.NaiveBayes(["a", "b"], features={"text": nb.Words(nb.Multinomial())})
+confidence = nb.Confidence(nb.Calibrator(), nb.ConformalSets(0.9))
+before = set(sys.modules)
+board = nb.SnapshotBoard()
+learner = nb.Learner(model, board, nb.EveryExamples(1), time.monotonic, confidence=confidence)
+for label in "abba":
+    learner.learn("t/0", {"text": [label]}, [label])
+assert learner.snapshot.version == 5
+print(*(name for name in sys.modules if name.startswith("scipy") and name not in before))
+"""
+
+
+def test_the_first_curve_of_a_calibrator_imports_nothing() -> None:
+    """What is paid once is paid before the stream: a policy by time would wait for ten times it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _CALIBRATED_IN_A_NEW_PROCESS],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    assert done.stdout.split() == []
