@@ -181,15 +181,19 @@ class RawColumns(msgspec.Struct, frozen=True):
 
     def values(self, places: NDArray[np.int64]) -> list[bytes | None]:
         """Return the raw values of some messages; see `value`."""
-        lies = zip(
-            self.value_starts[places].tolist(), self.value_ends[places].tolist(), strict=True
-        )
+        starts, ends = (each[places].tolist() for each in (self.value_starts, self.value_ends))
+        lies = zip(starts, ends, strict=True)
         return [None if end < 0 else self.buffer[start:end] for start, end in lies]
 
     def key(self, i: int) -> bytes | None:
         """Return the raw key of message `i`, or None if it has none."""
         end = int(self.key_ends[i])
         return None if end < 0 else self.buffer[int(self.key_starts[i]) : end]
+
+    @property
+    def n_bytes(self) -> int:
+        """What the values hold: the buffer may be that of other messages too."""
+        return int((self.value_ends - self.value_starts).clip(0).sum())
 
     def head(self, n: int) -> RawColumns:
         """Return the first `n` messages; the next offset is the one behind them."""
@@ -581,11 +585,8 @@ def values_of(entries: Mapping[str, CheckpointEntry]) -> dict[str, Any]:
 
 def arrays_of(entries: Mapping[str, CheckpointEntry]) -> dict[str, NDArray[Any]]:
     """Return the entries' arrays by the names that they have in the file."""
-    return {
-        f"{name}/{array}": data
-        for name, entry in entries.items()
-        for array, data in entry.arrays.items()
-    }
+    every = ((name, *each) for name, entry in entries.items() for each in entry.arrays.items())
+    return {f"{name}/{array}": data for name, array, data in every}
 
 
 def entries_of(

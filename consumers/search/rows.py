@@ -420,8 +420,8 @@ class Picked(msgspec.Struct, frozen=True):
     times_ms: NDArray[np.int64]
     weights: NDArray[np.float64] | None = None  # None: each is 1
 
-    def some(self, at: NDArray[np.bool_]) -> Picked:
-        """Return those of a mask."""
+    def some(self, at: NDArray[np.bool_] | slice) -> Picked:
+        """Return those of a mask, or of a slice."""
         weights = None if self.weights is None else self.weights[at]
         return Picked(
             self.labels[at], self.truths[at], self.probabilities[at], self.times_ms[at], weights
@@ -543,8 +543,9 @@ def _frame(span_ms: Span) -> _Frame:
 
 def _within(part: Picked, frame: _Frame) -> Picked:
     """Return the rows whose times lie in some steps."""
-    steps = part.times_ms // frame.step_ms - frame.begin
-    return part.some((steps >= 0) & (steps < frame.n_steps))
+    first, end = ((frame.begin + n) * frame.step_ms for n in (0, frame.n_steps))
+    near = (part.times_ms >= first) & (part.times_ms < end)
+    return part if near.all() else part.some(near)
 
 
 def _series(parts: Sequence[Picked], n_classes: int, frame: _Frame | None) -> SeriesCounts:
@@ -552,17 +553,14 @@ def _series(parts: Sequence[Picked], n_classes: int, frame: _Frame | None) -> Se
     if not parts and frame is None:
         return _STEPS_S[0], (), (), ()
     if frame is None:
-        first, last = _span([part.times_ms for part in parts])
+        first, last = _span(parts)
         frame = _frame((first, last + 1))
+        parts = [_within(part, frame) for part in parts]
     step_ms, begin, n_steps = frame
     table = np.zeros((2, n_steps * n_classes))
     for part in parts:
-        steps, labels, weights = part.times_ms // step_ms - begin, part.labels, part.weights
-        if steps.min() < 0 or steps.max() >= n_steps:
-            near = (steps >= 0) & (steps < n_steps)
-            steps, labels = steps[near], labels[near]
-            weights = None if weights is None else weights[near]
-        table += _sums(steps * n_classes + labels, weights, n_steps * n_classes)
+        steps = part.times_ms // step_ms - begin
+        table += _sums(steps * n_classes + part.labels, part.weights, n_steps * n_classes)
     sums, squares = table.reshape(2, n_steps, n_classes)
     there = np.flatnonzero(sums.any(axis=1))
     counts = np.rint(_even(sums, squares.sum(axis=1, keepdims=True))[there]).astype(np.int64)
@@ -576,19 +574,19 @@ def _series(parts: Sequence[Picked], n_classes: int, frame: _Frame | None) -> Se
     )
 
 
-def _span(times_ms: Sequence[NDArray[np.int64]]) -> tuple[int, int]:
+def _span(parts: Sequence[Picked]) -> tuple[int, int]:
     """Return the first and last time to show: a single wrong clock must not make a line a dot."""
-    every = 1 + sum(map(len, times_ms)) // _LOOKED_AT
-    looked_at = np.concatenate([times[::every] for times in times_ms])
-    low, high = map(int, np.quantile(looked_at, [0.01, 0.99], method="nearest"))
+    every = 1 + sum(len(part.labels) for part in parts) // _LOOKED_AT
+    some = [part.some(slice(None, None, every)) for part in parts]
+    times_ms = np.concatenate([part.times_ms for part in some])
+    own = [np.ones(len(part.labels)) if part.weights is None else part.weights for part in some]
+    weights = np.concatenate(own)
+    ends = np.quantile(times_ms, (0.01, 0.99), weights=weights, method="inverted_cdf")
+    low, high = map(int, ends)
     room = _FAR * (high - low) + 1000 * POINTS_MAX
-    first = min(int(times.min()) for times in times_ms)
-    last = max(int(times.max()) for times in times_ms)
-    if first < low - room:
-        first = min(int(times[times >= low - room].min(initial=low)) for times in times_ms)
-    if last > high + room:
-        last = max(int(times[times <= high + room].max(initial=high)) for times in times_ms)
-    return first, last
+    near = [p.times_ms[(p.times_ms >= low - room) & (p.times_ms <= high + room)] for p in parts]
+    lows, highs = (int(t.min(initial=low)) for t in near), (int(t.max(initial=high)) for t in near)
+    return min(lows), max(highs)
 
 
 def _step_s(span_s: float) -> int:

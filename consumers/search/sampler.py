@@ -142,9 +142,9 @@ class RawBatch(msgspec.Struct, frozen=True):
 
     @property
     def n_bytes(self) -> int:
-        """What it holds in memory, about; its buffer may be that of other batches too."""
+        """What it holds in memory, about."""
         raw = self.messages.raw
-        return _ROW_BYTES * len(self) + len(raw.buffer) * len(self) // max(1, len(raw))
+        return _ROW_BYTES * len(self) + raw.n_bytes * len(self) // max(1, len(raw))
 
     def some(self, chosen: NDArray[np.int64], n_left_out: int = 0) -> RawBatch:
         """Return some of them, given by their positions, ascending."""
@@ -286,7 +286,7 @@ class Sampler:
             self._count(messages, rows, log_posteriors, arrived_ms)
         began_s = self._thread_time()
         n_raw = max(1, len(messages.raw))
-        cost = max(1.0, len(messages.raw.buffer) / (_TOKEN_BYTES * n_raw))
+        cost = max(1.0, messages.raw.n_bytes / (_TOKEN_BYTES * n_raw))
         with self._lock:
             if not self.is_open or not len(rows):
                 return

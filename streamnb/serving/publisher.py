@@ -157,8 +157,15 @@ class PublishPolicy(Protocol):
         """Note that a snapshot was published, and how long it took."""
 
 
+_YOUNG, _NEWS = (100, 50_000), 1.5  # while it has so many examples, so many times them are news
+
+
 class EveryInterval:
     """Publish each `interval_s`, but spend at most `share_max` of the time on it.
+
+    A young model is published each time that it has learned half as much again too, from 100
+    examples to 50,000: a stream that is read fast brings far more than that in an interval, and
+    what has no label would be judged by next to nothing.
 
     Parameters
     ----------
@@ -177,13 +184,16 @@ class EveryInterval:
         self._share_max = share_max
         self._clock = clock
         self._due_at = clock()
+        self._n_published = 0
 
-    def is_due(self, n_examples: int) -> bool:  # noqa: ARG002 -- this policy goes by time
-        """Return whether the interval is over."""
-        return self._clock() >= self._due_at
+    def is_due(self, n_examples: int) -> bool:
+        """Return whether the interval is over, or a young model has grown by half."""
+        has_grown = n_examples >= max(_YOUNG[0], _NEWS * self._n_published)
+        return (has_grown and n_examples <= _YOUNG[1]) or self._clock() >= self._due_at
 
-    def published(self, n_examples: int, seconds: float) -> None:  # noqa: ARG002
+    def published(self, n_examples: int, seconds: float) -> None:
         """Begin the next interval."""
+        self._n_published = n_examples
         self._due_at = self._clock() + max(self._interval_s, seconds / self._share_max - seconds)
 
 

@@ -353,6 +353,17 @@ def test_rows_of_one_rate_are_counted_as_ever() -> None:
     assert found.n_came == tuple(round(sum(own) * 29.25) for own in plain.series)
 
 
+def test_a_sample_behind_a_whole_beginning_is_in_the_series() -> None:
+    """Few rows of large weight, of a long time, are not far from what came: they are most of it."""
+    n = 10_000
+    weights = np.where(np.arange(n) < 9_950, 1.0, 20_000.0)
+    times_ms = 10**12 + np.cumsum(weights * 10).astype(np.int64)
+    labels, shares = np.zeros(n, np.int16), np.ones(n, np.float32)
+    part = Picked(labels, labels, shares, times_ms, weights)
+    found = counted([part], 2, 0.5, n_max=n, newest_only=False)
+    assert sum(found.n_came) == weights.sum()
+
+
 Offers = list[tuple[int, int, int]]  # rows, messages left out before them, and ms since the last
 
 

@@ -435,6 +435,16 @@ def test_long_messages_cost_more() -> None:
     assert 3 <= n_taken(sampler) <= 5
 
 
+def test_pieces_of_one_poll_count_for_themselves() -> None:
+    """The buffer that they share is that of all of them: a short stream is taken whole."""
+    sampler, _ = intake_of(4_000.0)
+    polled = msgspec.structs.replace(TOLD.raw, buffer=TOLD.raw.buffer + bytes(4 << 20))
+    for _ in range(40):
+        give(sampler, msgspec.structs.replace(TOLD, raw=polled))
+    assert sampler.n_overflowed == 0
+    assert n_taken(sampler) == 20_000
+
+
 def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches that wait are bounded by their bytes; what finds no room is counted; no one waits."""
     monkeypatch.setattr("consumers.search.sampler.BYTES_MAX", 3 * BATCH_BYTES)

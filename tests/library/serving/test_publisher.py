@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
+import math
 import subprocess
 import sys
 import time
@@ -146,6 +148,19 @@ def test_an_interval_is_kept() -> None:
     assert not policy.is_due(99)
     clock.now_s += 0.2
     assert policy.is_due(99)
+
+
+def test_a_young_model_is_published_as_it_grows() -> None:
+    """A stream that is read fast brings much within an interval, which nothing else would know."""
+    policy = EveryInterval(2.0, 0.1, Clock())
+    due = []
+    for n_examples in range(60_000):
+        if policy.is_due(n_examples):
+            due.append(n_examples)
+            policy.published(n_examples, 5.0)
+    assert due[:6] == [0, 100, 150, 225, 338, 507]
+    assert all(later == math.ceil(1.5 * n) for n, later in itertools.pairwise(due[1:]))
+    assert due[-1] * 1.5 > 50_000 >= due[-1]
 
 
 @given(
