@@ -62,7 +62,7 @@ from streamnb import (
     predict,
 )
 from streamnb.kernels.layout import Texts
-from streamnb.labels import to_indices
+from streamnb.labels import UNLABELLED, to_indices
 from streamnb.learn import prequential
 from streamnb.reader import ModelReader
 
@@ -93,6 +93,14 @@ class Examples(NamedTuple):
     labels: NDArray[np.int32]
     at: Ints  # the number of each in the stream
     times: ExampleTimes
+
+    @property
+    def taught(self) -> NDArray[np.int32]:
+        """The labels; `UNLABELLED` where a weight of 0 teaches nothing, and calibrates nothing."""
+        weights = self.times.weights
+        if weights is None:
+            return self.labels
+        return np.where(weights == 0.0, np.int32(UNLABELLED), self.labels)
 
     def rows(self, rows: NDArray[np.int64]) -> Examples:
         """Return some rows, given ascending."""
@@ -413,7 +421,7 @@ class Evaluation:
     def _prequential(self, examples: Examples) -> None:
         """Judge each example, then learn it."""
         stated, joint = self._learn(examples)
-        self._keep(examples, self._answers.learn(stated, examples.labels), joint)
+        self._keep(examples, self._answers.learn(stated, examples.taught), joint)
 
     def _late(self, examples: Examples) -> None:
         """Judge each example; then learn the one that came `delay` examples before it.
@@ -434,7 +442,7 @@ class Evaluation:
         both = both._replace(times=ExampleTimes(both.times.times_s, weights))
         found, joint = self._learn(_permuted(both, order))
         own = np.argsort(order)[:n]
-        answers = self._answers.learn(found[own], examples.labels)
+        answers = self._answers.learn(found[own], examples.taught)
         self._keep(examples, answers, None if joint is None else joint[own])
 
     def _hold_out(self, examples: Examples) -> None:
@@ -445,7 +453,7 @@ class Evaluation:
         n_due = int((1 - Fraction(str(self._method.hold_out))) * n_seen) - self._n_learned
         for each in self._due(n_due):
             stated, _ = self._learn(each)
-            self._answers.learn(stated, each.labels)
+            self._answers.learn(stated, each.taught)
             self._n_learned += len(each.labels)
 
     def _count_folds(self, examples: Examples) -> None:

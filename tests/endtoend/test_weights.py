@@ -24,6 +24,8 @@ from tests.endtoend.test_reproducible import KEY, replay
 
 MESSAGE = {"weight": "about.weight"}
 N = 2_000
+SAME = {"negative": "negative", "positive": "positive"}
+OTHER = {"negative": "positive", "positive": "negative"}
 
 
 def weight_of(number: int) -> float | None:
@@ -210,6 +212,52 @@ def test_the_commands_learn_by_weights_too(tmp_path: Path) -> None:
     without = load(write_config(tmp_path / "d.yaml", source=f"file:{source}"), {})
     folds = judge(settings, Method(folds=3)), judge(without, Method(folds=3))
     assert not np.array_equal(folds[0].log_posteriors, folds[1].log_posteriors)
+
+
+def late_stream(folder: Path, other: dict[str, str]) -> dict[str, Any]:
+    """Write messages, some 70 half-lives late with `other` labels; return sections for them."""
+    lines = []
+    for i, (text, label) in enumerate(examples(600)):
+        is_late = i > 100 and i % 4 == 0
+        known = other[label] if is_late else label
+        at = 1_700_000_000 + i - 70_000 * is_late
+        lines.append(line(i, text, known, created_at=at, weight=None))
+    folder.mkdir(exist_ok=True)
+    (folder / "in.jsonl").write_text("".join(lines))
+    return {
+        "learned": {"messages_max": 0},
+        "corrections": {"to": "none"},
+        "model": {"hash_key": KEY, "half_life_s": 1_000, "calibration": True, "coverage": 0.9},
+    }
+
+
+@pytest.mark.parametrize("method", [Method(), Method(delay=9), Method(hold_out=0.4)])
+def test_no_answer_is_calibrated_by_what_teaches_nothing(tmp_path: Path, method: Method) -> None:
+    """Whatever labels the messages have that come too late, all answers and sets stay the same."""
+    found = []
+    for name, classes in (("same", SAME), ("other", OTHER)):
+        sections = late_stream(tmp_path / name, classes)
+        config = write_config(tmp_path / f"{name}.yaml", **sections)
+        settings = load(config, {}, {"source": f"file:{tmp_path / name / 'in.jsonl'}"})
+        found.append(judge(settings, method))
+    same, other = found
+    assert not np.array_equal(same.labels, other.labels)
+    assert np.array_equal(same.log_posteriors, other.log_posteriors)
+    assert same.set_sizes is not None
+    assert other.set_sizes is not None
+    assert np.array_equal(same.set_sizes, other.set_sizes)
+
+
+def test_evaluate_calibrates_by_what_the_daemon_calibrates_by(tmp_path: Path) -> None:
+    """Messages that come too late are judged and count in no answer."""
+    folder = tmp_path / "state"
+    sections = late_stream(folder, OTHER)
+    config = write_config(tmp_path / "c.yaml", **sections)
+    settings = load(config, {}, {"source": f"file:{folder / 'in.jsonl'}"})
+    done = replay(folder, folder / "in.jsonl", **sections)
+    losses, is_possible = judge(settings, Method()).losses()
+    assert is_possible.all()
+    assert done.log_loss == pytest.approx(losses.mean(), rel=1e-5)
 
 
 def test_no_field_of_the_model_has_the_weights_name() -> None:
