@@ -284,7 +284,7 @@ class Evaluation:
         is_open = settings.model.new_classes and method.model is None
         self.known = KnownClasses(own, open=is_open)
         self._classes = list(self.known)
-        half_life_s = settings.model.half_life_s
+        half_life_s = settings.model.half_life_s if self.is_ours else None  # peers do not forget
         self._decay = None if half_life_s is None else DecayTimes(half_life_s)
         self._random = np.random.default_rng(method.seed)
         self._judged = JudgedExamples()

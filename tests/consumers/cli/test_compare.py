@@ -342,6 +342,32 @@ def test_a_step_is_of_learned_messages(
     assert not np.isclose(found[31:], np.log(0.5)).any()
 
 
+@pytest.mark.parametrize("peer", INSTALLED)
+@pytest.mark.parametrize("delay", [0, 11])
+def test_our_half_life_takes_no_message_from_a_peer(
+    files: tuple[str, list[Path]], monkeypatch: pytest.MonkeyPatch, peer: str, delay: int
+) -> None:
+    """Messages that come too late to teach our model teach the others', once each."""
+    monkeypatch.setattr(comparing, "_STEP", 20)
+    source, (config, *_) = files
+    path = Path(source.removeprefix("file:"))
+    lines = []
+    for i, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        at = 1_700_000_000 + i - 70_000 * (i % 2)
+        lines.append(json.dumps(json.loads(line) | {"created_at": at}))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    said = []
+    for more in ({}, {"half_life_s": 1_000}):
+        sections = {"model": MODELS["words"] | more, "learned": {"messages_max": 0}}
+        config.write_text(json.dumps(sections | {"corrections": {"to": "none"}}), encoding="utf-8")
+        settings = {"words": load(config, {}, {"source": source})}
+        judged = compare(settings, Method(delay=delay), 0, [peer]).judged
+        said.append({name: each.log_posteriors for name, each in judged.items()})
+    plain, decayed = said
+    assert not np.array_equal(plain["words"], decayed["words"])
+    assert np.array_equal(plain[peer], decayed[peer])
+
+
 def test_a_peer_that_is_missing_says_so(
     files: tuple[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
