@@ -62,7 +62,7 @@ from streamnb import (
     serialization,
 )
 from streamnb.errors import StoreError, StoreVersionError
-from streamnb.storage import read
+from streamnb.storage import read_model
 
 _BLOCK = 1 << 20
 _NOTE_INTERVAL_S = 0.2
@@ -166,7 +166,7 @@ class FolderFeed:
         """Return a version and which file it is of."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", StoreWarning)
-            stored = read(self._path)
+            stored = read_model(self._path)
         for each in caught:
             if self._seen:
                 damage = str(each.message).partition(" Going on with ")[0]

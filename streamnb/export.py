@@ -23,7 +23,7 @@ from streamnb.priors import class_prior_to_dict
 from streamnb.reader import ModelReader
 from streamnb.serving.publisher import Snapshot
 from streamnb.state import ModelState
-from streamnb.storage import new_file, read, save
+from streamnb.storage import new_file, read_model, save
 
 __all__ = [
     "export_arrow",
@@ -323,7 +323,7 @@ def _with_requirements(options: dict[str, Any]) -> dict[str, Any]:
 
 def _load_pyfunc(path: str) -> PyfuncModel:
     """Return what MLflow asks of a loader module for a path within its folder."""
-    stored = read(path)
+    stored = read_model(path)
     said = stored.header["notes"]["snapshot"]
     costs = None if said["costs"] is None else np.array(said["costs"], dtype=np.float64)
     rule = AnswerRule.from_dict(said["rule"], costs)

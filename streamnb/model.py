@@ -26,7 +26,15 @@ from streamnb.labels import Codes, Label
 from streamnb.likelihoods.multinomial import Hybrid
 from streamnb.priors import ClassPrior
 from streamnb.reader import ModelReader
-from streamnb.serialization import UNREADABLE, from_bytes, pack, to_blocks, unpack
+from streamnb.serialization import (
+    EXTRAS,
+    UNREADABLE,
+    from_bytes,
+    pack,
+    refuse_half_lives,
+    to_blocks,
+    unpack,
+)
 from streamnb.state import ModelState, PartState, new_state
 
 Model = TypeVar("Model", bound="NaiveBayes")
@@ -496,7 +504,10 @@ class NaiveBayes(ModelReader):
         """
         check_kind("data", data, bytes, bytearray, memoryview)
         try:
-            return cls.of(unpack(*from_bytes(data))[0])
+            header, arrays = from_bytes(data)
+            names = [name.removeprefix(EXTRAS) for name in arrays]
+            refuse_half_lives("these bytes", header, names)
+            return cls.of(unpack(header, arrays)[0])
         except UNREADABLE as error:
             raise StoreError(
                 f"these bytes are whole, but they do not describe a model ({error!r}). Another"

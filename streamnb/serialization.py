@@ -12,7 +12,7 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -53,6 +53,8 @@ UNREADABLE = (
     ValueError,
     safetensors.SafetensorError,
 )
+# What `HalfLives.save` writes beside the counts.
+_HALF_LIVES = frozenset({"half_lives", "ages", "log_weights", "tempers"})
 _NO_DIGEST = "0" * 64
 DTYPES = {
     "bool": "BOOL",
@@ -131,6 +133,24 @@ def check(file: BinaryIO, n_bytes: int, where: str) -> str:
             " start from nothing."
         )
     return said
+
+
+def refuse_half_lives(where: str, header: Mapping[str, Any], extras: Iterable[str]) -> None:
+    """Refuse what `HalfLives.save` wrote where one model is asked for; `extras` are arrays' names.
+
+    Its counts are a model of classes such as "0:spam", one a half-life, that answers none of them.
+    """
+    notes, classes = header.get("notes"), header["classes"]
+    if not (_HALF_LIVES.issubset(extras) and isinstance(notes, dict)):
+        return
+    own = notes.get("classes")
+    if not (isinstance(own, list) and own):
+        return
+    n_lives = len(classes) // len(own)
+    if classes == [f"{h}:{label}" for h in range(n_lives) for label in own]:
+        raise StoreError(
+            f"{where}: half-lives side by side, and not one model. Load it with HalfLives.load."
+        )
 
 
 def _said_digest(where: str, text: bytes) -> str:

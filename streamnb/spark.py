@@ -29,7 +29,7 @@ from streamnb.errors import InputError, StoreError, check_kind, check_path, chec
 from streamnb.labels import Codes, Label
 from streamnb.merging import check_alike
 from streamnb.model import NaiveBayes, merge
-from streamnb.storage import lock, older_files, read, save
+from streamnb.storage import lock, older_files, read_model, save
 
 try:
     import pyarrow as pa
@@ -337,7 +337,7 @@ class StreamLearner:
         """Return the file's model, or an untrained one if there is no file yet."""
         if not self.path.exists() and not older_files(self.path):
             return self._untrained.clone()
-        stored = read(self.path)
+        stored = read_model(self.path)
         if stored.model.parts:
             raise InputError(
                 f"{self.path}: its model is kept in {len(stored.model.parts)} parts, each with its"

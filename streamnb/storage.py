@@ -206,14 +206,21 @@ def load(path: str | os.PathLike[str]) -> NaiveBayes:
     Raises
     ------
     StoreError
-        If no file can be used: what was found, and what to do. It is a `StoreVersionError` if
-        another version saved it.
+        If no file can be used, as one of `HalfLives`: what was found, and what to do. It is a
+        `StoreVersionError` if another version saved it.
     """
-    return read(path).model
+    return read_model(path).model
+
+
+def read_model(path: str | os.PathLike[str]) -> Stored:
+    """Load a model with its positions and extras; see `load`."""
+    stored = read(path)
+    serialization.refuse_half_lives(str(stored.path), stored.header, stored.extras)
+    return stored
 
 
 def read(path: str | os.PathLike[str]) -> Stored:
-    """Load a model with its positions and extras; see `load`."""
+    """Read whatever model a file holds, the counts of a `HalfLives` too; see `load`."""
     target = check_path("path", path)
     try:
         return _read_one(target)

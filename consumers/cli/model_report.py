@@ -24,7 +24,7 @@ from consumers.features import kinds_of, learned_confidence, learned_rule, own_c
 from consumers.monitoring import logs
 from consumers.pipeline.checkpoint import FILE_NAME
 from consumers.sinks.records import decided_by
-from streamnb import ConformalSets, NaiveBayes, Snapshot, StoreWarning
+from streamnb import ConformalSets, NaiveBayes, Snapshot, StoreWarning, storage
 from streamnb.errors import InputError
 from streamnb.inspection.summary import (
     flag_rows,
@@ -36,7 +36,7 @@ from streamnb.inspection.summary import (
 from streamnb.inspection.words import MISSING
 from streamnb.labels import Label
 from streamnb.reader import ModelReader
-from streamnb.storage import Stored, read
+from streamnb.storage import Stored
 
 Scores = list[tuple[str, float, bool]]  # a feature, its score, and whether no class has learned it
 FEATURES_MAX = 8  # of each kind, to explain a prediction
@@ -46,7 +46,7 @@ def read_model(path: Path) -> tuple[Stored, list[str]]:
     """Read a checkpoint, and what there is to say about its state."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StoreWarning)
-        stored = read(path)
+        stored = storage.read_model(path)
     return stored, [str(warning.message) for warning in caught]
 
 

@@ -38,7 +38,7 @@ from consumers.search.writer import NewRows
 from consumers.web_request import RequestError, WebService
 from streamnb import Snapshot
 from streamnb.errors import StoreError
-from streamnb.storage import read
+from streamnb.storage import read_model
 
 WAITING_MAX = 1_000  # messages
 _OF_A_BATCH = 100  # rows that are taken of what is stored at once, on the store's thread
@@ -140,7 +140,7 @@ class ModelJudge:
 
     def __init__(self, path: Path, fields: Mapping[str, str]) -> None:
         try:
-            stored = read(path)
+            stored = read_model(path)
             kinds = kinds_in(stored.model)
         except (StoreError, QuestionError) as error:
             raise ConfigError(f"labels.teacher.model: {error}") from error

@@ -38,7 +38,7 @@ from streamnb.errors import InputError
 from streamnb.labels import UNLABELLED, read_labels, to_indices
 from streamnb.learn import EncodedRows, impossible, prequential
 from streamnb.merging import share_words
-from streamnb.storage import read
+from streamnb.storage import read_model
 
 ENTRY = "challengers"
 BLOCKS_MAX = 200  # of the curve
@@ -558,7 +558,7 @@ def revert(settings: CheckpointSettings) -> tuple[str, str]:
             f"{path}: there is no checkpoint yet; name the daemon's configuration with --config"
         )
     with unnamed.locked():
-        stored = read(path)
+        stored = read_model(path)
         identity = dict(stored.header["notes"])
         entries = entries_of(identity.pop("entries", {}), stored.extras)
         values = dict(entries[ENTRY].values) if ENTRY in entries else {}

@@ -57,7 +57,7 @@ from consumers.private_files import FILE_MODE, make_private_folder, tighten
 from streamnb import NaiveBayes, StoreWarning, StreamnbError, save
 from streamnb.errors import StoreError, StoreVersionError
 from streamnb.state import ModelState
-from streamnb.storage import older_files, positions_of, read
+from streamnb.storage import older_files, positions_of, read_model
 
 FILE_NAME = "model.nb"
 # The daemon's files in the folder, by prefix. Version 0.1.0 let everybody read them.
@@ -224,7 +224,7 @@ class Checkpoint:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", StoreWarning)
             try:
-                stored = read(path)
+                stored = read_model(path)
             except StreamnbError as error:
                 raise CheckpointError(f"{error}{_way_out(error, path.parent)}") from error
         for warning in caught:

@@ -49,7 +49,7 @@ from consumers.private_files import FILE_MODE, make_private_folder, open_private
 from streamnb import NaiveBayes, StreamnbError, save
 from streamnb.errors import StoreError, StoreVersionError
 from streamnb.state import ModelState
-from streamnb.storage import NO_LINKS, Stored, groups_of, notes_of, older_files, read
+from streamnb.storage import NO_LINKS, Stored, groups_of, notes_of, older_files, read_model
 
 _NAME = re.compile(r"(?P<position>[0-9]{20})-((?P<labels>[0-9]{20})-)?(?P<writer>[0-9a-f]{16})\.nb")
 # What a kill amid writing leaves, and what was set aside: they hold words.
@@ -246,7 +246,7 @@ class PartFiles:
             try:
                 with _errors(path):
                     written_s = path.stat().st_mtime
-                stored = read(path)
+                stored = read_model(path)
                 said = _said_in(stored, path)
             except (StreamnbError, GroupError) as error:
                 with _errors(path):

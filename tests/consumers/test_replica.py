@@ -400,7 +400,7 @@ def test_a_file_that_is_replaced_while_it_is_read_has_its_own_version(
             meanwhile.pop()()
         return read(place)
 
-    monkeypatch.setattr("consumers.replica.read", read_late)
+    monkeypatch.setattr("consumers.replica.read_model", read_late)
     replica = Replica(of, feed_of(str(tmp_path), of))
 
     def write() -> None:

@@ -100,7 +100,7 @@ def test_a_checkpoint_that_does_not_fit_is_read_once(
         n_read[0] += 1
         return read(place)
 
-    monkeypatch.setattr("consumers.replica.read", counted)
+    monkeypatch.setattr("consumers.replica.read_model", counted)
     replica = Replica(of, feed_of(str(tmp_path), of))
     save(taught(of), tmp_path / "model.nb")
     replica.turn()

@@ -190,6 +190,26 @@ def test_it_goes_on_from_a_file(tmp_path: Path) -> None:
         nb.HalfLives.load(tmp_path / "other")
 
 
+@pytest.mark.parametrize("classes", [CLASSES, [1, 2], [True]], ids=str)
+def test_a_file_of_half_lives_is_no_single_model(classes: Any, tmp_path: Path) -> None:
+    """Its counts are of classes such as "0:positive", which no reader of models answers."""
+    path = tmp_path / "lives"
+    nb.HalfLives(classes, WORDS, LIVES).save(path)
+    for read in (
+        nb.load,
+        storage.read_model,
+        lambda file: nb.NaiveBayes.from_bytes(file.read_bytes()),
+    ):
+        with pytest.raises(StoreError, match=r"half-lives .* HalfLives\.load"):
+            read(path)
+    assert nb.HalfLives.load(path).classes == tuple(classes)
+    # A model that has extras, notes and classes of these names one by one is a model.
+    stored = storage.read(path)
+    plain = nb.NaiveBayes(["0:a", "0:b"], features={"text": WORDS})
+    storage.save(plain, path, notes=stored.header["notes"], extras=stored.extras)
+    assert nb.load(path).classes == ("0:a", "0:b")
+
+
 @pytest.mark.parametrize(
     "copied", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))]
 )

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from consumers.cli import commands
-from streamnb import Categories, Dirichlet, Multinomial, NaiveBayes, Words
+from streamnb import Categories, Dirichlet, HalfLives, Multinomial, NaiveBayes, Words
+from streamnb.errors import StoreError
 from streamnb.storage import save
 
 
@@ -51,3 +52,14 @@ def test_a_value_that_no_class_has_learned_is_unseen(tmp_path: Path) -> None:
     (answer,) = map(json.loads, said("--set", "term=5", "--json").splitlines())
     unseen = {each["feature"]: each["unseen"] for each in answer["features"]}
     assert unseen == {"grade=E": True, "term=5": False}
+
+
+@pytest.mark.parametrize("asked", [["predict", "prize", "--model"], ["inspect"]], ids=" ".join)
+def test_no_command_takes_half_lives_side_by_side_for_a_model(
+    tmp_path: Path, asked: list[str]
+) -> None:
+    """Their classes are names such as "0:spam", which nobody has declared."""
+    path = tmp_path / "lives.nb"
+    HalfLives(["ham", "spam"], Words(Multinomial()), [50, 1_000]).save(path)
+    with pytest.raises(StoreError, match=r"lives\.nb: half-lives side by side"):
+        CliRunner().invoke(commands.app, [*asked, str(path)], catch_exceptions=False)
