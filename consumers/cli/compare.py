@@ -162,7 +162,10 @@ def _explained(found: _Disagreement, evaluations: Mapping[str, Evaluation]) -> d
         model = evaluations[name].model
         known = next(each for each in model.classes if str(each) == label)
         is_ours = evaluations[name].is_ours
-        words, others = feature_scores(model, found.examples[name], known) if is_ours else ([], [])
+        example = found.examples[name]
+        words, others = (
+            feature_scores(model, model.explain_one(example), known) if is_ours else ([], [])
+        )
         models[name] = {
             "said": label, "probability": sure, "probability_of_truth": of_truth,
             "scores": as_rows("feature", words + others),

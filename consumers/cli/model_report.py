@@ -26,6 +26,7 @@ from consumers.pipeline.checkpoint import FILE_NAME
 from consumers.sinks.records import decided_by
 from streamnb import ConformalSets, NaiveBayes, Snapshot, StoreWarning, storage
 from streamnb.errors import InputError
+from streamnb.inspection.explain import Explanation
 from streamnb.inspection.summary import (
     flag_rows,
     n_features,
@@ -154,6 +155,7 @@ def predict(
 
     Returns ``text``, or ``fields`` where it was no text; ``label``, the most probable class;
     ``probabilities`` by class; ``prediction_set`` and ``decision``, where the checkpoint has them;
+    ``by_prior``, whether every class was impossible, so that the class prior alone answered;
     ``words`` and ``features``, those that weigh most, each with its
     score: above 0 it speaks for the label, below 0 against. What is ``unseen`` no class has
     learned, and its score is the prior's alone.
@@ -162,8 +164,11 @@ def predict(
     label = reader.predict_one(example)
     words: Scores = []
     features: Scores = []
+    by_prior = False
     if len(model.classes) > 1 and label is not None:
-        words, features = feature_scores(reader, example, label)
+        whole = reader.explain_one(example)
+        words, features = feature_scores(reader, whole, label)
+        by_prior = whole.by_prior
     there = {field: value for field, value in example.items() if not _is_missing(value)}
     decided: dict[str, Any] = {}
     if isinstance(model, Snapshot):
@@ -175,19 +180,21 @@ def predict(
         "label": label,
         "probabilities": reader.predict_proba_one(example),
         **decided,
+        "by_prior": by_prior,
         "words": as_rows("word", words),
         "features": as_rows("feature", features),
     }
 
 
-def feature_scores(
-    model: ModelReader, example: Mapping[str, Any], label: Label
-) -> tuple[Scores, Scores]:
-    """Return the words and the other features that weigh most for or against a label."""
+def feature_scores(model: ModelReader, whole: Explanation, label: Label) -> tuple[Scores, Scores]:
+    """Return the words and the other features that weigh most for or against a label.
+
+    `whole` is the model's explanation of the example.
+    """
     names = set(_groups(model, "words"))
     words: Scores = []
     others: Scores = []
-    for each in model.explain_one(example).contributions:
+    for each in whole.contributions:
         if each.group is not None:
             is_word = each.group in names and each.value != MISSING
             found = each.value, each.against_others(label), each.unseen

@@ -56,6 +56,8 @@ def print_prediction(console: Console, answer: Mapping[str, Any]) -> None:
         line = ""
     nothing = "none of its words is known" if "text" in answer else "nothing in it is known"
     console.print(Text(f"  {line or nothing}"), soft_wrap=True)
+    if answer["by_prior"]:
+        console.print(Text("  every class is impossible: by the class prior alone"), soft_wrap=True)
 
 
 def _nats(score: float) -> str:

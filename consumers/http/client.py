@@ -80,6 +80,7 @@ class ExplanationDict(TypedDict):
     label: str
     other: str
     known: bool
+    by_prior: bool
     intercept: float | None
     rest: float | None
     features: list[FeatureDict]

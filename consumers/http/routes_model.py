@@ -78,6 +78,7 @@ def explain(reader: ModelReader, example: Mapping[str, Any]) -> schemas.ApiExpla
         str(whole.label),
         str(whole.runner_up),
         not all(each.unseen for each in features),
+        whole.by_prior,
         prior.weight,
         math.fsum(each.weight for each in features[FEATURES_MAX:]),
         [_feature(each) for each in features[:FEATURES_MAX]],

@@ -85,14 +85,15 @@ class Feature(Struct):
 class ApiExplanation(Struct):
     """Why the label was chosen before `other`, the weightiest feature first.
 
-    The scores, `intercept`, the class prior's, and `rest` add up to the log-odds; `rest` is the sum
-    of the scores of features that are not listed, of a very long text. `known` is false if no class
-    has learned any of the features: the model then has no reason of its own for the label.
+    The scores, `intercept`, the class prior's, and `rest`, that of features which are not listed,
+    add up to the log-odds. With `by_prior` every class was impossible, and the log-odds are
+    `intercept` alone. `known` is false if no class has learned any of the features.
     """
 
     label: LabelText
     other: LabelText
     known: bool
+    by_prior: bool
     intercept: Nats
     rest: Nats
     features: list[Feature]
@@ -110,10 +111,9 @@ class ApiPrediction(Struct, omit_defaults=True, gc=False):
     """What the model says of one example; log-posteriors are in nats.
 
     `prediction_set` holds the classes that can be meant, with model.coverage, and `decision` is the
-    cheapest class, with model.costs.
-    `raw` has the probabilities by the counts alone, without a hybrid's weights, if asked for.
-    With per.field, `model` is the value whose own model answered, null for the shared one, and
-    `answered_by` says why.
+    cheapest class, with model.costs. `raw` has the probabilities by the counts alone, without a
+    hybrid's weights, if asked for. With per.field, `model` is the value whose own model answered,
+    null for the shared one, and `answered_by` says why.
     """
 
     label: LabelText

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from consumers.cli import commands
-from streamnb import Categories, Dirichlet, HalfLives, Multinomial, NaiveBayes, Words
+from streamnb import Categorical, Categories, Dirichlet, HalfLives, Multinomial, NaiveBayes, Words
 from streamnb.errors import StoreError
 from streamnb.storage import save
 
@@ -52,6 +53,27 @@ def test_a_value_that_no_class_has_learned_is_unseen(tmp_path: Path) -> None:
     (answer,) = map(json.loads, said("--set", "term=5", "--json").splitlines())
     unseen = {each["feature"]: each["unseen"] for each in answer["features"]}
     assert unseen == {"grade=E": True, "term=5": False}
+
+
+def test_an_answer_by_the_class_prior_alone_says_so(tmp_path: Path) -> None:
+    """With a prior of 0 a value may make every class impossible, whatever the words say."""
+    groups: dict[str, Any] = {
+        "text": Words(Multinomial()),
+        "loan": Categories(Categorical(Dirichlet(0.0)), fields=["grade"]),
+    }
+    model = NaiveBayes(("paid", "unpaid"), features=groups)
+    model.learn_many({"text": ["soon", "late"], "grade": ["A", "A"]}, ["paid", "unpaid"])
+    save(model, tmp_path / "model.nb")
+    asked = ["predict", "--model", str(tmp_path / "model.nb"), "--set", "text=late", "--set"]
+    for grade, by_prior in (("E", True), ("A", False)):
+
+        def said(*more: str, grade: str = grade) -> str:
+            arguments = [*asked, f"grade={grade}", *more]
+            return CliRunner().invoke(commands.app, arguments, catch_exceptions=False).stdout
+
+        assert ("every class is impossible" in said()) is by_prior
+        (answer,) = map(json.loads, said("--json").splitlines())
+        assert answer["by_prior"] is by_prior
 
 
 @pytest.mark.parametrize("asked", [["predict", "prize", "--model"], ["inspect"]], ids=" ".join)

@@ -245,6 +245,20 @@ def test_what_no_class_has_learned_is_said_to_be_unseen(loans: Api) -> None:
     assert not found.explanation.known
 
 
+def test_an_explanation_says_that_every_class_was_impossible() -> None:
+    """Then the scores add up to nothing: the log-odds are the class prior's alone."""
+    groups = {"text": {"hybrid": False}, "income": {"kind": "categories", "alpha": 0}}
+    model = build_model(settings(model={"features": groups}).model)
+    columns = {"text": ["bad", "bad", "good"], "income": ["high", "low", "low"]}
+    model.learn_many(columns, ["negative", "negative", "positive"])
+    for income, by_prior in (("none", True), ("low", False)):
+        example = {"text": "bad", "income": income}
+        why, logs = explain(model, example), model.predict_log_proba_one(example)
+        assert why.by_prior is by_prior
+        scores = [why.intercept, *(each.score for each in why.features if not by_prior)]
+        assert math.fsum(scores) == pytest.approx(logs[why.label] - logs[why.other])
+
+
 def test_an_explanation_of_a_long_text_adds_up() -> None:
     """It lists the weightiest features and has the sum of the others."""
     model = taught(settings())
