@@ -145,6 +145,40 @@ def test_a_value_that_no_class_has_learned_speaks_for_none(
     page.goto("about:blank")  # it would complain of a daemon that is gone
 
 
+def test_where_every_class_is_impossible_the_scores_are_no_reason(
+    tmp_path: Path, open_page: Callable[..., Opened]
+) -> None:
+    """The class prior answers then: the page says so, and draws no sum of the scores."""
+    lines = "".join(json.dumps(loan) + "\n" for loan in LOANS)
+    (tmp_path / "in.jsonl").write_text(lines, encoding="utf-8")
+    grades = {"kind": "categories", "fields": ["grade"], "alpha": 0}
+    features = {"grades": grades, "rates": {"kind": "numbers", "fields": ["rate"]}}
+    config = write_config(
+        tmp_path / "config.yaml",
+        source="file:in.jsonl",
+        labels={"field": "label"},
+        model={"classes": ["paid", "unpaid"], "features": features},
+    )
+    with Daemon(config) as daemon:
+        daemon.until_page("/v1/model", 200, f'"n_examples":{len(LOANS)},')
+        page, _ = open_page(f"{daemon.address}/?view=try")
+        page.get_by_test_id("try-mode-json").check()
+        box, sums = (
+            page.get_by_test_id("try-json"),
+            page.get_by_test_id("explanation").locator("tfoot"),
+        )
+        for grade, by_prior in (("E", True), ("A", False)):
+            box.fill(json.dumps({"grade": grade, "rate": 0.13}))
+            row = page.locator(f"[data-testid=push-row][data-feature='grade={grade}']")
+            expect(row).to_be_visible()
+            expect(page.get_by_test_id("by-prior")).to_be_visible(visible=by_prior)
+            expect(page.get_by_test_id("because")).to_be_visible(visible=not by_prior)
+            expect(sums).to_be_visible(visible=not by_prior)
+            assert violations(page) == []
+        page.goto("about:blank")  # it would complain of a daemon that is gone
+        assert daemon.stop() == 0
+
+
 def test_words_alone_have_no_fields(book: Book, open_page: Callable[..., Opened]) -> None:
     """Where a model reads nothing but words the part is left away."""
     page, _ = open_page("about:blank")

@@ -283,7 +283,7 @@ export function colouring({ label, other, features }) {
     });
 }
 
-export function explanationTable({ label, other, intercept, rest, features }, isOpen = false) {
+export function explanationTable({ label, other, by_prior, intercept, rest, features }, isOpen = false) {
   const labels = inOrder(classNames());
   const shown = labels.length <= CLASSES_MAX ? labels : [label, other];
   const forces = [intercept, rest, ...features.map(({ score }) => score)];
@@ -305,13 +305,12 @@ export function explanationTable({ label, other, intercept, rest, features }, is
 
   const node = copy("explaining");
   part(node, "because").append(...sentence(label, other, features));
+  part(node, "by-prior").hidden = !by_prior;
   part(node, "numbers").open = isOpen;
   part(node, "for").append(named(label));
   part(node, "against").append(named(other));
   part(node, "columns-of").append(...shown.map((each) => el("th.number", { scope: "col" }, named(each))));
-  const rows = features
-    .toSorted((a, b) => Math.abs(b.score) - Math.abs(a.score))
-    .map((one) => row("tr@push-row", hasGroups ? `${one.group}: ${one.feature}` : one.feature, one.score, one));
+  const rows = features.map((one) => row("tr@push-row", hasGroups ? `${one.group}: ${one.feature}` : one.feature, one.score, one));
   if (rest) rows.push(row("tr", "others", rest));
   part(node, "rows").append(...rows, row("tr.intercept@intercept-row", "before any of them", intercept));
   part(node, "sum").append(row("tr", "sum", forces.reduce((sum, score) => sum + (score ?? NaN), 0)));
@@ -353,8 +352,8 @@ export function makeTryIt(fields, onText) {
     const isKnown = explanation?.known ?? true;
     $("try-bars").hidden = $("try-reasons").hidden = n > 0 && !isKnown;
     if (n && !isKnown) {
-      const words = isJson.checked ? "Nothing in this is known to the model." : "None of these words is known to the model.";
-      return $("try-label").replaceChildren(words, el("span.note", "It has no reason to prefer a class."));
+      const what = isJson.checked ? "Nothing in this" : "None of these words";
+      return $("try-label").replaceChildren(`${what} is known to the model.`, el("span.note", "It has no reason to prefer a class."));
     }
     const sure = el("strong", probability(probabilities[label]));
     $("try-label").replaceChildren(named(label), sure, el("span.note", n ? [interval && withinWords(interval), meant(set), el("div", answered_by)] : "nothing is learned yet"));
