@@ -120,6 +120,53 @@ def test_fields_by_class(
         assert daemon.stop() == 0
 
 
+_CUT = """() => [...document.querySelectorAll('.scroll')]
+    .filter(node => node.checkVisibility() && node.scrollWidth > node.clientWidth)
+    .map(node => `${node.ariaLabel}: ${node.scrollWidth} of ${node.clientWidth} px`)"""
+
+
+@pytest.mark.parametrize("classes", [("sound", "leaking"), ("sound", "leaking", "broken")])
+def test_no_table_of_fields_is_cut_at_a_desk(
+    browser: Browser, tmp_path: Path, open_page: Callable[..., Opened], classes: tuple[str, ...]
+) -> None:
+    """What each feature contributes, and the shares by class, need no scrolling of up to three."""
+    assert browser.is_connected()
+    chance = random.Random(5)
+    lines = [
+        json.dumps(
+            {
+                "id": f"gnu{i}",
+                "label": chance.choice(classes),
+                "missed_services": chance.random() < 0.3,
+                "pressure_mbar": round(chance.gauss(14_000, 5_000), 2),
+                "fuel": chance.choice(("oil", "gas", "pellets")),
+            }
+        )
+        for i in range(40_000)
+    ]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    features = {
+        "visits": {"kind": "flags", "fields": ["missed_services"]},
+        "measured": {"kind": "numbers", "fields": ["pressure_mbar"]},
+        "plants": {"kind": "categories", "fields": ["fuel"]},
+    }
+    model = {"classes": list(classes), "features": features}
+    config = write_config(tmp_path / "config.yaml", source="file:in.jsonl", model=model)
+    with Daemon(config) as daemon:
+        daemon.until_page("/v1/model", 200, f'"n_examples":{len(lines)},')
+        for width in (1280, 1440):
+            page, _ = open_page(daemon.address, viewport={"width": width, "height": 900})
+            page.get_by_test_id("message-why").first.click()
+            page.get_by_test_id("numbers").click()
+            expect(page.get_by_test_id("push-row")).to_have_count(3)
+            assert page.evaluate(_CUT) == []
+            page.goto(f"{daemon.address}/?view=model")
+            expect(page.get_by_test_id("field")).to_have_count(3)
+            assert page.evaluate(_CUT) == []
+            page.goto("about:blank")  # it would complain of a daemon that is gone
+        assert daemon.stop() == 0
+
+
 def test_a_value_that_no_class_has_learned_speaks_for_none(
     loans: str, open_page: Callable[..., Opened]
 ) -> None:

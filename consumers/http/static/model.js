@@ -227,9 +227,8 @@ function forms(piece) {
 
 function learned({ counts, likelihoods, means, deviations }, label) {
   const theta = likelihoods?.[label];
-  const small = Number.isFinite(theta) && el("small", ` θ ${digits(theta)}`);
-  if (Number.isFinite(means?.[label])) return el("td.number", `${digits(means[label], 4)} ± ${digits(deviations[label], 3)}`);
-  return el("td.number", counts?.[label] >= 0 && count(counts[label]), small);
+  if (Number.isFinite(means?.[label])) return el("td.number", `${digits(means[label], 4)} `, el("small", `± ${digits(deviations[label], 3)}`));
+  return el("td.number", counts?.[label] >= 0 && `${count(counts[label])} `, Number.isFinite(theta) && el("small", `θ ${digits(theta)}`));
 }
 
 const isWords = ({ kind }) => kind === "word";
