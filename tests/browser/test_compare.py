@@ -6,6 +6,7 @@ Each test writes tweets with words of its own into the book that all of them sha
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -406,6 +407,15 @@ def test_a_touch_names_the_words(bandicoots: Book, open_page: Callable[..., Open
     assert sticking_out(page) == []
 
 
+BEHIND_THE_BOX = """() => {
+    scrollTo(0, document.body.scrollHeight);
+    return [...document.querySelectorAll('.foot :is(a, button)')].filter(node => {
+        const { left, top, width, height } = node.getBoundingClientRect();
+        return document.elementFromPoint(left + width / 2, top + height / 2) !== node;
+    }).map(node => node.textContent);
+}"""
+
+
 def test_an_alert_on_the_page(open_page: Callable[..., Opened], tmp_path: Path) -> None:
     """A share that rises is told with its words, and its link compares the two times."""
     alerts = {"queries": ["bandicoot"], "window_s": 30, "before_s": 1_800}
@@ -429,6 +439,12 @@ def test_an_alert_on_the_page(open_page: Callable[..., Opened], tmp_path: Path) 
         expect(page.get_by_test_id("message").first).to_be_visible()
         expect(page.get_by_test_id("series-when")).not_to_be_empty()
         assert page.evaluate("window.shifted") <= 0.02  # it lies over the page
+        for width, view in itertools.product((1440, 390), ("search", "model", "try")):
+            page.set_viewport_size({"width": width, "height": 844})
+            page.goto(f"{book.address}/?view={view}")
+            expect(told).to_be_in_viewport()
+            assert page.evaluate(BEHIND_THE_BOX) == []
+        page.goto(book.address)
         page.get_by_test_id("alerts-close").click()
         expect(told).to_be_hidden()
         page.reload()
