@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import time
 import warnings
@@ -379,14 +380,17 @@ def mismatch(
 ) -> str:
     """Return in what a stored model and its stream differ from ours, a line each; "" if nothing.
 
-    Left aside are the options of groups among `changes`.
+    Lines are of settings, as the configuration has them. Left aside are the options of groups
+    among `changes`.
     """
-    ours = {"model": comparable(fresh.describe(), changes), "stream": dict(identity)}
-    theirs = {"model": comparable(stored.describe(), changes), "stream": dict(notes)}
+    ours = {"model": comparable(fresh.describe(), changes), **_settings_of_stream(identity)}
+    theirs = {"model": comparable(stored.describe(), changes), **_settings_of_stream(notes)}
+    if ours["source"] != theirs["source"]:  # what the generator makes is no matter then
+        ours["generator"] = theirs["generator"] = {}
     if fresh.new_classes and stored.classes[: len(fresh.classes)] == fresh.classes:
         theirs["model"]["classes"] = ours["model"]["classes"]  # the others joined
     return "\n".join(
-        f"  {where}: the checkpoint has {old!r}, the configuration {new!r}"
+        f"  {where}: the checkpoint has {_written(old)}, the configuration {_written(new)}"
         for where, old, new in differences(theirs, ours)
     )
 
@@ -428,15 +432,49 @@ def _make_folder(folder: Path) -> None:
 
 
 def comparable(description: Mapping[str, Any], changes: Sequence[str] = _CHANGES) -> dict[str, Any]:
-    """Return a model's description without the options of groups that may change."""
+    """Return a model's description by names of settings, without options that may change."""
     groups = {}
     for name, given in description["groups"].items():
         group = {key: value for key, value in given.items() if key not in changes}
         if group["kind"] == "words":  # what is not there is off, and a refusal says so
             group |= {option: group.get(option, False) for option in READING}
-        groups[name] = group
-    rest = {key: value for key, value in description.items() if key != "groups"}
-    return rest | {"features": groups}  # as the configuration calls them
+        groups[name] = _settings_of_group(group)
+    rest = {key: value for key, value in description.items() if key not in ("groups", "decay")}
+    if "decay" in description:
+        decay = description["decay"] or {"examples": None, "seconds": None}
+        rest["half_life_s"] = decay["seconds"] if decay["examples"] is None else decay
+    return rest | {"features": groups}
+
+
+def _settings_of_group(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group's description by the names of its settings; different ones stay different."""
+    settings = dict(group)
+    if "field" in settings:
+        settings["fields"] = [settings.pop("field")]
+    family = dict(settings.pop("likelihood", {"name": None}))
+    prior = dict(family.pop("prior", {}))
+    settings |= {"likelihood": family.pop("name"), **family}
+    if prior:
+        name = prior.pop("name")
+        settings["prior"] = "floor" if name == "variance_floor" else name.replace("_", "-")
+        names = {"share": "variance_floor"}
+        settings |= {names.get(key, f"prior_{key}"): value for key, value in prior.items()}
+    return settings
+
+
+def _settings_of_stream(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what identifies a stream as `source` says it, and the rest as `generator` does."""
+    forms = {"kafka": "kafka://…/", "file": "file:", "sse": "sse+", "lines": "lines+"}
+    kind, places = identity.get("source"), ("topic", "name", "address")
+    place = next((str(identity[key]) for key in places if key in identity), None)
+    source = kind if place is None else forms.get(str(kind), "") + place
+    made = {key: value for key, value in identity.items() if key not in ("source", *places)}
+    return {"source": source, "generator": made}
+
+
+def _written(value: Any) -> str:
+    """Return a value as a configuration writes it: null, not None."""
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def differences(old: Any, new: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:

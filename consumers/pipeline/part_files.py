@@ -511,9 +511,9 @@ def as_stored(settings: Settings) -> Settings:
 def _is_changed(settings: ModelSettings, stored: Mapping[str, Any]) -> bool:
     """Return whether a challenger is another one than the stored description's."""
     ours, theirs = comparable(build_model(settings).describe()), comparable(stored)
-    if ours.get("prior_half_life") != theirs.get("prior_half_life") and "decay" in theirs:
+    if ours.get("prior_half_life") != theirs.get("prior_half_life") and "half_life_s" in theirs:
         return True  # without the key it has none
-    keys = ("class_prior", "decay", "features")
+    keys = ("class_prior", "half_life_s", "features")
     return any(ours[key] != theirs[key] for key in keys if key in theirs)
 
 

@@ -216,7 +216,10 @@ def test_another_configuration_is_refused(tmp_path: Path) -> None:
     model = {"classes": ["negative", "neutral", "positive"], "features": {"text": text}}
     others = {
         "model.": {**sections, "model": model},
-        "stream.seed": {"source": "generator", "checkpoint": {"folder": "state"}},
+        '"file:in.jsonl", the configuration "generator"': {
+            "source": "generator",
+            "checkpoint": {"folder": "state"},
+        },
     }
     for named, other in others.items():
         write_config(path, **other)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,14 +14,17 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from consumers.config.model import ModelSettings
 from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, MismatchError, MovedError
+from consumers.features import build_model
 from consumers.messages import CheckpointEntry, Partition, part_name, partition_of
 from consumers.pipeline.checkpoint import (
     FILE_NAME,
     Checkpoint,
     SavedCheckpoint,
     differences,
+    mismatch,
 )
 from streamnb import (
     Bernoulli,
@@ -146,26 +150,26 @@ MISMATCHES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "classes": (
         {"classes": ("negative", "positive", "neutral")},
         "model.classes",
-        "['negative', 'positive']",
-        "['negative', 'positive', 'neutral']",
+        '["negative", "positive"]',
+        '["negative", "positive", "neutral"]',
     ),
     "class prior": ({"class_prior": 0.5}, "model.class_prior", "1.0", "0.5"),
-    "its half-life": ({"prior_half_life": 700.0}, "model.prior_half_life", "None", "700.0"),
+    "its half-life": ({"prior_half_life": 700.0}, "model.prior_half_life", "null", "700.0"),
     "word prior": (
         {"likelihood": Bernoulli(Beta(1, 2))},
-        "model.features.text.likelihood.beta",
+        "model.features.text.beta",
         "[1.0, 1.0]",
         "[1.0, 2.0]",
     ),
     "family": (
         {"likelihood": Multinomial()},
-        "model.features.text.likelihood.name",
-        "'bernoulli'",
-        "'multinomial'",
+        "model.features.text.likelihood",
+        '"bernoulli"',
+        '"multinomial"',
     ),
     "n-grams": ({"ngrams": (1, 1)}, "model.features.text.ngrams", "[1, 2]", "[1, 1]"),
-    "links": ({"fold_links": False}, "model.features.text.fold_links", "True", "False"),
-    "negation": ({"negation": True}, "model.features.text.negation", "False", "True"),
+    "links": ({"fold_links": False}, "model.features.text.fold_links", "true", "false"),
+    "negation": ({"negation": True}, "model.features.text.negation", "false", "true"),
 }
 
 
@@ -186,23 +190,57 @@ def test_another_model_is_refused(tmp_path: Path, what: str) -> None:
     )
 
 
+WORDS = {"kind": "words", "fields": ["note"]}
+NUMBERS = {"kind": "numbers", "fields": ["age"]}
+INFORMED = {**NUMBERS, "prior": "normal-inverse-gamma", "prior_beta": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ({}, {"half_life_s": 86_400}, ["half_life_s: null, 86400.0"]),
+        ({"half_life_s": 60}, {"half_life_s": 90}, ["half_life_s: 60.0, 90.0"]),
+        (INFORMED, {**INFORMED, "prior_kappa": 2}, ["prior_kappa: 1.0, 2.0"]),
+        (NUMBERS, {**NUMBERS, "variance_floor": 0.1}, ["variance_floor: 1e-09, 0.1"]),
+        (NUMBERS, {**NUMBERS, "variance": "shared"}, ['variance: "own", "shared"']),
+        (NUMBERS, {**NUMBERS, "fields": ["size"]}, ['fields: ["age"], ["size"]']),
+        (WORDS, {**WORDS, "alpha": 2}, ["alpha: 1.0, 2.0"]),
+        (WORDS, {**WORDS, "fields": ["title"]}, ['fields: ["note"], ["title"]']),
+        (NUMBERS, INFORMED, ["prior: ", "variance_floor: ", *["prior_"] * 3]),
+    ],
+)
+def test_a_refusal_names_settings(
+    old: dict[str, Any], new: dict[str, Any], named: list[str]
+) -> None:
+    """Each difference has the name and the value that the configuration has of it."""
+    where = "model." if "half_life_s" in new else "model.features.group."
+
+    def model_of(said: dict[str, Any]) -> NaiveBayes:
+        sections = said if where == "model." else {"features": {"group": said}}
+        return build_model(ModelSettings.model_validate(sections))
+
+    lines = mismatch(model_of(new), {}, model_of(old), {}).splitlines()
+    found = [re.sub("the checkpoint has |the configuration ", "", line.strip()) for line in lines]
+    for one, name in zip(sorted(found), sorted(named), strict=True):
+        assert one.startswith(where + name), found
+
+
 def test_another_stream_is_refused(tmp_path: Path) -> None:
     """Positions mean nothing in another topic, or under another seed: each difference is named."""
     generated = {"source": "generator", "seed": 7, "turn_after": 5}
     checkpoint(tmp_path, generated).write(fresh(), {})
     with pytest.raises(MismatchError) as caught:
         checkpoint(tmp_path, generated | {"seed": 8}).restore(fresh())
-    assert "\n  stream.seed: the checkpoint has 7, the configuration 8\n" in str(caught.value)
+    assert "\n  generator.seed: the checkpoint has 7, the configuration 8\n" in str(caught.value)
     with pytest.raises(MismatchError) as caught:
         checkpoint(tmp_path, STREAM).restore(fresh(class_prior=2.0))
     said = str(caught.value)
     for line in (
         "model.class_prior: the checkpoint has 1.0, the configuration 2.0",
-        "stream.source: the checkpoint has 'generator', the configuration 'kafka'",
-        "stream.topic: the checkpoint has None, the configuration 'tweets'",
-        "stream.seed: the checkpoint has 7, the configuration None",
+        'source: the checkpoint has "generator", the configuration "kafka://…/tweets"',
     ):
         assert f"\n  {line}\n" in said
+    assert "seed" not in said  # the configuration has one, which a topic does not need
 
 
 def test_a_refused_checkpoint_is_left_as_it_was(tmp_path: Path) -> None:
