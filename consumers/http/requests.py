@@ -87,16 +87,24 @@ class ProblemError(Exception):
         return Response(body, self.problem.status, headers, PROBLEM_MEDIA_TYPE)
 
 
-def component_is_off(what: str, setting: str, status: int = 404) -> ProblemError:
+def component_is_off(what: str, setting: str) -> ProblemError:
     """Return the problem of asking a component that the settings turn off."""
-    return ProblemError(status, f"{what}; set {setting}, and start the daemon again")
+    return ProblemError(404, f"{what}; set {setting}, and start the daemon again")
 
 
-def corrections_setting(settings: Settings) -> str:
-    """Return the setting without which no corrections are taken."""
-    if settings.corrections.to == "none":
-        return "corrections.to: journal"
-    return "checkpoint.folder, where their journal is kept"
+def corrections_off(settings: Settings) -> str:
+    """Return why no corrections are taken: what is to be set, or that nothing would help."""
+    if settings.model.half_life_s is not None:
+        return "a model with model.half_life_s takes none"
+    if settings.corrections.to != "none":
+        lacking = "checkpoint.folder, where their journal is kept"
+    elif settings.group.folder is None:
+        lacking = "corrections.to: journal"
+    elif settings.late_labels.address.kind == "none":
+        lacking = "corrections.to: kafka:TOPIC"
+    else:
+        return "members of a group with late_labels take none"
+    return f"set {lacking}, and start the daemon again"
 
 
 class BodyReader:

@@ -35,7 +35,7 @@ from consumers.http.requests import (
     QueryParameters,
     check_change,
     component_is_off,
-    corrections_setting,
+    corrections_off,
     given_in,
     json_response,
     message_id,
@@ -180,8 +180,7 @@ def _rule(snapshot: Snapshot) -> AnswerRule:
 
 def _correction_service(app_state: AppState) -> CorrectionService:
     if app_state.correction_service is None:
-        way_out = corrections_setting(app_state.settings)
-        raise component_is_off("corrections are not taken", way_out, 409)
+        raise ProblemError(409, f"corrections are off: {corrections_off(app_state.settings)}")
     return app_state.correction_service
 
 

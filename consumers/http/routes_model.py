@@ -42,7 +42,7 @@ from consumers.http.requests import (
     RequestExamples,
     check_change,
     component_is_off,
-    corrections_setting,
+    corrections_off,
     given_in,
     is_open,
     json_response,
@@ -368,7 +368,7 @@ def corrections_of(app_state: AppState) -> schemas.Corrections:
     """Return whether corrections are taken now, and why not."""
     http, correction_service = app_state.settings.http, app_state.correction_service
     if correction_service is None:
-        reason: str | None = f"corrections are off: set {corrections_setting(app_state.settings)}"
+        reason: str | None = f"corrections are off: {corrections_off(app_state.settings)}"
     elif not is_open(http):
         reason = NOT_OPEN
     else:

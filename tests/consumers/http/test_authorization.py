@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -17,7 +19,7 @@ from consumers.http.requests import (
     AllowedHosts,
     ProblemError,
     check_change,
-    corrections_setting,
+    corrections_off,
     is_loopback,
     is_open,
     needs_token,
@@ -283,10 +285,17 @@ def test_both_ways_to_change_are_guarded(client: httpx.Client) -> None:
         assert "set checkpoint.folder" in answer.json()["detail"]
 
 
-def test_the_way_to_corrections_is_the_setting_that_lacks() -> None:
-    """Where there is no journal the reason names the log, or the folder that it would be in."""
-    assert corrections_setting(settings(corrections={"to": "none"})) == "corrections.to: journal"
-    assert corrections_setting(settings()).startswith("checkpoint.folder")
+def test_the_way_to_corrections_is_the_setting_that_lacks(tmp_path: Path) -> None:
+    """The reason names the log, or the folder of its journal: only what a daemon would take."""
+    none: dict[str, Any] = {"corrections": {"to": "none"}}
+    assert "set corrections.to: journal" in corrections_off(settings(**none))
+    assert "set checkpoint.folder" in corrections_off(settings())
+    none["learned"] = {"messages_max": 0}
+    forgetting = corrections_off(settings(model={"half_life_s": 86_400}, **none))
+    assert forgetting == "a model with model.half_life_s takes none"
+    topic = {"source": "kafka://localhost:9092/tweets", "group": {"folder": str(tmp_path)}}
+    topic["checkpoint"] = {"folder": str(tmp_path / "own")}
+    assert "set corrections.to: kafka:TOPIC" in corrections_off(settings(**topic, **none))
 
 
 def test_no_form_can_teach(client: httpx.Client) -> None:
