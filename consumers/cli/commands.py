@@ -313,7 +313,7 @@ def _warn(texts: list[str]) -> None:
 @app.command(
     "check-config",
     help="Check the configuration and print it whole, with every default. Exit code 78 where it "
-    "is wrong; all mistakes are listed.",
+    "is wrong; all mistakes are listed, contradictions once the others are mended.",
     epilog="  streamnb check-config -c tweets.yaml",
 )
 def check_config(config: ConfigOption = None) -> None:

@@ -53,6 +53,9 @@ _IN_NO_FILE: Path = ("alerts", "webhook")  # the others may be read from a file 
 HASH_KEY: Path = ("model", "hash_key")  # it may stand in a file, and is shown nowhere
 
 
+_NOT_CHECKED = "Whether settings contradict each other is checked once these are mended."
+
+
 class Problem(msgspec.Struct, frozen=True):
     """One mistake: where it is, and a sentence that goes on from the key's path."""
 
@@ -188,7 +191,8 @@ def load_section(
     """Read a section with all below it from a file, or take its defaults.
 
     `${NAME}` is looked up in `environ`. `overrides`, such as ``{"http.port": 0}``, win over the
-    file; None leaves one as it is. All mistakes are listed by one `ConfigError`.
+    file; None leaves one as it is. All mistakes are listed by one `ConfigError`; whether settings
+    contradict each other is checked once each is right by itself, and the error says so.
     """
     name = "the built-in configuration" if path is None else str(path)
     document = Document() if path is None else _read(path, environ)
@@ -206,7 +210,11 @@ def load_section(
     except ValidationError as error:
         problems += problems_of(error, root, document)
         # The cause is left out: pydantic's own text repeats values, and one may be a secret.
-        raise ConfigError(render(name, problems, document)) from None
+        text = render(name, problems, document)
+        # Without a wrong setting its default would be checked, and mistakes found that are none.
+        if not all("problems" in each.get("ctx", {}) for each in error.errors()):
+            text += f"\n  {_NOT_CHECKED}"
+        raise ConfigError(text) from None
     if problems:
         raise ConfigError(render(name, problems, document))
     return settings

@@ -2,7 +2,8 @@
 
 Every key has its default in a section class of `consumers.config`, and its story in `config.yaml`
 and `docs/configuration.md`; a test holds the three together. Units stand at the end of the name.
-`load` lists every mistake at once: its line, its path, what was found, what is allowed.
+`load` lists mistakes at once, each with its line, its path, what was found and what is allowed;
+settings that contradict each other are found once each is right by itself.
 """
 
 from __future__ import annotations

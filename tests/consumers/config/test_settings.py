@@ -72,6 +72,20 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path, text: str) -> None:
     assert load(write(tmp_path, text), {}) == Settings() == load(None, {})
 
 
+def test_what_is_checked_once_mistakes_are_mended_is_told(tmp_path: Path) -> None:
+    """Contradictions are listed together, and where they are not looked for yet it is said."""
+    contradicting = "labels: {mapping: {x: foo}}\nmodel: {half_life_s: 100}\n"
+    for more in ("sorce: generator\n", "http: {port: x}\n"):
+        first = mistakes(tmp_path, contradicting + more).splitlines()
+        assert first[0].endswith("1 mistake")
+        assert first[-1] == (
+            "  Whether settings contradict each other is checked once these are mended."
+        )
+    then = mistakes(tmp_path, contradicting).splitlines()
+    assert then[0].endswith("3 mistakes")
+    assert len(then) == 4
+
+
 def test_every_mistake_is_listed_at_once(tmp_path: Path) -> None:
     """Each mistake has its line, its path, what was found and what is allowed."""
     text = mistakes(
