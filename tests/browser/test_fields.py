@@ -226,6 +226,39 @@ def test_where_every_class_is_impossible_the_scores_are_no_reason(
         assert daemon.stop() == 0
 
 
+def test_the_example_has_what_lies_inside(
+    browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
+) -> None:
+    """A column whose name has a dot is read as a path, so the example of *Try it* is nested."""
+    assert browser.is_connected()
+    rows = ("good,Bonn,53,1", "bad,Ulm,89,0")
+    lines = ["state,site.name,site.postcode,open", *(row for row in rows for _ in range(20))]
+    (tmp_path / "in.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    features = {
+        "site": {"kind": "categories", "fields": ["site.name"]},
+        "code": {"kind": "numbers", "fields": ["site.postcode"]},
+        "open": {"kind": "flags", "fields": ["open"]},
+    }
+    config = write_config(
+        tmp_path / "config.yaml",
+        source="file:in.csv",
+        labels={"field": "state"},
+        model={"classes": ["good", "bad"], "features": features},
+    )
+    with Daemon(config) as daemon:
+        daemon.until_page("/v1/model", 200, '"n_examples":40,')
+        page, _ = open_page(f"{daemon.address}/?view=try")
+        box = page.get_by_test_id("try-json")
+        expect(box).to_be_visible()
+        example = box.get_attribute("placeholder") or ""
+        assert json.loads(example) == {"site": {"name": "…", "postcode": 1.5}, "open": True}
+        box.fill(example.replace("…", "Ulm"))
+        expect(page.get_by_test_id("push-row")).to_have_count(3)
+        expect(page.locator("[data-testid=push-row][data-feature='site.name=Ulm']")).to_be_visible()
+        page.goto("about:blank")  # it would complain of a daemon that is gone
+        assert daemon.stop() == 0
+
+
 def test_words_alone_have_no_fields(book: Book, open_page: Callable[..., Opened]) -> None:
     """Where a model reads nothing but words the part is left away."""
     page, _ = open_page("about:blank")

@@ -320,7 +320,7 @@ const TYPING_MS = 100;
 
 function messageOf(said) {
   const message = JSON.parse(said);
-  if (message?.constructor !== Object) throw new SyntaxError("not an object");
+  if (message?.constructor !== Object) throw SyntaxError();
   return message;
 }
 
@@ -339,9 +339,10 @@ export function makeTryIt(fields, onText) {
   // As the daemon decides which field a sentence is of.
   const readsSentence = texts.length === 1 || texts.includes("text");
   $("try-modes").hidden = !readsSentence;
-  if (!readsSentence) isJson.checked = true;
-  const example = Object.entries(fields).map(([name, kind]) => [name, EXAMPLES[kind] ?? "…"]);
-  json.placeholder = JSON.stringify(Object.fromEntries(example.filter(([name]) => !name.includes("."))), null, 1);
+  isJson.checked ||= !readsSentence;
+  const example = {};
+  for (const name in fields) name.split(".").reduce((inner, key, i, keys) => (Object(inner)[key] ??= keys[i + 1] ? {} : EXAMPLES[fields[name]] ?? "…"), example);
+  json.placeholder = JSON.stringify(example, null, 1);
   let asked = 0;
   let shown = 0;
   let told = ""; // in the address
