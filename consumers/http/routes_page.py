@@ -34,8 +34,7 @@ _SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)  # of false positives, at which the recall
 _RECALLS = (0.2, 0.5, 0.8, 0.9, 0.95)  # at which the precision is told
 _QUARTERS = ("0%", "25%", "50%", "75%", "100%")
 _WORDS_MAX = 12
-# Of models, beside their dashes.
-_LINE_COLOURS = ("k5", "k0", "k2", "k3", "k1", "k4", "k6", "k7", "positive")
+_LINE_COLOURS = ("k5", "k0", "k2", "k3", "k1", "k4", "k6", "k7", "positive")  # of models
 
 
 def part_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
@@ -410,7 +409,8 @@ def _by_rule(rule: PromotionSettings, report: ChallengersReport) -> str:
     best = min(others, key=lambda name: others[name])
     gain = own - others[best]
     is_better = gain > 0 and gain >= rule.margin_nats
-    than = f"{_number(abs(gain), 3)} nats {'below' if gain > 0 else 'above'}"
+    size = _number(abs(gain), 3) if abs(gain) >= 1e-6 else "less than 0.000001"
+    than = f"{size} nats {'below' if gain > 0 else 'above'}"
     follows = {
         "none": "nothing follows (promotion.action: none)",
         "say": "the log says so (promotion.action: say)",
@@ -539,7 +539,7 @@ def _number(value: float, n_digits: int = 4) -> str:
     ('14,083', '0.0123', '-2.5e-07', '0', '3e+12')
     """
     size = abs(value)
-    if value and not 1e-4 <= size < 1e9:
+    if value and not 1e-6 <= size < 1e9:
         return f"{value:.{n_digits}g}"
     places = 0 if not value else max(0, n_digits - 1 - math.floor(math.log10(size)))
     text = f"{value:,.{places}f}"

@@ -69,7 +69,13 @@ def test_labelling_by_keyboard(
     expect(page.get_by_test_id("queue-message").first).to_be_visible()
     expect(page.get_by_test_id("queue-message").nth(1)).to_be_hidden()
     assert shown(page) == first
+    keys = page.locator(f"#{queue.get_attribute('aria-describedby')}")
+    expect(keys).to_contain_text("Click the box, or go to it by Tab, for its keys: a number for")
+    page.get_by_test_id("queue-message").first.click()
+    expect(queue).to_be_focused()
+    queue.blur()
     queue.focus()
+    page.keyboard.press("Shift")  # by keys
     assert queue.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
     queue.dispatch_event("keydown", {"key": "1", "repeat": True})  # a key that is held labels once
     page.keyboard.press("2")

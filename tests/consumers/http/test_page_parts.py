@@ -114,6 +114,8 @@ def test_no_curves_without_examples_or_of_many_classes() -> None:
         ({"model": 0.32, "c0": 0.30}, "promote", "is better by the rule: it answers from there on"),
         ({"model": 0.305, "c0": 0.30}, "promote", "would not be promoted"),
         ({"model": 0.30, "c0": 0.32}, "promote", "lies 0.02 nats above that of model"),
+        ({"model": 0.30, "c0": 0.300046}, "say", "lies 0.000046 nats above that of model"),
+        ({"model": 0.30, "c0": 0.30 + 4e-9}, "say", "lies less than 0.000001 nats above that"),
         ({"model": 0.30}, "promote", "Nobody is compared yet"),
     ],
 )
