@@ -17,10 +17,11 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias
 
 import msgspec
@@ -29,7 +30,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from consumers.config.model import FieldKind
-from consumers.search.chunks import Keys, RowFilter
+from consumers.search.chunks import Chunk, Keys, RowFilter
 from consumers.search.matching import StoredText
 from consumers.search.query_syntax import (
     BUILT_IN,
@@ -44,7 +45,7 @@ from consumers.search.query_syntax import (
     plain_emoji,
     written_name,
 )
-from consumers.search.rows import Counted, Span
+from consumers.search.rows import Counted, Span, weights_of
 from consumers.search.store import COUNTED_MAX, RecentStore
 
 SIDES_MAX = 4
@@ -56,6 +57,7 @@ PRIOR_SHARE = 0.1  # what the prior counts for, as a share of all words counted
 # By chance alone one word in 740 is as far above zero. With this prior a word needs 18 messages.
 STANDARD_ERRORS_MIN = 3.0
 _TEXTS_AT_ONCE = 500
+_ROUNDED = 1e-9  # of all that was counted: a difference of less is that of rounding
 _LISTED_MIN = 4  # messages of all sides together: a word of fewer is never as far above zero
 # Which ends of a field's numbers are compared, by their share of the messages of all sides.
 _ENDS = (("<=", 0.1), ("<=", 0.25), (">=", 0.75), (">=", 0.9))
@@ -82,6 +84,7 @@ class DistinctiveWord(msgspec.Struct, frozen=True):
     `standard_errors` says how many of them `log_odds` is above zero; `counts` are the messages
     with the word among those that were read, by class. `effects` say by class how much of the
     difference between this side's share and that of all others the messages with the word make up.
+    Where messages weigh differently all of it is of what came, and `counts` parts of those read.
     """
 
     word: str
@@ -233,7 +236,8 @@ def distinctive_words(
     kinds = store.compared
     # A class may be still to join again.
     rows = [[row for row in side if row.label < len(classes)] for side in rows]
-    labels = [[row.label for row in side] for side in rows]
+    labels = [np.array([row.label for row in side], np.int64) for side in rows]
+    weights = [_even_weights(store.chunks(), [row.key for row in side]) for side in rows]
     named = [term for query in queries for term in _named(query)]
     said = [[words_of(_said(row, kinds)) for row in side] for side in rows]
 
@@ -241,14 +245,14 @@ def distinctive_words(
         is_unwanted = word in left_out or _is_named(word, named)
         return is_unwanted or not _is_addable(queries[i], word, store.parse)
 
-    words = _distinctive(labels, said, len(classes), is_left_out)
+    words = _distinctive(labels, weights, said, len(classes), is_left_out)
     fields = {each.name for query in queries for each in query.conditions}
     others = {n: kind for n, kind in kinds.items() if kind != "words" and n not in fields}
     if not others:
         return words
     met = conditions_met(rows, others, partial(_readable, store))
     conditions = _distinctive(
-        labels, met, len(classes),
+        labels, weights, met, len(classes),
         lambda i, condition: not _is_addable(queries[i], condition, store.parse),
         of_messages=True,
     )  # fmt: skip
@@ -287,8 +291,34 @@ def _said(row: StoredText, kinds: Mapping[str, FieldKind]) -> str:
     return "\n".join([text for text in texts if isinstance(text, str)])
 
 
+def _even_weights(chunks: Sequence[Chunk], keys: Sequence[int]) -> NDArray[np.float64]:
+    """Return weights that sum to the size of an even sample that says as much: `WeighedCounts`."""
+    sought, weights = np.array(keys, np.int64), np.ones(len(keys))
+    for chunk in chunks:
+        if (own := weights_of(chunk)) is not None:
+            at = sought - chunk.first_key
+            is_own = (at >= 0) & (at < len(own))
+            weights[is_own] = own[at[is_own]]
+    if not len(weights) or weights.min() == weights.max():
+        return np.ones(len(keys))
+    even: NDArray[np.float64] = weights * (weights.sum() / (weights * weights).sum())
+    return even
+
+
+def _tallied(found: Sequence[Collection[str]], weights: NDArray[np.float64]) -> Mapping[str, float]:
+    """Return of each word what the messages with it weigh."""
+    if (weights == 1.0).all():  # as nearly always, and far faster
+        return Counter(chain.from_iterable(found))
+    sums: defaultdict[str, float] = defaultdict(float)
+    for words, weight in zip(found, weights.tolist(), strict=True):
+        for word in words:
+            sums[word] += weight
+    return sums
+
+
 def _distinctive(
-    labels: Sequence[Sequence[int]],
+    labels: Sequence[NDArray[np.int64]],
+    weights: Sequence[NDArray[np.float64]],
     found: Sequence[Sequence[Collection[str]]],
     n_classes: int,
     is_left_out: Callable[[int, str], bool],
@@ -299,19 +329,18 @@ def _distinctive(
 
     Of the ends of a field's numbers there is one, the best.
     """
-    tables: list[list[Counter[str]]] = []
-    totals: list[Counter[str]] = [Counter() for _ in found]
-    n_messages = np.zeros((len(found), n_classes))
-    for i, side in enumerate(found):
-        by_class: list[Counter[str]] = [Counter() for _ in range(n_classes)]
-        for label, words in zip(labels[i], side, strict=True):
-            n_messages[i, label] += 1
-            by_class[label].update(words)
-            totals[i].update(words)
-        tables.append(by_class)
-    n_rows = list(map(len, found)) if of_messages else None
+
+    def by_class(some: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
+        sides = zip(labels, weights, some, strict=True)
+        return np.array([np.bincount(own[at], each[at], n_classes) for own, each, at in sides])
+
+    n_messages = by_class([np.ones(len(side), np.bool_) for side in found])
+    totals = [_tallied(*side) for side in zip(found, weights, strict=True)]
+    squares = [_tallied(side, own * own) for side, own in zip(found, weights, strict=True)]
+    ranks = ranked(totals, n_messages.sum(axis=1) if of_messages else None, squares)
     best = []
-    for i, (by_class, rank) in enumerate(zip(tables, ranked(totals, n_rows), strict=True)):
+    for i, rank in enumerate(ranks):
+        n_read_each = len(found[i]) / max(n_messages[i].sum(), 1.0)
         listed: list[DistinctiveWord] = []
         ends: set[str] = set()
         for word, log_odds, standard_errors in rank:
@@ -321,10 +350,10 @@ def _distinctive(
             if (end is not None and end[0] in ends) or is_left_out(i, word):
                 continue
             ends.update([] if end is None else [end[0]])
-            counts = np.array([[table[word] for table in side] for side in tables], float)
+            counts = by_class([np.array([word in row for row in side], np.bool_) for side in found])
             effects = effects_on_shares(counts, n_messages, i)
-            own = tuple(table[word] for table in by_class)
-            listed.append(DistinctiveWord(word, log_odds, standard_errors, own, effects))
+            read = tuple(np.rint(counts[i] * n_read_each).astype(np.int64).tolist())
+            listed.append(DistinctiveWord(word, log_odds, standard_errors, read, effects))
         best.append(listed)
     return best
 
@@ -489,7 +518,9 @@ def moves(
 
 
 def ranked(
-    sides: Sequence[Mapping[str, int]], n_messages: Sequence[int] | None = None
+    sides: Sequence[Mapping[str, float]],
+    n_messages: Sequence[float] | NDArray[np.float64] | None = None,
+    squares: Sequence[Mapping[str, float]] | None = None,
 ) -> list[list[tuple[str, float, float]]]:
     """Return the words of each side with log-odds ratio and standard errors, best first.
 
@@ -501,29 +532,45 @@ def ranked(
     Given `n_messages` of each side, n and n' are these, and not all words: half of the messages may
     meet a condition. So the variance has a term for each side's messages that do not, as well.
 
+    Where messages weigh differently y is the sum of the weights, and `squares` say that of their
+    squares, y₂; both sum to `n_messages` over all messages of a side. The variance of y is y₂, so a
+    term is (y₂ + α₂) / (y + α)²: few messages of large weight are as uncertain as few others.
+
     >>> both, one = {"the": 400, "a": 390}, {"rain": 60}
     >>> [[word for word, *_ in side] for side in ranked([both | one, both])]
     [['rain'], []]
     """
-    n_with: Counter[str] = Counter()
-    for side in sides:
+    squares = sides if squares is None else squares
+    n_with, n_squared = Counter[str](), Counter[str]()
+    for side, squared in zip(sides, squares, strict=True):
         n_with.update(side)
-    vocabulary = [word for word, n in n_with.items() if n >= _LISTED_MIN]
-    counts = np.array([[side.get(word, 0) for word in vocabulary] for side in sides], float)
+        n_squared.update(squared)
+    # By (Σw)²/Σw², the number of messages that weigh the same and say as much.
+    vocabulary = [word for word, n in n_with.items() if n * n >= _LISTED_MIN * n_squared[word]]
+    counts, spread = (
+        np.array([[side.get(word, 0) for word in vocabulary] for side in each], float)
+        for each in (sides, squares)
+    )
     n_found = [sum(side.values()) for side in sides] if n_messages is None else n_messages
     totals = np.array(n_found, float)
     pooled, total = counts.sum(axis=0), totals.sum()
-    alpha, prior = PRIOR_SHARE * pooled, PRIOR_SHARE * total
+    pooled_squared = spread.sum(axis=0)
+    alpha, prior, alpha_squared = (PRIOR_SHARE * each for each in (pooled, total, pooled_squared))
     found = []
-    for own, n, rest in zip(counts, totals, total - totals, strict=True):
-        with np.errstate(divide="ignore", invalid="ignore"):  # of a single word: it says nothing
-            here, there = own + alpha, pooled - own + alpha
-            lacking, lacking_there = n + prior - here, rest + prior - there
-            log_odds = np.log(here / lacking) - np.log(there / lacking_there)
-            variance = 1 / here + 1 / there
-            if n_messages is not None:
-                variance += 1 / lacking + 1 / lacking_there
-            standard_errors = log_odds / np.sqrt(variance)
+    for own, squared, n, rest in zip(counts, spread, totals, total - totals, strict=True):
+        here, there = own + alpha, pooled - own + alpha
+        var, var_there = squared + alpha_squared, pooled_squared - squared + alpha_squared
+        lacking, lacking_there = (
+            # Of what all messages have nothing is said; sums of weights round.
+            np.where(each > _ROUNDED * total, each, np.nan)
+            for each in (n + prior - here, rest + prior - there)
+        )
+        log_odds = np.log(here / lacking) - np.log(there / lacking_there)
+        variance = var / here / here + var_there / there / there
+        if n_messages is not None:
+            own_var, rest_var = n + prior - var, rest + prior - var_there
+            variance += own_var / lacking / lacking + rest_var / lacking_there / lacking_there
+        standard_errors = log_odds / np.sqrt(variance)
         far = np.flatnonzero(standard_errors >= STANDARD_ERRORS_MIN).tolist()
         rank = [(vocabulary[i], float(log_odds[i]), float(standard_errors[i])) for i in far]
         found.append(sorted(rank, key=lambda each: (-each[2], each[0])))

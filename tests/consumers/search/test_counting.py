@@ -18,7 +18,7 @@ from consumers.monitoring.prequential import wilson
 from consumers.monitoring.stats import ProcessorBudget
 from consumers.search import Counted, RecentStore, parse
 from consumers.search.chunks import Chunk
-from consumers.search.comparison import ComparedSide, compare, share_move
+from consumers.search.comparison import ComparedSide, compare, ranked, share_move
 from consumers.search.rows import (
     POINTS_MAX,
     Picked,
@@ -185,7 +185,12 @@ def test_keys_can_be_counted_again() -> None:
 # ---- samples whose rate changes ------------------------------------------------------------------
 
 
-def rush(store: RecentStore, seconds: int, share_of: dict[int, float]) -> tuple[int, int]:
+def rush(
+    store: RecentStore,
+    seconds: int,
+    share_of: dict[int, float],
+    texts: tuple[str, str] = ("bad day", "good day"),
+) -> tuple[int, int]:
     """Let a fast stream come, half of it good; return how many good ones came, and were positive.
 
     `share_of` says from which second on which share of them is positive.
@@ -199,7 +204,7 @@ def rush(store: RecentStore, seconds: int, share_of: dict[int, float]) -> tuple[
         share = [own for since_s, own in share_of.items() if k * BATCH_S >= since_s][-1]
         is_good, is_positive = rng.random(n_batch) < 0.5, rng.random(n_batch) < share
         rows = [
-            {"text": "good day" if good else "bad day", "label": 4 * int(positive)}
+            {"text": texts[int(good)], "label": 4 * int(positive)}
             for good, positive in zip(is_good, is_positive, strict=True)
         ]
         tell(store, rows, first)
@@ -273,6 +278,40 @@ def test_a_move_is_that_of_what_came() -> None:
         assert (moved.before, moved.after) == pytest.approx((0.56, 0.6), abs=0.06)
         assert abs(moved.standard_errors) < 3.0
         assert moved.n_before < found[0].counted.n
+
+
+@pytest.mark.usefixtures("_slow_processor")
+def test_words_are_those_of_what_came() -> None:
+    """A word that all messages of a side have has its shares, and effects make up the difference.
+
+    What was stored whole is of the first side alone, so words of both lie as far apart.
+    """
+    with running(None, **FAST) as store:
+        begin_ms = int(wall_of(store).now_s * 1000)
+        rush(store, 10, {0: 0.1, 1: 0.6}, ("good old", "good old"))
+        rush(store, 10, {0: 0.8}, ("good new", "good new"))
+        middle_ms = begin_ms + 10_001
+        spans = (begin_ms, middle_ms), (middle_ms, begin_ms + 30_000)
+        found = compare(store, [ComparedSide(parse("good"), None, span_ms) for span_ms in spans])
+        shares = [np.array(each.counted.for_shares[0]) for each in found]
+        shares = [own / own.sum() for own in shares]
+        assert abs(shares[0] - np.array(found[0].counted.counts) / found[0].n_read).max() > 0.2
+        for each, share, word in zip(found, shares, ("old", "new"), strict=True):
+            assert [own.word for own in each.words] == [word]
+            assert sum(each.words[0].counts) == pytest.approx(each.n_read, abs=1)
+            assert each.words[0].counts == pytest.approx(each.n_read * share, abs=1)
+        old, new = (np.array(each.words[0].effects) for each in found)
+        assert new - old == pytest.approx(shares[1] - shares[0])
+
+
+@pytest.mark.parametrize("n_heavy", [3, 16, 20])
+def test_few_messages_of_large_weight_set_nothing_apart(n_heavy: int) -> None:
+    """A word is as uncertain as the number of messages that have it, whatever these weigh."""
+    common = {"the": 500.0, "a": 500.0}
+    sides = [common | {"rain": 15.0 * n_heavy}, common]
+    squares = [common | {"rain": 225.0 * n_heavy}, common]
+    listed = [word for word, *_ in ranked(sides, None, squares)[0]]
+    assert listed == ["rain"] * (n_heavy >= 18)
 
 
 @pytest.mark.usefixtures("_slow_processor")
