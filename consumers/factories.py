@@ -402,7 +402,7 @@ def open_components(
     if recent is not None and corrections is not None and settings.labels.teacher.is_on:
         teacher = Teacher.of(settings, corrections.correction_service, classes, clock)
         metrics.watch_teacher(lambda: (teacher.counts, teacher.n_waiting))
-    alerts = ShareAlerts.of(recent, settings.alerts, settings.page.share_messages_min, left_out)
+    alerts = ShareAlerts.of(recent, settings.alerts, quality.shares, left_out)
     if alerts is not None:
         alerts.start()
         stack.callback(alerts.stop)

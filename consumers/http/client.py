@@ -230,6 +230,7 @@ class ShareMoveDict(TypedDict):
     n_after: int
     standard_errors: float
     words: NotRequired[list[MovingWordDict]]
+    corrected: NotRequired[bool]
 
 
 class ComparisonDict(TypedDict):

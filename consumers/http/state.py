@@ -27,6 +27,7 @@ from consumers.monitoring.quality import Share, Shares
 from consumers.monitoring.status import Status
 from consumers.search import Change, Counted, Found, FoundRow, MessageRow, Query, RecentState
 from consumers.search.comparison import ComparedMessages, share_move
+from consumers.search.live_updater import LiveUpdater, ShareAlerts, shown_moves
 from consumers.search.matching import CountsOverTime, MatchesOverTime
 from consumers.search.query_syntax import field_value, is_plain_name, literal
 from consumers.search.rows import TEXT_MAX, ExportForm
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from consumers.corrections import CorrectionService
     from consumers.search import RecentStore
     from consumers.search.label_queue import LabelQueue, WantedRow
-    from consumers.search.live_updater import LiveUpdater, ShareAlerts
 
 
 class AppState(msgspec.Struct, frozen=True):
@@ -141,12 +141,10 @@ class Serializer:
         # The words of the query are evidence too: among these messages the model has error rates of
         # its own, which the labelled ones among them show.
         counts, confusion = counted.for_shares
-        own = Shares(classes, confusion, shares.messages_min, shares.names)
-        estimate = own.of_stream(counted.counts, counts)
         is_everything = query.is_everything and lang is None
-        has_all = len(shares.classes) == len(classes)  # none joined since they were measured
-        if is_everything and has_all and estimate.corrected is None:
-            estimate = shares.of_stream(counted.counts, counts)
+        estimate = shares.of_matches(
+            classes, counted.counts, counts, confusion, is_everything=is_everything
+        )
         return schemas.ApiSummary(
             query=query.text,
             lang=lang,
@@ -184,7 +182,11 @@ class Serializer:
         sides = [self._compared(each, state) for each in found]
         spans = {each.side.span_ms for each in found}
         is_of_times = len(found) == len(spans) == 2 and None not in spans
-        moved = share_move(found[0], found[1], sides[0].classes) if is_of_times else None
+        moved = None
+        if is_of_times:
+            counts, corrected = [each.counted for each in found], [each.corrected for each in sides]
+            moves = shown_moves(counts, corrected, sides[0].classes)
+            moved = share_move(found[0], found[1], sides[0].classes, found=moves)
         return schemas.CompareAnswer(sides, moved)
 
     def _compared(self, found: ComparedMessages, state: RecentState) -> schemas.ComparedSummary:

@@ -385,6 +385,19 @@ class Shares:
         """
         return self._report(counts, self._quantifier, weighed)
 
+    def of_matches(
+        self, classes: Sequence[str], counts: Sequence[int], weighed: Sequence[float],
+        confusion: ArrayLike, *, is_everything: bool,
+    ) -> ShareReport:  # fmt: skip
+        """Return the shares in stored messages, by the error rates of those with a label.
+
+        Where all are asked for, and too few have one, the stream's serve.
+        """
+        own = Shares(classes, confusion, self.messages_min, self.names)
+        found, has_all = own.of_stream(counts, weighed), len(self.classes) == len(classes)
+        is_by_stream = is_everything and has_all and found.corrected is None
+        return self.of_stream(counts, weighed) if is_by_stream else found
+
     def of(self, counts: Sequence[int], confusion: ArrayLike | None = None) -> ShareReport:
         """Return the shares in messages selected by words, language or the like.
 

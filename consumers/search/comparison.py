@@ -57,7 +57,7 @@ PRIOR_SHARE = 0.1  # what the prior counts for, as a share of all words counted
 # By chance alone one word in 740 is as far above zero. With this prior a word needs 18 messages.
 STANDARD_ERRORS_MIN = 3.0
 _TEXTS_AT_ONCE = 500
-_ROUNDED = 1e-9  # of all that was counted: a difference of less is that of rounding
+_ROUNDED = 1e-9  # of a sum of weights
 _LISTED_MIN = 4  # messages of all sides together: a word of fewer is never as far above zero
 # Which ends of a field's numbers are compared, by their share of the messages of all sides.
 _ENDS = (("<=", 0.1), ("<=", 0.25), (">=", 0.75), (">=", 0.9))
@@ -115,7 +115,8 @@ class ShareMove(msgspec.Struct, frozen=True):
 
     `standard_errors` says how many of them the difference is above zero. `words` are the ones that
     moved it: those that set one of the times apart and whose messages make up a part of the rise,
-    which is their effect, the largest first. Messages with several words count for each.
+    which is their effect, the largest first. Messages with several words count for each. Shares may
+    be `corrected` for the model's errors; effects are on those as predicted.
     """
 
     label: str
@@ -125,6 +126,7 @@ class ShareMove(msgspec.Struct, frozen=True):
     n_after: int
     standard_errors: float
     words: tuple[MovingWord, ...] = ()
+    corrected: bool = False
 
     @property
     def rise(self) -> float:
@@ -478,12 +480,14 @@ def share_move(
     after: ComparedMessages,
     classes: Sequence[str],
     label: str | None = None,
+    found: Sequence[ShareMove] | None = None,
 ) -> ShareMove | None:
     """Return how a share moved from one time to another; None if one of them has no message.
 
-    It is the share of the class that rose most, unless a `label` is named.
+    It is the share of the class that rose most, unless a `label` is named, of those `found`.
     """
-    found = moves(before.counted.for_shares[0], after.counted.for_shares[0], classes)
+    if found is None:
+        found = moves(before.counted.for_shares[0], after.counted.for_shares[0], classes)
     own = [each for each in found if label in {None, each.label}]
     if not own:
         return None
@@ -546,25 +550,24 @@ def ranked(
         n_with.update(side)
         n_squared.update(squared)
     # By (Σw)²/Σw², the number of messages that weigh the same and say as much.
-    vocabulary = [word for word, n in n_with.items() if n * n >= _LISTED_MIN * n_squared[word]]
+    n_found = [sum(side.values()) for side in sides] if n_messages is None else n_messages
+    totals = np.array(n_found, float)
+    total = totals.sum()
+    n_max = total * (1.0 - _ROUNDED)  # of what all messages have nothing is said
+    vocabulary = [
+        word for word, n in n_with.items() if n * n >= _LISTED_MIN * n_squared[word] and n < n_max
+    ]
     counts, spread = (
         np.array([[side.get(word, 0) for word in vocabulary] for side in each], float)
         for each in (sides, squares)
     )
-    n_found = [sum(side.values()) for side in sides] if n_messages is None else n_messages
-    totals = np.array(n_found, float)
-    pooled, total = counts.sum(axis=0), totals.sum()
-    pooled_squared = spread.sum(axis=0)
+    pooled, pooled_squared = counts.sum(axis=0), spread.sum(axis=0)
     alpha, prior, alpha_squared = (PRIOR_SHARE * each for each in (pooled, total, pooled_squared))
     found = []
     for own, squared, n, rest in zip(counts, spread, totals, total - totals, strict=True):
         here, there = own + alpha, pooled - own + alpha
         var, var_there = squared + alpha_squared, pooled_squared - squared + alpha_squared
-        lacking, lacking_there = (
-            # Of what all messages have nothing is said; sums of weights round.
-            np.where(each > _ROUNDED * total, each, np.nan)
-            for each in (n + prior - here, rest + prior - there)
-        )
+        lacking, lacking_there = n + prior - here, rest + prior - there
         log_odds = np.log(here / lacking) - np.log(there / lacking_there)
         variance = var / here / here + var_there / there / there
         if n_messages is not None:

@@ -13,22 +13,26 @@ tells of a share that rose.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from operator import itemgetter
+from statistics import NormalDist
 from typing import Self
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from consumers.config.sections import AlertSettings
 from consumers.errors import ConfigError
 from consumers.messages import KnownClasses
 from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.quality import LEVEL, Share, Shares
 from consumers.process import watch_cache
 from consumers.search.comparison import (
     ComparedSide,
@@ -50,7 +54,7 @@ from consumers.search.live_query import (
     WatchRequest,
 )
 from consumers.search.query_syntax import Query, QueryError, UnknownClassError
-from consumers.search.rows import Change
+from consumers.search.rows import Change, Counted
 from consumers.search.store import RecentStore
 from consumers.search.writer import NewRows
 from consumers.web_request import RequestError, WebService
@@ -293,23 +297,52 @@ LOOK_INTERVAL_MAX_S = 60.0
 ALERT_ERRORS_MIN = 4.0
 ALERTS_KEPT = 10
 UNDELIVERED_MAX = 100
+_Z = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
 _ANSWER_BYTES_MAX = 1 << 16
 _STOP_S = 2.0
 _LATER_STATUSES = {408, 425, 429}  # of 4xx, those that ask to try again
 
 
-def risen(
-    before: Sequence[float],
-    after: Sequence[float],
+def shown_moves(
+    counted: Sequence[Counted],
+    corrected: Sequence[Mapping[str, Share] | None],
     classes: Sequence[str],
-    *,
-    messages_min: int,
-    rise_min: float,
-) -> ShareMove | None:
-    """Return the share that rose most of those that rose far enough to be told, without words."""
+) -> list[ShareMove]:
+    """Return how the share of each class moved between two times, as the page shows shares.
+
+    They are the corrected ones where both times have these, else those as predicted; without words.
+    """
+    found = moves(counted[0].for_shares[0], counted[1].for_shares[0], classes)
+    was, now = corrected
+    if was is None or now is None:
+        return found
+    return [
+        replace(
+            each, before=was[each.label].share, after=now[each.label].share, corrected=True,
+            standard_errors=_errors_above(was[each.label], now[each.label]),
+        )
+        for each in found
+    ]  # fmt: skip
+
+
+def _errors_above(was: Share, now: Share) -> float:
+    """Return by how many standard errors a share rose, by the ends of both intervals.
+
+    Those that lie between the shares count, as in the interval of a difference by Newcombe (1998).
+    """
+    rise = now.share - was.share
+    ends = was.high - was.share, now.share - now.low
+    if rise < 0.0:
+        ends = was.share - was.low, now.high - now.share
+    error = math.hypot(*ends) / _Z
+    return rise / error if error > 0.0 else 0.0
+
+
+def risen(moved: Sequence[ShareMove], *, messages_min: int, rise_min: float) -> ShareMove | None:
+    """Return the share that rose most of those that rose far enough to be told."""
     far = [
         each
-        for each in moves(before, after, classes)
+        for each in moved
         if min(each.n_before, each.n_after) >= messages_min
         and each.rise >= rise_min
         and each.standard_errors >= ALERT_ERRORS_MIN
@@ -361,13 +394,13 @@ class ShareAlerts:
         self,
         store: RecentStore,
         settings: AlertSettings,
-        messages_min: int,
+        shares: Callable[[], Shares],
         left_out: frozenset[str] = frozenset(),
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._settings = settings
-        self._messages_min = messages_min
+        self._shares = shares
         self._left_out = left_out
         self._wall_clock = wall_clock
         self._begins_ms = dict.fromkeys(settings.queries, 0)  # where the time before may begin
@@ -387,7 +420,7 @@ class ShareAlerts:
         cls,
         store: RecentStore | None,
         settings: AlertSettings,
-        messages_min: int,
+        shares: Callable[[], Shares],
         left_out: frozenset[str],
     ) -> Self | None:
         """Return what watches the settings' shares; None if there are none, or nothing is stored.
@@ -396,7 +429,7 @@ class ShareAlerts:
         """
         if store is None or not settings.queries:
             return None
-        return cls(store, settings, messages_min, left_out)
+        return cls(store, settings, shares, left_out)
 
     def _fill(self) -> tuple[int, int]:
         return len(self._undelivered), UNDELIVERED_MAX
@@ -456,6 +489,7 @@ class ShareAlerts:
             label=moved.label,
             before=round(moved.before, 4),
             after=round(moved.after, 4),
+            corrected=moved.corrected,
             messages=moved.n_after,
             words=[f"{each.word} ({100 * each.effect:+.1f} points)" for each in moved.words],
             change=f"{alert.from_ms}-{alert.split_ms}-{alert.to_ms}",
@@ -482,7 +516,7 @@ class ShareAlerts:
 
     def _alert(self, text: str, to_ms: int) -> ShareAlert | None:
         query = self._store.parse(f"{text} ")  # as the page reads it: the last word is a whole one
-        settings, least = self._settings, self._messages_min
+        settings, least = self._settings, self._shares().messages_min
         split_ms = to_ms - int(settings.window_s * 1000)
         begin_ms = self._begins_ms[text]
         begin_ms = 0 if begin_ms > to_ms else begin_ms  # the clock was put back
@@ -492,15 +526,26 @@ class ShareAlerts:
         spans = (from_ms, split_ms), (split_ms, to_ms)
         sides = [ComparedSide(query, None, span_ms) for span_ms in spans]
         # Words are read only where there is something to tell.
-        was, now = (counted_side(self._store, side)[1].for_shares[0] for side in sides)
-        classes = tuple(self._store.classes)
-        most = risen(was, now, classes, messages_min=least, rise_min=settings.rise_min)
+        found = self._moves(query, [counted_side(self._store, side)[1] for side in sides])
+        most = risen(found, messages_min=least, rise_min=settings.rise_min)
         if most is None:
             return None
         before, after = compare(self._store, sides, self._left_out)
         self._begins_ms[text] = to_ms
-        moved = share_move(before, after, classes, most.label) or most
+        again, classes = self._moves(query, [before.counted, after.counted]), self._store.classes
+        moved = share_move(before, after, tuple(classes), most.label, again) or most
         return ShareAlert(text, from_ms, split_ms, to_ms, moved)
+
+    def _moves(self, query: Query, counted: Sequence[Counted]) -> list[ShareMove]:
+        shares = self._shares()
+        corrected = [
+            shares.of_matches(
+                self._store.classes[: len(each.counts)], each.counts, *each.for_shares,
+                is_everything=query.is_everything,
+            ).corrected
+            for each in counted
+        ]  # fmt: skip
+        return shown_moves(counted, corrected, self._store.classes)
 
     def _run(self) -> None:
         interval_s = min(self._settings.window_s / LOOKS_A_WINDOW, LOOK_INTERVAL_MAX_S)

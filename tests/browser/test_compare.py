@@ -191,7 +191,9 @@ def test_the_words_that_moved_a_share_between_two_times(
     page, _ = open_page(address)
     moved = page.get_by_test_id("compare-moved")
     expect(moved).to_have_text(
-        re.compile(r"^Positive rose from \d+% to \d+%\. Moved by .*great \+.* points\.$")
+        re.compile(
+            r"^Positive rose from \d+% to \d+%, not corrected\. Moved by .*great \+.* points\.$"
+        )
     )
     assert violations(page) == []
     page.goto(f"{bandicoots.address}/?q=bandicoot&vs=coffee")
@@ -282,7 +284,9 @@ def test_the_words_that_moved_a_share_on_hover(resting: Resting) -> None:
     assert asked == []
     expect(moved).to_be_hidden()
     page.clock.run_for(200)
-    expect(moved).to_contain_text(re.compile(r"^Positive rose from \d+% to \d+%\. Moved by "))
+    expect(moved).to_contain_text(
+        re.compile(r"^Positive rose from \d+% to \d+%, not corrected\. Moved by ")
+    )
     for word in ("great", "lovely", "sings"):
         expect(moved).to_contain_text(re.compile(rf"{word} \+\d"))
     assert len(asked) == 1
@@ -426,7 +430,9 @@ def test_an_alert_on_the_page(open_page: Callable[..., Opened], tmp_path: Path) 
         expect(page.get_by_test_id("alerts")).to_be_hidden()
         book.write(*["a great lovely bandicoot sings"] * 60)
         told = page.get_by_test_id("alerts")
-        expect(told).to_contain_text(re.compile(r"bandicoot: Positive rose from \d+% to \d+%\."))
+        expect(told).to_contain_text(
+            re.compile(r"bandicoot: Positive rose from \d+% to \d+%, not corrected\.")
+        )
         expect(told).to_contain_text("great +")
         line = book.daemon.until_line("share_moved")
         assert line["label"] == "positive"

@@ -396,7 +396,9 @@ def test_conditions_set_readings_apart(
     told = {each["word"].partition(":")[0] for each in answer["moved"]["words"]}
     assert told == {"mode", "temp"}
     page, _ = open_page(pump.address, color_scheme=scheme, viewport={"width": width, "height": 900})
-    moved = re.compile(r"Overheating rose from \d+% to \d+%\. Moved by .*mode:turbo \+\d")
+    moved = re.compile(
+        r"Overheating rose from \d+% to \d+%, corrected\. Moved by .*mode:turbo \+\d"
+    )
     expect(page.get_by_test_id("alerts")).to_contain_text(moved)
     page.get_by_test_id("series-chart").focus()
     page.keyboard.press("End")

@@ -15,7 +15,7 @@ const PAUSE_MS_MAX = 60_000;
 const refreshMs = (spanMs) => Math.min(Math.max(spanMs / 300, 2_000), PAUSE_MS_MAX);
 
 const total = ({ counts }) => Object.values(counts).reduce((sum, n) => sum + n, 0);
-/** Return a class's value: one may be called "constructor". */
+/** Return a class's value: a class may be "constructor". */
 const own = (values, label) => (values && Object.hasOwn(values, label) ? values[label] : undefined);
 const came = (point) => point.n ?? total(point);
 const shareIn = (point, label) => within(own(point.counts, label) ?? 0, total(point));
@@ -109,10 +109,10 @@ function columnsOf(points, stepMs, labels) {
 const REST_MS = 300;
 const KNOWN_MS = 30_000;
 
-export function inMoved({ label, before, after, standard_errors: errors, words }) {
-  const told = words.map(({ word, effect }) => `${word} ${signed(100 * effect, 1)}`);
+export function inMoved({ label, before, after, corrected, standard_errors: errors, words }) {
   if (errors < Z) return "No share rose further than by chance.";
-  return `${capital(nameOf(label))} rose from ${percent(before)} to ${percent(after)}. ${told.length ? `Moved by ${told.join(", ")} points.` : "Nothing stands out."}`;
+  const told = words.map(({ word, effect }) => `${word} ${signed(100 * effect, 1)}`).join(", ");
+  return `${capital(nameOf(label))} rose from ${percent(before)} to ${percent(after)}, ${corrected ? "" : "not "}corrected. ${told ? `Moved by ${told} points.` : "Nothing stands out."}`;
 }
 
 /** Return what asks what moved a share, once a path rests. */
@@ -398,7 +398,7 @@ export function makeComparison(onRoute) {
   const box = $("compare-q");
   let route = {};
   let path = ""; // what is compared
-  let sides = null; // the last ones that were answered
+  let sides = null; // the last answer's
   let isDrawn = false; // not of another question
   let moved = null;
   let drawn = null;
@@ -406,7 +406,7 @@ export function makeComparison(onRoute) {
   let askedMs = 0;
   let pauseMs = 0; // until it is asked again
   let stepMs = 0;
-  let isOpen = false; // whether the last step is unfinished
+  let isOpen = false; // the last step is unfinished
   const veil = el("div.unfinished@compare-unfinished");
 
   const shareOf = (point) => shareIn(point, choice.value);

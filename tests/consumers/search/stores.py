@@ -12,6 +12,7 @@ import numpy as np
 
 from consumers.config.sections import HistorySettings, RecentSettings
 from consumers.messages import Messages, Partition
+from consumers.monitoring.quality import Shares
 from consumers.search import RecentStore, parse
 from tests.consumers.decoded_messages import messages
 
@@ -19,6 +20,11 @@ LOG = Partition("t", 0)
 CLASSES = ("negative", "positive")
 UNSURE_BELOW = 0.65
 SETTINGS = RecentSettings()
+
+
+def stream_shares(messages_min: int = 30) -> Shares:
+    """Return those of a stream without labels, said from so many messages on."""
+    return Shares.unknown(CLASSES, messages_min)
 
 
 class Clock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
@@ -68,3 +69,19 @@ def test_a_word_of_three_messages_is_never_far_enough() -> None:
             for scores, rank in zip(plain_rank(sides), ranked(sides), strict=True):
                 assert scores.get("x", (0.0, 0.0))[1] < STANDARD_ERRORS_MIN
                 assert "x" not in [word for word, *_ in rank]
+
+
+def test_chance_sets_no_words_apart() -> None:
+    """Of two halves of one stream, cut by chance, hardly a word is listed."""
+    chance = random.Random(5)
+    vocabulary = [f"w{i}" for i in range(2_000)]
+    weights = [1 / (i + 1) for i in range(2_000)]
+    halves = [
+        Counter(
+            word
+            for _ in range(2_000)
+            for word in set(chance.choices(vocabulary, weights, k=12))  # a message
+        )
+        for _ in range(2)
+    ]
+    assert sum(map(len, ranked(halves))) <= 2

@@ -12,13 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import force_setattr, replace
+from structlog.testing import capture_logs
 
+from consumers.config.sections import AlertSettings
 from consumers.messages import Partition
 from consumers.monitoring.prequential import wilson
+from consumers.monitoring.quality import Share
 from consumers.monitoring.stats import ProcessorBudget
 from consumers.search import Counted, RecentStore, parse
 from consumers.search.chunks import Chunk
-from consumers.search.comparison import ComparedSide, compare, ranked, share_move
+from consumers.search.comparison import ComparedSide, compare, moves, ranked, share_move
+from consumers.search.live_updater import ALERT_ERRORS_MIN, ShareAlerts, risen, shown_moves
 from consumers.search.rows import (
     POINTS_MAX,
     Picked,
@@ -29,11 +33,13 @@ from consumers.search.rows import (
 )
 from tests.consumers.search.stores import (
     CLASSES,
+    Clock,
     clock_of,
     ids,
     offer,
     running,
     settle,
+    stream_shares,
     tell,
     tweets,
     wall_of,
@@ -180,6 +186,72 @@ def test_keys_can_be_counted_again() -> None:
         store.remove("m2")
         assert store.held(keys).tolist() == [1, 4]
         assert store.counted_keys(keys, newest_only=False) == store.counted(parse("good"))
+
+
+# ---- how shares moved ----------------------------------------------------------------------------
+
+
+def test_each_class_may_raise_an_alert() -> None:
+    """Of three classes the one that rose most may have done so by chance; another is told."""
+    before, after = (100, 2, 98), (124, 24, 52)
+    found = {each.label: each for each in moves(before, after, ("a", "b", "c"))}
+    assert found["a"].after - found["a"].before > found["b"].after - found["b"].before
+    assert found["a"].standard_errors < ALERT_ERRORS_MIN < found["b"].standard_errors
+    told = risen(list(found.values()), messages_min=30, rise_min=0.1)
+    assert told is not None
+    assert told.label == "b"
+    assert risen(list(found.values()), messages_min=30, rise_min=0.12) is None
+    assert moves((0, 0, 0), after, ("a", "b", "c")) == []
+
+
+BEGIN_S = 1_700_000_000
+NOTHING = counted([], 2, 0.65, n_max=0, newest_only=False)
+
+
+def judged(store: RecentStore, at_s: int, right: int, n: int, label: int, *, known: bool) -> None:
+    """Store messages of one second whose label is known or not, so many judged as they are."""
+    row = {"text": "phone", "label": 4 * label if known else None, "created_at": at_s}
+    told = tweets([row] * n, 1_000 * (at_s - BEGIN_S))
+    shares = np.full((n, 2), 0.2)
+    shares[np.arange(n), np.where(np.arange(n) < right, label, 1 - label)] = 0.8
+    store.offer(told, np.arange(n), np.log(shares))
+    settle(store)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_move_is_told_in_the_shares_that_the_page_shows(*, known: bool) -> None:
+    """These are corrected where both times have labels; else it is said that they are not.
+
+    First 100 of 400 are negative, of which 40 are found, then 240, and 40 others are held for such.
+    """
+    with running(None) as store, capture_logs() as logged:
+        judged(store, BEGIN_S, 40, 100, 0, known=known)
+        judged(store, BEGIN_S + 1, 300, 300, 1, known=known)
+        judged(store, BEGIN_S + 60, 240, 240, 0, known=known)
+        judged(store, BEGIN_S + 61, 120, 160, 1, known=known)
+        own = AlertSettings(queries=("phone",), window_s=30, before_s=60)
+        alerts = ShareAlerts(store, own, stream_shares, wall_clock=Clock(BEGIN_S + 80))
+        (alert,) = alerts.look()
+    moved, wanted = alert.moved, (0.25, 0.6) if known else (0.1, 0.7)
+    assert (moved.label, moved.corrected) == ("negative", known)
+    assert (moved.before, moved.after) == pytest.approx(wanted)
+    (line,) = [each for each in logged if each["event"] == "share_moved"]
+    assert (line["before"], line["after"], line["corrected"]) == (*wanted, known)
+
+
+def test_what_the_error_bars_leave_open_is_no_rise() -> None:
+    """Corrected shares rose by as many standard errors as their bars allow."""
+    counts = replace(NOTHING, n=400, counts=(200, 200)), replace(NOTHING, n=400, counts=(280, 120))
+    bars = [
+        {"negative": Share(share, share - own, share + own), "positive": Share(1 - share, 0, 1)}
+        for share, own in ((0.5, 0.08), (0.7, 0.06))
+    ]
+    (found, _) = shown_moves(counts, bars, CLASSES)
+    assert found.standard_errors == pytest.approx(0.2 / (0.1 / 1.959964))
+    plain = moves((200, 200), (280, 120), CLASSES)
+    assert shown_moves(counts, [None, bars[1]], CLASSES) == plain
+    assert risen(plain, messages_min=30, rise_min=0.1) == plain[0]
+    assert risen([found], messages_min=30, rise_min=0.1) is None
 
 
 # ---- samples whose rate changes ------------------------------------------------------------------
