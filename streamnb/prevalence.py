@@ -80,6 +80,9 @@ class Quantifier:
         The names of the classes, used in the reasons.
     examples_min : int
         The number of examples of each class that error rates need.
+    n_examples : array_like of shape (n_classes,), optional
+        How many examples of each class there are, where they weigh differently and `confusion`
+        says of how many that weigh the same these tell as much. It is used in the reasons.
 
     Raises
     ------
@@ -105,6 +108,7 @@ class Quantifier:
         *,
         classes: Sequence[Label] | None = None,
         examples_min: int = EXAMPLES_MIN,
+        n_examples: ArrayLike | None = None,
     ) -> None:
         self.level = check_level(level)
         self.confusion = _checked_confusion(confusion)
@@ -119,7 +123,8 @@ class Quantifier:
             )
         self._z = NormalDist().inv_cdf((1.0 + self.level) / 2.0)
         self._n = self.confusion.sum(axis=1)  # examples of each true class
-        self.reason = self._too_few(examples_min)
+        n_examples = self._n if n_examples is None else _checked_counts(n_examples, self.n_classes)
+        self.reason = self._too_few(max(1, examples_min), n_examples)
         if self.reason is None:
             self._rates = (self.confusion / self._n[:, np.newaxis]).T  # M
             self._prepare()
@@ -165,16 +170,19 @@ class Quantifier:
 
     # ---- inside --------------------------------------------------------------------------------
 
-    def _too_few(self, examples_min: int) -> str | None:
+    def _too_few(self, examples_min: int, n_examples: Floats) -> str | None:
         """Return which class has too few examples for its error rates, None if none has."""
         if self.n_classes < 2:
             return "There is one class only, and nothing to mistake it for."
         rarest = int(self._n.argmin())
-        if self._n[rarest] >= max(1, examples_min):
+        if self._n[rarest] >= examples_min:
             return None
+        many = f"{int(n_examples[rarest])}"
+        if n_examples[rarest] >= examples_min:
+            many += f" of unequal weight, which say as much as {int(self._n[rarest])}"
         return (
-            f"Error rates need {max(1, examples_min)} labelled examples of each class;"
-            f" {self.classes[rarest]!r} has {self._n[rarest]:.0f}."
+            f"Error rates need {examples_min} labelled examples of each class;"
+            f" {self.classes[rarest]!r} has {many}."
         )
 
     def _prepare(self) -> None:

@@ -143,7 +143,12 @@ class Serializer:
         counts, confusion = counted.for_shares
         is_everything = query.is_everything and lang is None
         estimate = shares.of_matches(
-            classes, counted.counts, counts, confusion, is_everything=is_everything
+            classes,
+            counted.counts,
+            counts,
+            confusion,
+            list(map(sum, counted.confusion)),
+            is_everything=is_everything,
         )
         return schemas.ApiSummary(
             query=query.text,

@@ -357,11 +357,11 @@ class Shares:
         confusion: ArrayLike,
         messages_min: int,
         names: Mapping[str, str] = _NO_NAMES,
+        n_examples: ArrayLike | None = None,  # see `Quantifier`
     ) -> None:
-        self.classes = tuple(classes)
+        self.classes, self.names = tuple(classes), names
         self.messages_min = messages_min
-        self.names = names
-        self._quantifier = self._by(confusion)
+        self._quantifier = self._by(confusion, n_examples)
 
     @classmethod
     def unknown(
@@ -370,10 +370,10 @@ class Shares:
         """Return the value before the first example: it corrects no share."""
         return cls(classes, np.zeros((len(classes), len(classes))), messages_min, names)
 
-    def _by(self, confusion: ArrayLike) -> Quantifier:
+    def _by(self, confusion: ArrayLike, n_examples: ArrayLike | None = None) -> Quantifier:
         """Return what corrects by a confusion matrix; its reasons have the classes' names."""
         named = [self.names.get(label, label) for label in self.classes]
-        return Quantifier(confusion, LEVEL, classes=named)
+        return Quantifier(confusion, LEVEL, classes=named, n_examples=n_examples)
 
     def of_stream(
         self, counts: Sequence[int], weighed: Sequence[float] | None = None
@@ -387,13 +387,13 @@ class Shares:
 
     def of_matches(
         self, classes: Sequence[str], counts: Sequence[int], weighed: Sequence[float],
-        confusion: ArrayLike, *, is_everything: bool,
+        confusion: ArrayLike, n_examples: ArrayLike, *, is_everything: bool,
     ) -> ShareReport:  # fmt: skip
         """Return the shares in stored messages, by the error rates of those with a label.
 
         Where all are asked for, and too few have one, the stream's serve.
         """
-        own = Shares(classes, confusion, self.messages_min, self.names)
+        own = Shares(classes, confusion, self.messages_min, self.names, n_examples)
         found, has_all = own.of_stream(counts, weighed), len(self.classes) == len(classes)
         is_by_stream = is_everything and has_all and found.corrected is None
         return self.of_stream(counts, weighed) if is_by_stream else found

@@ -541,6 +541,7 @@ class ShareAlerts:
         corrected = [
             shares.of_matches(
                 self._store.classes[: len(each.counts)], each.counts, *each.for_shares,
+                list(map(sum, each.confusion)),
                 is_everything=query.is_everything,
             ).corrected
             for each in counted

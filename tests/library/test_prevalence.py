@@ -216,6 +216,20 @@ def test_what_cannot_be_said_has_a_reason(
     assert found.reason.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("n", "has"), [(206, "206 of unequal weight, which say as much as 14."), (49, "49.")]
+)
+def test_examples_of_unequal_weight_are_counted(n: int, has: str) -> None:
+    """A reason has their number too, if that alone would be enough."""
+    confusion = [[90.0, 10.0], [4.2, 10.7]]
+    quantifier = Quantifier(confusion, classes=["spam", "ham"], n_examples=[400, n])
+    assert quantifier.reason == (
+        f"Error rates need 50 labelled examples of each class; 'ham' has {has}"
+    )
+    with pytest.raises(InputError, match="one for each of 2 classes"):
+        Quantifier(confusion, n_examples=[400])
+
+
 def test_one_class_has_no_share_to_correct() -> None:
     """A model of a single class takes nothing for anything else."""
     assert adjusted_shares([5], [[100]]).reason is not None

@@ -312,14 +312,14 @@ def test_an_uneven_sample_is_told_by_what_came() -> None:
         n_max=10_000,
         newest_only=False,
         counts=(600, 40),
-        confusion=((0, 0), (0, 0)),
+        confusion=((471, 0), (0, 206)),
         n_unsure=0,
         step_s=1,
         times_ms=(1_000, 2_000),
         series=((540, 60), (20, 20)),
     )
-    none = ((0.0, 0.0), (0.0, 0.0))
-    weighed = replace(stored, n_came=(600, 1_200), weighed=WeighedCounts((60.0, 40.0), none))
+    few = ((60.0, 0.0), (0.0, 14.0))
+    weighed = replace(stored, n_came=(600, 1_200), weighed=WeighedCounts((60.0, 40.0), few))
     recent = Stream().recent
     state = recent.state()
     recent.stop()
@@ -327,6 +327,12 @@ def test_an_uneven_sample_is_told_by_what_came() -> None:
         serializer = ApiEventSerializer(made)
         told = msgspec.json.decode(serializer.summary(parse(""), None, weighed, state))
         even = msgspec.json.decode(serializer.summary(parse(""), None, stored, state))
+        found = msgspec.json.decode(serializer.summary(parse("good"), None, weighed, state))
+    # Of a search error rates are those of what was found, with the number of stored examples.
+    assert found["corrected_reason"] == (
+        "Error rates need 50 labelled examples of each class; 'positive' has 206 of unequal weight,"
+        " which say as much as 14."
+    )
     assert (told["raw"], told["n_even"]) == ({"negative": 0.6, "positive": 0.4}, 100.0)
     assert told["counts"] == even["counts"] == {"negative": 600, "positive": 40}
     assert [point["n"] for point in told["series"]["points"]] == [600, 1_200]
