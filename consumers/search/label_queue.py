@@ -8,11 +8,12 @@ answered is counted at each question: that alone is kept by chunk, until a label
 
 A day is one of UTC, by the messages' own times (never later than they came), so that a log read
 again asks the same. Of each day's messages without a label two kinds are picked: some at random, by
-a hash of their ids, and those whose likeliest class is the least likely. Each label that a person
-gives to a message of the day counts in its budget. Those at random are asked once the day is over:
-before, a message that comes would take the place of one that was answered. A draw that says what
-was answered already counts with that answer, so that copies, of which one is asked, weigh what they
-are. Of messages of one id the newest is asked, as it is the one that a label is given to.
+a hash of their ids, and those whose likeliest class is the least likely, of which what a model
+without examples judged comes last. Each label that a person gives to a message of the day counts in
+its budget. Those at random are asked once the day is over: before, a message that comes would take
+the place of one that was answered. A draw that says what was answered already counts with that
+answer, so that copies, of which one is asked, weigh what they are. Of messages of one id the newest
+is asked, as it is the one that a label is given to.
 """
 
 from __future__ import annotations
@@ -212,7 +213,12 @@ class LabelQueue:
         others[random] = False
         others &= own.corrected < 0
         rows = np.flatnonzero(others)
-        return random, rows[np.argsort(own.probabilities[rows], kind="stable")]
+        # A model without examples holds all classes for equally likely, and has no doubts of a
+        # message. If nothing else is left, it is asked for all the same: it may be the first label.
+        even = 1.0 / np.arange(2, len(self._recent.classes) + 1)  # some classes may have joined
+        doubts = own.probabilities[rows]
+        is_empty = np.isin(doubts, even.astype(doubts.dtype))
+        return random, rows[np.lexsort((doubts, is_empty))]
 
     def _unlabelled(self) -> _Unlabelled:
         parts: list[tuple[NDArray[Any], ...]] = []

@@ -13,7 +13,7 @@ import pytest
 from consumers.config.sections import LabellingSettings
 from consumers.search import RecentStore, label_queue
 from consumers.search.label_queue import SHARE_MAX, LabelQueue
-from tests.consumers.search.stores import Clock, forget, running, settle, tweets, wall_of
+from tests.consumers.search.stores import CLASSES, Clock, forget, running, settle, tweets, wall_of
 
 DAY_MS = 86_400_000
 NOON_MS = 1_699_876_800_000  # of a day before the stores' clock
@@ -61,6 +61,22 @@ def test_what_the_model_is_least_sure_of_comes_first(tmp_path: Path) -> None:
         assert [each.row.id for each in queue.wanted(1)] == ["m3"]
 
 
+def test_what_an_empty_model_judged_comes_last(tmp_path: Path) -> None:
+    """It holds all classes for equally likely, whatever a message says; then it is asked for too.
+
+    One of two classes, before another joined, is one of these; a third of three is no less.
+    """
+    with running(tmp_path / "recent.db", classes=(*CLASSES, "neutral")) as store:
+        tell(store, [0.5, 0.5, 0.9, 0.52])
+        row = {"label": None, "created_at": NOON_MS}
+        told = tweets([row | {"text": f"text {i}"} for i in (4, 5)], 4)
+        given = np.array([[1 / 3] * 3, [0.34, 0.33, 0.33]])
+        store.offer(told, told.to_predict, np.log(given))
+        settle(store)
+        assert wanted(queue_of(store, per_day=4)) == ["m5", "m3", "m2", "m4"]
+        assert wanted(queue_of(store, per_day=9)) == ["m5", "m3", "m2", "m4", "m0", "m1"]
+
+
 def test_each_day_of_the_messages_has_its_budget(tmp_path: Path) -> None:
     """By the messages' own times; one from the future is of the day when it came."""
     times = [NOON_MS, NOON_MS, NOON_MS, NOON_MS - DAY_MS, NOON_MS + 900 * DAY_MS]
@@ -100,7 +116,7 @@ def test_copies_leave_room_for_others(tmp_path: Path) -> None:
     """However many say the same and come first, the day's budget is asked for."""
     texts = ["all say this"] * 300 + [f"this says {i}" for i in range(20)]
     with running(tmp_path / "recent.db") as store:
-        tell(store, [0.5] * 300 + [0.6] * 20, text=texts)
+        tell(store, [0.51] * 300 + [0.6] * 20, text=texts)
         assert wanted(queue_of(store, per_day=5)) == ["m0", *(f"m{300 + i}" for i in range(4))]
 
 
@@ -348,7 +364,7 @@ def test_working_it_out_takes_a_bounded_share_of_a_core(tmp_path: Path, took_s: 
         settings = LabellingSettings(enabled=True, random_share=0.0)
         queue = LabelQueue(settings, store, clock, lambda: next(times) * took_s)
         assert wanted(queue) == ["m0", "m1"]
-        tell(store, [0.5], 2)
+        tell(store, [0.51], 2)
         store.correct("m0", "positive", "part")
         clock.now_s = took_s / SHARE_MAX * 0.99
         assert wanted(queue) == ["m1"]
