@@ -17,7 +17,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -57,7 +57,6 @@ PRIOR_SHARE = 0.1  # what the prior counts for, as a share of all words counted
 # By chance alone one word in 740 is as far above zero. With this prior a word needs 18 messages.
 STANDARD_ERRORS_MIN = 3.0
 _TEXTS_AT_ONCE = 500
-_ROUNDED = 1e-9  # of a sum of weights
 _LISTED_MIN = 4  # messages of all sides together: a word of fewer is never as far above zero
 # Which ends of a field's numbers are compared, by their share of the messages of all sides.
 _ENDS = (("<=", 0.1), ("<=", 0.25), (">=", 0.75), (">=", 0.9))
@@ -84,7 +83,7 @@ class DistinctiveWord(msgspec.Struct, frozen=True):
     `standard_errors` says how many of them `log_odds` is above zero; `counts` are the messages
     with the word among those that were read, by class. `effects` say by class how much of the
     difference between this side's share and that of all others the messages with the word make up.
-    Where messages weigh differently all of it is of what came, and `counts` parts of those read.
+    Where messages weigh differently, `effects` and the proportions of `counts` are of what came.
     """
 
     word: str
@@ -307,17 +306,6 @@ def _even_weights(chunks: Sequence[Chunk], keys: Sequence[int]) -> NDArray[np.fl
     return even
 
 
-def _tallied(found: Sequence[Collection[str]], weights: NDArray[np.float64]) -> Mapping[str, float]:
-    """Return of each word what the messages with it weigh."""
-    if (weights == 1.0).all():  # as nearly always, and far faster
-        return Counter(chain.from_iterable(found))
-    sums: defaultdict[str, float] = defaultdict(float)
-    for words, weight in zip(found, weights.tolist(), strict=True):
-        for word in words:
-            sums[word] += weight
-    return sums
-
-
 def _distinctive(
     labels: Sequence[NDArray[np.int64]],
     weights: Sequence[NDArray[np.float64]],
@@ -337,11 +325,11 @@ def _distinctive(
         return np.array([np.bincount(own[at], each[at], n_classes) for own, each, at in sides])
 
     n_messages = by_class([np.ones(len(side), np.bool_) for side in found])
-    totals = [_tallied(*side) for side in zip(found, weights, strict=True)]
-    squares = [_tallied(side, own * own) for side, own in zip(found, weights, strict=True)]
-    ranks = ranked(totals, n_messages.sum(axis=1) if of_messages else None, squares)
+    # Words are ranked by rows: of those of large weight there are too few to be sure of any.
+    totals = [Counter(chain.from_iterable(side)) for side in found]
+    n_rows = list(map(len, found)) if of_messages else None
     best = []
-    for i, rank in enumerate(ranks):
+    for i, rank in enumerate(ranked(totals, n_rows)):
         n_read_each = len(found[i]) / max(n_messages[i].sum(), 1.0)
         listed: list[DistinctiveWord] = []
         ends: set[str] = set()
@@ -522,9 +510,7 @@ def moves(
 
 
 def ranked(
-    sides: Sequence[Mapping[str, float]],
-    n_messages: Sequence[float] | NDArray[np.float64] | None = None,
-    squares: Sequence[Mapping[str, float]] | None = None,
+    sides: Sequence[Mapping[str, int]], n_messages: Sequence[int] | None = None
 ) -> list[list[tuple[str, float, float]]]:
     """Return the words of each side with log-odds ratio and standard errors, best first.
 
@@ -536,44 +522,29 @@ def ranked(
     Given `n_messages` of each side, n and n' are these, and not all words: half of the messages may
     meet a condition. So the variance has a term for each side's messages that do not, as well.
 
-    Where messages weigh differently y is the sum of the weights, and `squares` say that of their
-    squares, y₂; both sum to `n_messages` over all messages of a side. The variance of y is y₂, so a
-    term is (y₂ + α₂) / (y + α)²: few messages of large weight are as uncertain as few others.
-
     >>> both, one = {"the": 400, "a": 390}, {"rain": 60}
     >>> [[word for word, *_ in side] for side in ranked([both | one, both])]
     [['rain'], []]
     """
-    squares = sides if squares is None else squares
-    n_with, n_squared = Counter[str](), Counter[str]()
-    for side, squared in zip(sides, squares, strict=True):
+    n_with: Counter[str] = Counter()
+    for side in sides:
         n_with.update(side)
-        n_squared.update(squared)
-    # By (Σw)²/Σw², the number of messages that weigh the same and say as much.
+    vocabulary = [word for word, n in n_with.items() if n >= _LISTED_MIN]
+    counts = np.array([[side.get(word, 0) for word in vocabulary] for side in sides], float)
     n_found = [sum(side.values()) for side in sides] if n_messages is None else n_messages
     totals = np.array(n_found, float)
-    total = totals.sum()
-    n_max = total * (1.0 - _ROUNDED)  # of what all messages have nothing is said
-    vocabulary = [
-        word for word, n in n_with.items() if n * n >= _LISTED_MIN * n_squared[word] and n < n_max
-    ]
-    counts, spread = (
-        np.array([[side.get(word, 0) for word in vocabulary] for side in each], float)
-        for each in (sides, squares)
-    )
-    pooled, pooled_squared = counts.sum(axis=0), spread.sum(axis=0)
-    alpha, prior, alpha_squared = (PRIOR_SHARE * each for each in (pooled, total, pooled_squared))
+    pooled, total = counts.sum(axis=0), totals.sum()
+    alpha, prior = PRIOR_SHARE * pooled, PRIOR_SHARE * total
     found = []
-    for own, squared, n, rest in zip(counts, spread, totals, total - totals, strict=True):
-        here, there = own + alpha, pooled - own + alpha
-        var, var_there = squared + alpha_squared, pooled_squared - squared + alpha_squared
-        lacking, lacking_there = n + prior - here, rest + prior - there
-        log_odds = np.log(here / lacking) - np.log(there / lacking_there)
-        variance = var / here / here + var_there / there / there
-        if n_messages is not None:
-            own_var, rest_var = n + prior - var, rest + prior - var_there
-            variance += own_var / lacking / lacking + rest_var / lacking_there / lacking_there
-        standard_errors = log_odds / np.sqrt(variance)
+    for own, n, rest in zip(counts, totals, total - totals, strict=True):
+        with np.errstate(divide="ignore", invalid="ignore"):  # of a single word: it says nothing
+            here, there = own + alpha, pooled - own + alpha
+            lacking, lacking_there = n + prior - here, rest + prior - there
+            log_odds = np.log(here / lacking) - np.log(there / lacking_there)
+            variance = 1 / here + 1 / there
+            if n_messages is not None:
+                variance += 1 / lacking + 1 / lacking_there
+            standard_errors = log_odds / np.sqrt(variance)
         far = np.flatnonzero(standard_errors >= STANDARD_ERRORS_MIN).tolist()
         rank = [(vocabulary[i], float(log_odds[i]), float(standard_errors[i])) for i in far]
         found.append(sorted(rank, key=lambda each: (-each[2], each[0])))

@@ -21,7 +21,7 @@ from consumers.monitoring.quality import Share
 from consumers.monitoring.stats import ProcessorBudget
 from consumers.search import Counted, RecentStore, parse
 from consumers.search.chunks import Chunk
-from consumers.search.comparison import ComparedSide, compare, moves, ranked, share_move
+from consumers.search.comparison import ComparedSide, compare, moves, share_move
 from consumers.search.live_updater import ALERT_ERRORS_MIN, ShareAlerts, risen, shown_moves
 from consumers.search.rows import (
     POINTS_MAX,
@@ -374,16 +374,6 @@ def test_words_are_those_of_what_came() -> None:
             assert each.words[0].counts == pytest.approx(each.n_read * share, abs=1)
         old, new = (np.array(each.words[0].effects) for each in found)
         assert new - old == pytest.approx(shares[1] - shares[0])
-
-
-@pytest.mark.parametrize("n_heavy", [3, 16, 20])
-def test_few_messages_of_large_weight_set_nothing_apart(n_heavy: int) -> None:
-    """A word is as uncertain as the number of messages that have it, whatever these weigh."""
-    common = {"the": 500.0, "a": 500.0}
-    sides = [common | {"rain": 15.0 * n_heavy}, common]
-    squares = [common | {"rain": 225.0 * n_heavy}, common]
-    listed = [word for word, *_ in ranked(sides, None, squares)[0]]
-    assert listed == ["rain"] * (n_heavy >= 18)
 
 
 @pytest.mark.usefixtures("_slow_processor")
