@@ -52,7 +52,14 @@ from streamnb.errors import InputError, StoreError, check_kind, check_whole
 from streamnb.features.counted_words import CountedState
 from streamnb.features.protocol import Floats
 from streamnb.features.words import Words
-from streamnb.inspection.words import word_view
+from streamnb.inspection.words import (
+    Taught,
+    change_of_log_odds,
+    n_new_classes,
+    weighed_examples,
+    window_weights,
+    word_view,
+)
 from streamnb.kernels import drift as kernel
 from streamnb.kernels.layout import Counts, RowUpdates, RunOptions
 from streamnb.labels import Codes, Label, check_classes, read_labels, to_indices, unlabelled_rows
@@ -66,7 +73,6 @@ from streamnb.reader import ModelReader
 _STAKES = np.array([0.05, 0.15, 0.4, 0.95])
 _GROUP = "text"
 _SAVED = ("ages", "log_weights", "tempers")
-_PSEUDO = 0.5  # of an occurrence, in each class: no log-odds are infinite
 
 
 class DriftMartingale:
@@ -209,6 +215,8 @@ class WordCounts:
         N_·c, of all words.
     scale, landmark : float
         How far decay had scaled the counts by then, and since when, in half-lives; 1 and 0 without.
+    examples, weight : float
+        How many examples they are of, and the weight of these together; 0 if that is not known.
     """
 
     group: str
@@ -217,6 +225,8 @@ class WordCounts:
     tokens: Floats
     scale: float = 1.0
     landmark: float = 0.0
+    examples: float = 0.0
+    weight: float = 0.0
 
     def __post_init__(self) -> None:
         check_kind("group", self.group, str)
@@ -225,6 +235,8 @@ class WordCounts:
             check_kind("a word", word, str)
         scale = check("scale", self.scale, above=0.0)
         landmark = floats_in(self.landmark)
+        check("examples", self.examples)
+        check("weight", self.weight)
         counts = read_counts("counts", self.counts, scale)
         tokens = read_counts("tokens", self.tokens, scale)
         if tokens.ndim != 1 or counts.shape != (len(self.words), len(tokens)):
@@ -260,8 +272,12 @@ class MovedWord:
     after: float
 
 
-def count_words(model: ModelReader, n_words: int = 20_000, group: str | None = None) -> WordCounts:
+def count_words(
+    model: ModelReader, n_words: int = 20_000, group: str | None = None, *, learned: Taught = None
+) -> WordCounts:
     """Return the counts of a model's `n_words` most frequent words, to compare later ones with.
+
+    `learned` is for a model with a half-life, as in `moved_words`.
 
     Raises
     ------
@@ -279,11 +295,17 @@ def count_words(model: ModelReader, n_words: int = 20_000, group: str | None = N
         counts.tokens,
         model.state.clock.scale,
         model.state.clock.landmark,
+        *weighed_examples(model.state, learned),
     )
 
 
 def moved_words(
-    earlier: WordCounts, model: ModelReader, n: int = 10, *, least_z: float = 4.0
+    earlier: WordCounts,
+    model: ModelReader,
+    n: int = 10,
+    *,
+    least_z: float = 4.0,
+    learned: Taught = None,
 ) -> list[MovedWord]:
     """Return the words whose class changed most since, the most surely changed first.
 
@@ -299,7 +321,10 @@ def moved_words(
         How many words at most.
     least_z : float
         Words that changed by fewer standard errors are left out. Of 20,000 words that do not
-        change, chance takes one beyond 4.
+        change, chance takes one beyond 4. Each window's examples count 1 on average.
+    learned : (float, float), optional
+        How many examples a model with a half-life has learned, and their weight together: it does
+        not know. Without, such a model's weights are taken as they are.
 
     Examples
     --------
@@ -316,9 +341,8 @@ def moved_words(
     check_kind("earlier", earlier, WordCounts)
     check_whole("n", n, 0)
     check("least_z", least_z)
-    state = model.state
-    group = word_view(state, earlier.group).state
-    n_new = _n_new_classes(earlier, len(state.classes))
+    state, group = model.state, word_view(model.state, earlier.group).state
+    n_new = n_new_classes(len(earlier.tokens), len(state.classes))
     factor = Clock(state.clock.half_life, None, earlier.landmark).moved_to(state.clock.landmark)[1]
     columns = group.find(earlier.words)
     known = np.flatnonzero((columns >= 0) & (earlier.counts.sum(axis=1) > 0.0))
@@ -328,60 +352,23 @@ def moved_words(
         after = np.maximum(group.counts.by_word[columns[known]] - before * factor, 0.0)
         tokens_after = np.maximum(group.counts.tokens - tokens * factor, 0.0)
     came = after.sum(axis=1) > 0.0
-    known, before, after = known[came], before[came], after[came]
-    before, tokens = before / earlier.scale, tokens / earlier.scale
-    z = change_of_log_odds(
-        before, after / state.clock.scale, tokens, tokens_after / state.clock.scale
-    )
-    if not z.size:
-        return []
-    best = z.argmax(axis=1)
-    surest = z[np.arange(len(z)), best]
-    found = []
-    for at in np.argsort(-surest, kind="stable")[:n].tolist():
-        if surest[at] < least_z:
-            break
-        c = int(best[at])
-        found.append(
-            MovedWord(
-                earlier.words[known[at]],
-                state.classes[c],
-                float(surest[at]),
-                float(before[at, c] / before[at].sum()),
-                float(after[at, c] / after[at].sum()),
-            )
+    known, after = known[came], after[came]
+    then = earlier.examples, earlier.weight
+    one, other = window_weights(then, weighed_examples(state, learned))
+    one, other = one * earlier.scale, other * state.clock.scale
+    before = before[came] / one
+    z = change_of_log_odds(before, after / other, tokens / one, tokens_after / other)
+    places = np.flatnonzero(z.max(axis=1, initial=-math.inf) >= least_z)
+    best, surest = z[places].argmax(axis=1), z[places].max(axis=1)
+    return [
+        MovedWord(
+            earlier.words[known[places[k]]],
+            state.classes[best[k]],
+            float(surest[k]),
+            *(float(each[places[k], best[k]] / each[places[k]].sum()) for each in (before, after)),
         )
-    return found
-
-
-def _n_new_classes(earlier: WordCounts, n: int) -> int:
-    """Return how many of `n` classes came since; refuse counts of more than there are."""
-    if len(earlier.tokens) > n:
-        raise InputError(
-            f"earlier must be of the same model: it counts {len(earlier.tokens)} classes, and the"
-            f" model has {n}."
-        )
-    return n - len(earlier.tokens)
-
-
-def change_of_log_odds(
-    before: Floats, after: Floats, tokens_before: Floats, tokens_after: Floats
-) -> Floats:
-    """Return z of the change of each word's log-odds of each class, shape (n_words, n_classes)."""
-    found, variance = np.zeros_like(before), np.zeros_like(before)
-    n_before, n_after = (each.sum(axis=1, keepdims=True) for each in (before, after))
-    share_before = (before + _PSEUDO) / (n_before + 2.0 * _PSEUDO)
-    share_after = (after + _PSEUDO) / (n_after + 2.0 * _PSEUDO)
-    for counts, n, share, tokens, sign in (
-        (before, n_before, share_after, tokens_before, -1.0),
-        (after, n_after, share_before, tokens_after, 1.0),
-    ):
-        own, others = counts + share, n - counts + (1.0 - share)
-        base = np.log((tokens + _PSEUDO) / (tokens.sum() - tokens + _PSEUDO))
-        found += sign * (np.log(own / others) - base)
-        variance += 1.0 / own + 1.0 / others
-    z: Floats = found / np.sqrt(variance)
-    return z
+        for k in np.argsort(-surest, kind="stable")[:n].tolist()
+    ]
 
 
 # ---- half-lives side by side ---------------------------------------------------------------------

@@ -31,6 +31,7 @@ from consumers.messages import CheckpointEntry
 from streamnb import DriftMartingale, MovedWord, NaiveBayes, WordCounts, count_words, moved_words
 from streamnb.inspection.words import word_groups
 
+_Floats = NDArray[np.float64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 LOG_POSTERIOR_MIN = math.log(1e-15)
 log = structlog.get_logger(__name__)
@@ -186,16 +187,11 @@ class Prequential:
         }
         if self._scores is not None:
             arrays["scores"] = self._newest(self._scores).view(np.uint8)
-        return CheckpointEntry(
-            {
-                "n": self.n,
-                "n_correct": self.n_correct,
-                "log_loss_sum": self.log_loss_sum,
-                "n_classes": self._n_classes,
-                "next": self._next,
-            },
-            arrays,
-        )
+        values = {
+            "n": self.n, "n_correct": self.n_correct, "log_loss_sum": self.log_loss_sum,
+            "n_classes": self._n_classes, "next": self._next,
+        }  # fmt: skip
+        return CheckpointEntry(values, arrays)
 
     def unpack(self, entry: CheckpointEntry, *, sums: bool) -> None:
         """Go on with a window, which may have had another size, and with the sums if asked for."""
@@ -478,6 +474,7 @@ class DriftWatch:
         self.react: Callable[[], None] = lambda: None  # with `drift.reaction`, at the next look
         self._martingale = DriftMartingale(settings.alpha, settings.tolerance)
         self._n = 0  # losses taken in
+        self._taught = (0.0, 0.0)  # messages that taught the model, and their weight together
         self._is_alarmed = False  # and the words of before are not counted yet
         self._earlier: WordCounts | None = None
         self._name_at = 0  # losses after which words are named
@@ -497,9 +494,21 @@ class DriftWatch:
         """How many losses are left until the words are looked at: no call may learn more."""
         return LOOK_EXAMPLES - self._n % LOOK_EXAMPLES
 
-    def learned(self, log_posteriors: NDArray[np.float64], labels: NDArray[np.integer]) -> None:
-        """Take in what was predicted of messages, in their order; look at words if it is time."""
+    def learned(
+        self, log_posteriors: _Floats, labels: NDArray[np.integer], weights: _Floats | None = None
+    ) -> None:
+        """Take in what was predicted of messages, in their order; look at words if it is time.
+
+        A message that teaches nothing has weight 0. A model that forgets does not know weights.
+        """
         if len(labels):
+            given, (n, sum_before) = (
+                np.ones(len(labels)) if weights is None else weights,
+                self._taught,
+            )
+            # In order, as `log_loss_sum` is.
+            total = float(np.cumsum(np.append(sum_before, given))[-1])
+            self._taught = n + float(np.count_nonzero(given)), total
             self.update(log_losses(log_posteriors, labels))
             model = self.model()
             if self._n % LOOK_EXAMPLES == 0 and model is not None:
@@ -529,11 +538,11 @@ class DriftWatch:
         if group is None:
             return
         if self._is_alarmed and self._earlier is None:
-            self._earlier = count_words(model, WORDS_MAX, group)
+            self._earlier = count_words(model, WORDS_MAX, group, learned=self._taught)
             self._name_at = self._n + self._settings.words_after
         if self._earlier is None or self._n < self._name_at:
             return
-        words = tuple(moved_words(self._earlier, model, WORDS_NAMED))
+        words = tuple(moved_words(self._earlier, model, WORDS_NAMED, learned=self._taught))
         self._earlier = None
         self._report = replace(self._report, words=words)
         if words:
@@ -550,13 +559,10 @@ class DriftWatch:
         out.
         """
         values: dict[str, Any] = {
-            "n": self._n,
-            "martingale": self._martingale.to_dict(),
-            "is_alarmed": self._is_alarmed,
-            "name_at": self._name_at,
-            "alarm_at": self._report.alarm_at,
-            "words": [],
-        }
+            "n": self._n, "taught": self._taught, "martingale": self._martingale.to_dict(),
+            "is_alarmed": self._is_alarmed, "name_at": self._name_at,
+            "alarm_at": self._report.alarm_at, "words": [],
+        }  # fmt: skip
         named, earlier = self._report.words, self._earlier
         if named:
             known = self._are_counted([each.word for each in named], None)
@@ -564,13 +570,9 @@ class DriftWatch:
         if earlier is None:
             return CheckpointEntry(values)
         known = self._are_counted(earlier.words, earlier.group)
-        values["earlier"] = {
-            "group": earlier.group,
-            "words": [earlier.words[k] for k in np.flatnonzero(known)],
-            "scale": earlier.scale,
-            "landmark": earlier.landmark,
-        }
-        return CheckpointEntry(values, {"counts": earlier.counts[known], "tokens": earlier.tokens})
+        held = asdict(earlier) | {"words": [earlier.words[k] for k in np.flatnonzero(known)]}
+        arrays = {"counts": held.pop("counts")[known], "tokens": held.pop("tokens")}
+        return CheckpointEntry(values | {"earlier": held}, arrays)
 
     def _are_counted(self, words: Sequence[str], group: str | None) -> NDArray[np.bool_]:
         """Return which words the model counts; None is its first group of words."""
@@ -588,13 +590,11 @@ class DriftWatch:
         self._martingale = DriftMartingale.from_dict(values["martingale"] | now)
         self._n, self._name_at = values["n"], values["name_at"]
         self._is_alarmed = values["is_alarmed"]
+        self._taught = tuple(values.get("taught", self._taught))  # older files have none
         words = tuple(MovedWord(**each) for each in values["words"])
         known = self._martingale
         self._report = DriftReport(known.n_alarms, known.capital, values["alarm_at"], words)
         earlier = values.get("earlier")
-        if earlier is not None:
-            counts, tokens = entry.arrays["counts"], entry.arrays["tokens"]
-            self._earlier = WordCounts(
-                earlier["group"], tuple(earlier["words"]), counts, tokens,
-                earlier["scale"], earlier["landmark"],
-            )  # fmt: skip
+        if earlier is not None:  # of older files without `examples` and `weight`
+            held = earlier | {"words": tuple(earlier["words"])} | dict(entry.arrays)
+            self._earlier = WordCounts(**held)

@@ -302,7 +302,7 @@ class Pipeline(msgspec.Struct):
             end = len(messages) if is_last else behind_learned
             n_before = int(np.searchsorted(to_predict, end))
             if self.statistics.drift is not None:
-                self.statistics.drift.learned(found.posteriors, found.truth)
+                self.statistics.drift.learned(found.posteriors, found.truth, found.weights)
             pieces.append(_Piece(found, to_predict[:n_before], snapshot))
             to_learn, to_predict = to_learn[n:], to_predict[n_before:]
             if not len(to_learn) and not len(to_predict):

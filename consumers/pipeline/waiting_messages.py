@@ -513,6 +513,7 @@ class LearnedRows(NamedTuple):
     posteriors: Floats
     truth: NDArray[np.int32]
     n_done: int
+    weights: Floats | None = None  # if any is not 1
 
 
 def learn_rows(
@@ -534,9 +535,10 @@ def learn_rows(
     )  # fmt: skip
     n, truth = len(posteriors), to_indices(labels, keep_classes(learner.model))
     if codes is None:
-        return LearnedRows(rows, posteriors, truth, n)
-    is_learned = codes[:n] == LEARNED
-    return LearnedRows(rows[:n][is_learned], posteriors[is_learned], truth[:n][is_learned], n)
+        return LearnedRows(rows, posteriors, truth, n, own.weights)
+    at = np.flatnonzero(codes[:n] == LEARNED)
+    weights = None if own.weights is None else own.weights[at]
+    return LearnedRows(rows[at], posteriors[at], truth[at], n, weights)
 
 
 def joined(pieces: Sequence[LearnedRows]) -> tuple[Longs, Floats, NDArray[np.int32]]:

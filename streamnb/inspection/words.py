@@ -31,7 +31,11 @@ from streamnb.inspection.parameters import (
 from streamnb.kernels.hybrid import KINDS, N_BANDS, WEIGHT_START
 from streamnb.likelihoods import Bernoulli, Complement, Multinomial
 from streamnb.likelihoods.multinomial import mean_weights, vocabulary_size
+from streamnb.priors import check
 from streamnb.state import ModelState
+
+Taught = tuple[float, float] | None  # how many examples, and their weight together
+_PSEUDO = 0.5  # of an occurrence, in each class: no log-odds are infinite
 
 
 def column_sums(grid: Floats) -> Floats:
@@ -362,3 +366,54 @@ def word_view(state: ModelState, name: str | None) -> WordsView:
     view = view_of(word_group(state, name), state.clock.scale)
     assert isinstance(view, WordsView)
     return view
+
+
+def change_of_log_odds(
+    before: Floats, after: Floats, tokens_before: Floats, tokens_after: Floats
+) -> Floats:
+    """Return z of the change of each word's log-odds of each class, shape (n_words, n_classes)."""
+    found, variance = np.zeros_like(before), np.zeros_like(before)
+    n_before, n_after = (each.sum(axis=1, keepdims=True) for each in (before, after))
+    share_before = (before + _PSEUDO) / (n_before + 2.0 * _PSEUDO)
+    share_after = (after + _PSEUDO) / (n_after + 2.0 * _PSEUDO)
+    for counts, n, share, tokens, sign in (
+        (before, n_before, share_after, tokens_before, -1.0),
+        (after, n_after, share_before, tokens_after, 1.0),
+    ):
+        own, others = counts + share, n - counts + (1.0 - share)
+        base = np.log((tokens + _PSEUDO) / (tokens.sum() - tokens + _PSEUDO))
+        found += sign * (np.log(own / others) - base)
+        variance += 1.0 / own + 1.0 / others
+    z: Floats = found / np.sqrt(variance)
+    return z
+
+
+def weighed_examples(state: ModelState, learned: Taught) -> tuple[float, float]:
+    """Return how many examples a state is of, and their weight; where decay hides it, `learned`."""
+    if state.clock.half_life is not None:
+        n, weight = learned or (0.0, 0.0)
+        return check("learned[0]", n), check("learned[1]", weight)
+    return max(0.0, float(state.n_examples)), max(0.0, float(state.class_counts.sum()))
+
+
+def window_weights(then: tuple[float, float], now: tuple[float, float]) -> tuple[float, float]:
+    """Return the mean weight of the examples up to then, and of those since.
+
+    Each is given by how many examples there were, and their weight. Of a window without any it is
+    the mean of all; 1 where there are none.
+    """
+    (n_then, weight_then), (n, weight) = then, now
+    found = weight / n if n > 0.0 and weight > 0.0 else 1.0
+    before = weight_then / n_then if n_then > 0.0 and weight_then > 0.0 else found
+    n, weight = n - n_then, weight - weight_then
+    return before, weight / n if n > 0.0 and weight > 0.0 else found
+
+
+def n_new_classes(n_before: int, n: int) -> int:
+    """Return how many of `n` classes came since; refuse counts of more than there are."""
+    if n_before > n:
+        raise InputError(
+            f"earlier must be of the same model: it counts {n_before} classes, and the model has"
+            f" {n}."
+        )
+    return n - n_before

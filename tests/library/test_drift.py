@@ -6,6 +6,7 @@ import doctest
 import itertools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 
 import streamnb as nb
 from benchmarks.drift import PlantedStream, detect
-from streamnb.drift import change_of_log_odds
 from streamnb.errors import InputError
+from streamnb.inspection.words import change_of_log_odds
 from streamnb.river import AdwinAlarm
 
 STAKES = (0.05, 0.15, 0.4, 0.95)
@@ -260,6 +261,103 @@ def test_a_word_that_left_or_a_class_that_came_does_no_harm() -> None:
     fewer = nb.NaiveBayes(["a"], features={"t": nb.Words(nb.Multinomial())})
     with pytest.raises(InputError, match="same model"):
         nb.moved_words(earlier, fewer)
+
+
+def leaning(
+    seed: int, n: int, *, turned: bool, weights: NDArray[np.float64]
+) -> tuple[list[str], list[str], list[float]]:
+    """Return texts of 300 words with leans of their own, labels and weights; one word may turn."""
+    random = np.random.default_rng(seed)
+    labels, texts = random.integers(0, 2, n), []
+    for label in labels.tolist():
+        words = random.integers(0, 300, 3)
+        leans = np.array([0.35, 0.5, 0.65])[words % 3]
+        kept = random.random(3) < (leans if label else 1.0 - leans)
+        said = [f"w{each}" for each in np.where(kept, words, random.integers(0, 300, 3))]
+        if random.random() < 0.35:
+            said.append("left" if bool(label) != turned else "right")
+        texts.append(" ".join(said))
+    return texts, [("a", "b")[each] for each in labels], random.choice(weights, n).tolist()
+
+
+@pytest.mark.parametrize(
+    "weights", [(1.0,), (50.0,), (1 / 64,), (0.5, 1.5), (1e-60,), (1e40,)], ids=str
+)
+def test_words_that_moved_do_not_depend_on_the_unit_of_weights(weights: tuple[float, ...]) -> None:
+    """Those that turned are named, with z as without weights; those that stayed are not."""
+    found = []
+    for choice in (np.ones(1), np.array(weights)):
+        model = nb.NaiveBayes(["a", "b"], features={"t": nb.Words(nb.Multinomial())})
+        texts, labels, own = leaning(1, 12_000, turned=False, weights=choice)
+        model.learn_many({"t": texts}, labels, weights=own)
+        earlier = nb.count_words(model)
+        texts, labels, own = leaning(2, 4_500, turned=True, weights=choice)
+        model.learn_many({"t": texts}, labels, weights=own)
+        found.append({each.word: (each.label, each.z) for each in nb.moved_words(earlier, model)})
+    plain, weighed = found
+    assert plain.keys() == weighed.keys() == {"left", "right"}
+    for word, (label, z) in plain.items():
+        assert weighed[word][0] == label
+        assert weighed[word][1] == pytest.approx(z, rel=0.15 if len(weights) > 1 else 1e-9)
+
+
+@pytest.mark.parametrize("weight", [1.0, 50.0, 1 / 64])
+def test_a_model_that_forgets_is_told_what_weighed(weight: float) -> None:
+    """It cannot tell weights from its own; whoever knows says how many examples there were."""
+    found = []
+    for each in (1.0, weight):
+        decay = nb.HalfLife(seconds=4_000.0)
+        model = nb.NaiveBayes(["a", "b"], features={"t": nb.Words(nb.Multinomial())}, decay=decay)
+        texts, labels, own = leaning(1, 12_000, turned=False, weights=np.full(1, each))
+        model.learn_many({"t": texts}, labels, weights=own, times_s=np.arange(12_000.0))
+        earlier = nb.count_words(model, learned=(12_000.0, 12_000.0 * each))
+        texts, labels, own = leaning(2, 4_500, turned=True, weights=np.full(1, each))
+        model.learn_many({"t": texts}, labels, weights=own, times_s=12_000.0 + np.arange(4_500.0))
+        now = (16_500.0, 16_500.0 * each)
+        found.append(nb.moved_words(earlier, model, learned=now))
+        if each == 1.0:
+            assert found[0] == nb.moved_words(earlier, model)
+        with pytest.raises(InputError, match="learned"):
+            nb.count_words(model, learned=(-1.0, 1.0))
+    plain, weighed = found
+    assert {each.word for each in plain} == {"left", "right"}
+    assert [each.word for each in weighed] == [each.word for each in plain]
+    assert [each.z for each in weighed] == pytest.approx([each.z for each in plain], rel=1e-9)
+
+
+def test_each_window_has_weights_of_its_own() -> None:
+    """A unit that changes between the windows is none of the words; nor is an older count."""
+    model = nb.NaiveBayes(["a", "b"], features={"t": nb.Words(nb.Multinomial())})
+    for seed, weight in ((1, 1.0), (2, 100.0)):
+        texts, labels, own = leaning(seed, 6_000, turned=False, weights=np.full(1, weight))
+        earlier = nb.count_words(model) if model.n_examples else None
+        model.learn_many({"t": texts}, labels, weights=own)
+    assert earlier is not None
+    assert (earlier.examples, earlier.weight) == (6_000.0, 6_000.0)
+    assert nb.moved_words(earlier, model) == []
+    with pytest.raises(InputError, match="examples must be"):
+        replace(earlier, examples=-1.0)
+    with pytest.raises(InputError, match="weight must be"):
+        replace(earlier, weight=math.inf)
+
+
+def test_figures_without_weights_are_those_of_before() -> None:
+    """Bit for bit, by an older count too, which knew neither examples nor weight."""
+    model = nb.NaiveBayes(["a", "b"], features={"t": nb.Words(nb.Multinomial())})
+    texts, labels, _ = leaning(1, 6_000, turned=False, weights=np.ones(1))
+    model.learn_many({"t": texts}, labels)
+    earlier = nb.count_words(model)
+    texts, labels, _ = leaning(2, 2_000, turned=True, weights=np.ones(1))
+    model.learn_many({"t": texts}, labels)
+    found = nb.moved_words(earlier, model)
+    assert found == nb.moved_words(replace(earlier, examples=0.0, weight=0.0), model)
+    now = nb.count_words(model)
+    places = [now.words.index(each.word) for each in found]
+    before = np.array([earlier.counts[earlier.words.index(each.word)] for each in found])
+    plain = change_of_log_odds(
+        before, now.counts[places] - before, earlier.tokens, now.tokens - earlier.tokens
+    )
+    assert [each.z for each in found] == plain.max(axis=1).tolist()
 
 
 # ---- planted drift -------------------------------------------------------------------------------

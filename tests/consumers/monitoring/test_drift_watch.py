@@ -176,6 +176,30 @@ def test_it_names_the_same_words_however_the_log_is_cut(tweets: Path, tmp_path: 
     assert found[0][1][1]["message"] % LOOK_EXAMPLES == 0
 
 
+@pytest.mark.parametrize("half_life_s", [None, 4_000.0])
+def test_the_words_do_not_depend_on_the_unit_of_weights(
+    tweets: Path, tmp_path: Path, half_life_s: float | None
+) -> None:
+    """A stream whose messages all weigh the same names what it names without weights."""
+    lines = tweets.read_text(encoding="utf-8").splitlines()
+    path = tmp_path / "log.jsonl"
+    log = [
+        json.dumps(json.loads(each) | {"w": 64, "v": 1 / 64, "created_at": 1_700_000_000 + i})
+        for i, each in enumerate(lines)
+    ]
+    features = {"text": {"hybrid": False, "ngrams": [1, 1]}}
+    sections: dict[str, Any] = {"model": {"features": features, "half_life_s": half_life_s}}
+    sections |= {"learned": {"messages_max": 0}, "corrections": {"to": "none"}}
+    path.write_text("\n".join(log) + "\n", encoding="utf-8")
+    found = [
+        run(path, tmp_path / str(weight), None, message={"weight": weight}, **sections)[1]
+        for weight in (None, "w", "v")
+    ]
+    words = [lines[1]["words"] for lines in found]
+    assert words[0]
+    assert words[0] == words[1] == words[2]
+
+
 def test_words_that_nothing_holds_any_more_leave_the_checkpoint() -> None:
     """What was deleted from all counts is in no file, be it of the words before or of the named."""
     model = nb.NaiveBayes(CLASSES, features={"text": WORDS})
