@@ -434,6 +434,7 @@ def calibration_error(bins: Sequence[Bin]) -> float | None:
 WARM_EXAMPLES = 1_000  # the first losses of a model that knows nothing are compared with nothing
 WORDS_MAX = 5_000  # the most frequent ones, whose classes are compared
 WORDS_NAMED = 10
+PENDING_MAX = 8  # alarms that wait for their words; a further one waits with the last of them
 LOOK_EXAMPLES = 500  # the words are looked at where so many more losses were taken in
 
 
@@ -476,8 +477,7 @@ class DriftWatch:
         self._n = 0  # losses taken in
         self._taught = (0.0, 0.0)  # messages that taught the model, and their weight together
         self._is_alarmed = False  # and the words of before are not counted yet
-        self._earlier: WordCounts | None = None
-        self._name_at = 0  # losses after which words are named
+        self._pending: list[tuple[int, WordCounts]] = []  # named after so many losses, by alarm
         self._report = DriftReport(0, 1.0, None, ())
 
     @classmethod
@@ -502,13 +502,10 @@ class DriftWatch:
         A message that teaches nothing has weight 0. A model that forgets does not know weights.
         """
         if len(labels):
-            given, (n, sum_before) = (
-                np.ones(len(labels)) if weights is None else weights,
-                self._taught,
-            )
-            # In order, as `log_loss_sum` is.
-            total = float(np.cumsum(np.append(sum_before, given))[-1])
-            self._taught = n + float(np.count_nonzero(given)), total
+            given = np.ones(len(labels)) if weights is None else weights
+            n, weight = self._taught  # summed up in order, as `log_loss_sum` is
+            weight = float(np.cumsum(np.append(weight, given))[-1])
+            self._taught = n + float(np.count_nonzero(given)), weight
             self.update(log_losses(log_posteriors, labels))
             model = self.model()
             if self._n % LOOK_EXAMPLES == 0 and model is not None:
@@ -537,13 +534,16 @@ class DriftWatch:
         group = next(iter(word_groups(model.state)), None)
         if group is None:
             return
-        if self._is_alarmed and self._earlier is None:
-            self._earlier = count_words(model, WORDS_MAX, group, learned=self._taught)
-            self._name_at = self._n + self._settings.words_after
-        if self._earlier is None or self._n < self._name_at:
+        if self._is_alarmed:
+            at, pending = self._n + self._settings.words_after, self._pending
+            if len(pending) == PENDING_MAX:
+                pending[-1] = at, pending[-1][1]
+            else:
+                pending.append((at, count_words(model, WORDS_MAX, group, learned=self._taught)))
+        if not self._pending or self._n < self._pending[0][0]:
             return
-        words = tuple(moved_words(self._earlier, model, WORDS_NAMED, learned=self._taught))
-        self._earlier = None
+        _, earlier = self._pending.pop(0)
+        words = tuple(moved_words(earlier, model, WORDS_NAMED, learned=self._taught))
         self._report = replace(self._report, words=words)
         if words:
             log.warning(
@@ -553,26 +553,22 @@ class DriftWatch:
             )
 
     def pack(self) -> CheckpointEntry:
-        """Return the martingale, the last report, and the words of before if they are needed.
-
-        Words that the model does not count any more, as all that held them was deleted, are left
-        out.
-        """
+        """Return the state, without words that the model counts no more: they were deleted."""
+        arrays: dict[str, NDArray[Any]] = {}
+        named = self._report.words
+        known = self._are_counted([each.word for each in named], None) if named else ()
         values: dict[str, Any] = {
             "n": self._n, "taught": self._taught, "martingale": self._martingale.to_dict(),
-            "is_alarmed": self._is_alarmed, "name_at": self._name_at,
-            "alarm_at": self._report.alarm_at, "words": [],
+            "is_alarmed": self._is_alarmed, "alarm_at": self._report.alarm_at,
+            "words": [asdict(named[k]) for k in np.flatnonzero(known)], "pending": [],
         }  # fmt: skip
-        named, earlier = self._report.words, self._earlier
-        if named:
-            known = self._are_counted([each.word for each in named], None)
-            values["words"] = [asdict(named[k]) for k in np.flatnonzero(known)]
-        if earlier is None:
-            return CheckpointEntry(values)
-        known = self._are_counted(earlier.words, earlier.group)
-        held = asdict(earlier) | {"words": [earlier.words[k] for k in np.flatnonzero(known)]}
-        arrays = {"counts": held.pop("counts")[known], "tokens": held.pop("tokens")}
-        return CheckpointEntry(values | {"earlier": held}, arrays)
+        for n, (at, earlier) in enumerate(self._pending):
+            known = self._are_counted(earlier.words, earlier.group)
+            held = asdict(earlier) | {"words": [earlier.words[k] for k in np.flatnonzero(known)]}
+            arrays |= {f"counts{n or ''}": held.pop("counts")[known]}
+            arrays |= {f"tokens{n or ''}": held.pop("tokens")}
+            values["pending"].append(held | {"name_at": at})
+        return CheckpointEntry(values, arrays)
 
     def _are_counted(self, words: Sequence[str], group: str | None) -> NDArray[np.bool_]:
         """Return which words the model counts; None is its first group of words."""
@@ -588,13 +584,15 @@ class DriftWatch:
         values, settings = entry.values, self._settings
         now = {"alpha": settings.alpha, "tolerance": settings.tolerance}
         self._martingale = DriftMartingale.from_dict(values["martingale"] | now)
-        self._n, self._name_at = values["n"], values["name_at"]
+        self._n = values["n"]
         self._is_alarmed = values["is_alarmed"]
         self._taught = tuple(values.get("taught", self._taught))  # older files have none
         words = tuple(MovedWord(**each) for each in values["words"])
         known = self._martingale
         self._report = DriftReport(known.n_alarms, known.capital, values["alarm_at"], words)
-        earlier = values.get("earlier")
-        if earlier is not None:  # of older files without `examples` and `weight`
-            held = earlier | {"words": tuple(earlier["words"])} | dict(entry.arrays)
-            self._earlier = WordCounts(**held)
+        # Older files have one alarm at most, and neither `examples` nor `weight`.
+        old = [values["earlier"] | {"name_at": values["name_at"]}] if "earlier" in values else []
+        for n, each in enumerate(values.get("pending", old)):
+            own = {key: entry.arrays[f"{key}{n or ''}"] for key in ("counts", "tokens")}
+            held = each | own | {"words": tuple(each["words"])}
+            self._pending.append((held.pop("name_at"), WordCounts(**held)))

@@ -21,7 +21,12 @@ from consumers.config.sections import DriftSettings
 from consumers.config.settings import Settings
 from consumers.messages import CheckpointEntry
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.prequential import LOOK_EXAMPLES, WARM_EXAMPLES, DriftWatch
+from consumers.monitoring.prequential import (
+    LOOK_EXAMPLES,
+    PENDING_MAX,
+    WARM_EXAMPLES,
+    DriftWatch,
+)
 from consumers.monitoring.stats import RunStatistics
 from consumers.reporter import build_status
 from consumers.terminal import make_view
@@ -71,6 +76,85 @@ def test_it_alarms_and_names_words_however_often_it_is_restarted() -> None:
     assert [line["event"] for line in lines] == ["drift", "drift_words"]
     assert lines[0]["message"] == report.alarm_at
     assert len({each.word for each in report.words} & set(strongest)) >= 7
+
+
+def older(entry: CheckpointEntry) -> CheckpointEntry:
+    """Return an entry as files had it that knew one pending alarm, and no weights."""
+    values = {key: each for key, each in entry.values.items() if key not in ("taught", "pending")}
+    values["name_at"] = 0
+    for counts in entry.values["pending"]:
+        held = {key: counts[key] for key in ("group", "words", "scale", "landmark")}
+        values |= {"name_at": counts["name_at"], "earlier": held}
+    return CheckpointEntry(values, entry.arrays)
+
+
+def test_the_entry_of_an_older_file_is_read() -> None:
+    """An alarm that waits there gets the words that it gets without a restart."""
+    texts, labels, _ = planted()
+    found = []
+    for is_older in (False, True):
+        model = nb.NaiveBayes(CLASSES, features={"text": WORDS})
+        watch = DriftWatch(SETTINGS)
+        with capture_logs() as lines:
+            for begin, end in itertools.pairwise(range(0, ALL + 1, BATCH)):
+                posteriors = model.prequential_many({"text": texts[begin:end]}, labels[begin:end])
+                watch.model = lambda: model  # noqa: B023 -- that of its own loop
+                truth = [CLASSES.index(each) for each in labels[begin:end]]
+                watch.learned(posteriors, np.array(truth))
+                if is_older:
+                    entry = older(watch.pack())
+                    watch = DriftWatch(SETTINGS)
+                    watch.unpack(entry)
+        found.append((watch.report(), lines))
+    assert found[0] == found[1]
+    assert found[0][0].words
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_an_alarm_that_comes_while_words_are_pending_gets_its_own(is_restarted: bool) -> None:
+    """Each alarm has its words where `words_after` says, counted where it came."""
+    random = np.random.default_rng(12)
+    model = nb.NaiveBayes(CLASSES, features={"text": WORDS})
+    watch = DriftWatch(SETTINGS)
+    with capture_logs() as lines:
+        for begin in range(0, 12_000, BATCH):
+            truth, texts = random.integers(0, 2, BATCH), []
+            for i, label in enumerate(truth.tolist(), begin):
+                said = [f"w{each}" for each in random.integers(0, 300, 3)]
+                said += [("left", "right")[label ^ (i >= 6_000)]] * (random.random() < 0.5)
+                said += [("up", "down")[label ^ (i >= 7_600)]] * (random.random() < 0.8)
+                texts.append(" ".join(said))
+            posteriors = model.prequential_many({"text": texts}, [CLASSES[each] for each in truth])
+            watch.model = lambda: model
+            watch.learned(posteriors, truth)
+            watch = restored(watch) if is_restarted else watch
+    events = [line["event"] for line in lines]
+    assert events == ["drift", "drift", "drift_words", "drift_words"]
+    first, second = (line for line in lines if line["event"] == "drift_words")
+    alarms = [line["message"] for line in lines if line["event"] == "drift"]
+    for alarm, named in zip(alarms, (first, second), strict=True):
+        assert named["message"] == -(-alarm // LOOK_EXAMPLES) * LOOK_EXAMPLES + 2_000
+    assert {each.split()[0] for each in first["words"]} >= {"left", "right"}
+    assert {each.split()[0] for each in second["words"]} >= {"up", "down"}
+    assert {each.word for each in watch.report().words} >= {"up", "down"}
+
+
+def test_more_alarms_than_are_kept_wait_together() -> None:
+    """However many come, the checkpoint stays small, and the last of them is named too."""
+    settings = DriftSettings(enabled=True, words_after=20_000)
+    model = nb.NaiveBayes(CLASSES, features={"text": WORDS})
+    model.learn_many({"text": ["plain", "other"]}, CLASSES[:2])
+    watch = DriftWatch(settings)
+    watch.model = lambda: model
+    watch.update(np.full(2 * WARM_EXAMPLES, 0.1))
+    for _ in range(PENDING_MAX + 3):
+        surprises = np.repeat([0.1, 5.0], [LOOK_EXAMPLES - 60, 60])
+        watch.learned(-surprises[:, None], np.zeros(LOOK_EXAMPLES, np.int64))
+    assert watch.report().n_alarms > PENDING_MAX
+    pending = watch.pack().values["pending"]
+    assert len(pending) == PENDING_MAX
+    n = 2 * WARM_EXAMPLES + (PENDING_MAX + 3) * LOOK_EXAMPLES
+    assert pending[-1]["name_at"] == n + settings.words_after
 
 
 def test_a_model_without_words_alarms_all_the_same() -> None:
@@ -209,10 +293,12 @@ def test_words_that_nothing_holds_any_more_leave_the_checkpoint() -> None:
     model.learn_many({"text": texts}, labels * 2_000)
     surprises = np.repeat([0.1, 5.0], [2 * WARM_EXAMPLES, 500])
     watch.learned(-surprises[:, None], np.zeros(len(surprises), np.int64))
-    assert watch.pack().values["earlier"]["words"] == ["secret", "other", "plain"]
+    (before,) = watch.pack().values["pending"]
+    assert before["words"] == ["secret", "other", "plain"]
     model.unlearn_many({"text": texts[:2_000]}, labels * 1_000)
     entry = watch.pack()
-    assert entry.values["earlier"]["words"] == ["other", "plain"]
+    (before,) = entry.values["pending"]
+    assert before["words"] == ["other", "plain"]
     assert entry.arrays["counts"].tolist() == [[0.0, 1000.0], [1000.0, 0.0]]
     later = {"text": ["other", "plain"] * 2_000}  # each of the other class now
     model.learn_many(later, labels * 2_000)
