@@ -263,6 +263,8 @@ class MovedWord:
         The change of its log-odds of that class, in standard errors.
     before, after : float
         The share of its occurrences that were of that class, in either window.
+    group : str or None
+        The group of words that it is of; None in what was saved before this was known.
     """
 
     word: str
@@ -270,6 +272,7 @@ class MovedWord:
     z: float
     before: float
     after: float
+    group: str | None = None
 
 
 def count_words(
@@ -360,15 +363,14 @@ def moved_words(
     z = change_of_log_odds(before, after / other, tokens / one, tokens_after / other)
     places = np.flatnonzero(z.max(axis=1, initial=-math.inf) >= least_z)
     best, surest = z[places].argmax(axis=1), z[places].max(axis=1)
-    return [
-        MovedWord(
-            earlier.words[known[places[k]]],
-            state.classes[best[k]],
-            float(surest[k]),
-            *(float(each[places[k], best[k]] / each[places[k]].sum()) for each in (before, after)),
-        )
-        for k in np.argsort(-surest, kind="stable")[:n].tolist()
-    ]
+    shares = [each / each.sum(axis=1, keepdims=True) for each in (before, after)]
+    found = []
+    for k in np.argsort(-surest, kind="stable")[:n].tolist():
+        row, c = places[k], best[k]
+        word, label, moved = earlier.words[known[row]], state.classes[c], float(surest[k])
+        was, now = (float(each[row, c]) for each in shares)
+        found.append(MovedWord(word, label, moved, was, now, earlier.group))
+    return found
 
 
 # ---- half-lives side by side ---------------------------------------------------------------------

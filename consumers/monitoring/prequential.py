@@ -523,7 +523,9 @@ class DriftWatch:
         for at in alarms:
             self._is_alarmed = True
             self._report = replace(self._report, alarm_at=before + at)
-            detail = "log-losses have grown beyond chance; words follow that moved"
+            model, detail = self.model(), "log-losses have grown beyond chance"
+            if model is not None and word_groups(model.state):
+                detail += "; the words that moved are named later"
             log.warning("drift", message=before + at, detail=detail)
         self._report = replace(
             self._report, n_alarms=self._martingale.n_alarms, capital=self._martingale.capital
@@ -531,36 +533,35 @@ class DriftWatch:
 
     def _look_at_words(self, model: NaiveBayes) -> None:
         """Count the words of before once an alarm was raised, and later name those that moved."""
-        group = next(iter(word_groups(model.state)), None)
-        if group is None:
-            return
-        if self._is_alarmed:
-            at, pending = self._n + self._settings.words_after, self._pending
-            if len(pending) == PENDING_MAX:
-                pending[-1] = at, pending[-1][1]
+        groups, learned = word_groups(model.state), self._taught
+        if self._is_alarmed and groups:
+            at, waiting = self._n + self._settings.words_after, self._pending
+            if len({each for each, _ in waiting}) == PENDING_MAX:
+                last = waiting[-1][0]
+                self._pending = [(at if each == last else each, then) for each, then in waiting]
             else:
-                pending.append((at, count_words(model, WORDS_MAX, group, learned=self._taught)))
-        if not self._pending or self._n < self._pending[0][0]:
+                then = [count_words(model, WORDS_MAX, each, learned=learned) for each in groups]
+                waiting += [(at, each) for each in then]
+        if not self._pending or self._n < (at := self._pending[0][0]):
             return
-        _, earlier = self._pending.pop(0)
-        words = tuple(moved_words(earlier, model, WORDS_NAMED, learned=self._taught))
-        self._report = replace(self._report, words=words)
-        if words:
-            log.warning(
-                "drift_words",
-                message=self._n,
-                words=[f"{each.word} → {each.label} (z {each.z:.1f})" for each in words],
-            )
+        due = [then for each, then in self._pending if each == at and then.group in groups]
+        self._pending = [each for each in self._pending if each[0] != at]
+        words = [w for then in due for w in moved_words(then, model, WORDS_NAMED, learned=learned)]
+        words = sorted(words, key=lambda each: -each.z)[:WORDS_NAMED]
+        self._report = replace(self._report, words=tuple(words))
+        names = [f"{w.group}: {w.word}" if len(groups) > 1 else w.word for w in words]
+        said = [f"{name} → {w.label} (z {w.z:.1f})" for name, w in zip(names, words, strict=True)]
+        none = {} if words else {"detail": "no word moved beyond chance"}
+        log.warning("drift_words", message=self._n, words=said, **none)
 
     def pack(self) -> CheckpointEntry:
         """Return the state, without words that the model counts no more: they were deleted."""
         arrays: dict[str, NDArray[Any]] = {}
-        named = self._report.words
-        known = self._are_counted([each.word for each in named], None) if named else ()
+        named = [w for w in self._report.words if self._are_counted([w.word], w.group).all()]
         values: dict[str, Any] = {
             "n": self._n, "taught": self._taught, "martingale": self._martingale.to_dict(),
             "is_alarmed": self._is_alarmed, "alarm_at": self._report.alarm_at,
-            "words": [asdict(named[k]) for k in np.flatnonzero(known)], "pending": [],
+            "words": [asdict(each) for each in named], "pending": [],
         }  # fmt: skip
         for n, (at, earlier) in enumerate(self._pending):
             known = self._are_counted(earlier.words, earlier.group)

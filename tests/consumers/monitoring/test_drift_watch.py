@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,12 @@ def test_it_alarms_and_names_words_however_often_it_is_restarted() -> None:
 
 
 def older(entry: CheckpointEntry) -> CheckpointEntry:
-    """Return an entry as files had it that knew one pending alarm, and no weights."""
+    """Return an entry as files had it that knew one pending alarm, no weights and no groups."""
     values = {key: each for key, each in entry.values.items() if key not in ("taught", "pending")}
+    values["words"] = [
+        {key: word[key] for key in ("word", "label", "z", "before", "after")}
+        for word in values["words"]
+    ]
     values["name_at"] = 0
     for counts in entry.values["pending"]:
         held = {key: counts[key] for key in ("group", "words", "scale", "landmark")}
@@ -106,8 +111,9 @@ def test_the_entry_of_an_older_file_is_read() -> None:
                     watch = DriftWatch(SETTINGS)
                     watch.unpack(entry)
         found.append((watch.report(), lines))
-    assert found[0] == found[1]
-    assert found[0][0].words
+    assert found[0][1] == found[1][1]
+    words = [[replace(each, group=None) for each in report.words] for report, _ in found]
+    assert words[0] == words[1] != []
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -165,13 +171,17 @@ def test_a_model_without_words_alarms_all_the_same() -> None:
     assert watch.report().capital == 1.0
     watch.model = lambda: model
     rising = np.linspace(0.0, 5.0, 500)
-    watch.learned(-rising[:, None], np.zeros(500, np.int64))
+    with capture_logs() as lines:
+        for _ in range(10):
+            watch.learned(-rising[:, None], np.zeros(500, np.int64))
+    assert {line["event"] for line in lines} == {"drift"}
+    assert "word" not in lines[0]["detail"]  # nor are any promised
     assert watch.report().n_alarms >= 1
     assert watch.report().words == ()
 
 
-def test_where_no_word_moved_nothing_is_said_of_words() -> None:
-    """An alarm whose words are as they were is told by itself."""
+def test_where_no_word_moved_it_says_so() -> None:
+    """An alarm promises words; that there are none is told as well."""
     model = nb.NaiveBayes(CLASSES, features={"text": WORDS})
     watch = DriftWatch(SETTINGS)
     with capture_logs() as lines:
@@ -180,7 +190,42 @@ def test_where_no_word_moved_nothing_is_said_of_words() -> None:
             for begin in range(0, len(losses), 20):
                 own = losses[begin : begin + 20]
                 watch.learned(-own[:, None], np.zeros(len(own), np.int64))
-    assert {line["event"] for line in lines} == {"drift"}
+    assert {line["event"] for line in lines} == {"drift", "drift_words"}
+    assert "words that moved" in lines[0]["detail"]
+    assert lines[-1]["words"] == []
+    assert lines[-1]["detail"] == "no word moved beyond chance"
+
+
+@pytest.mark.parametrize("names", [("title", "body"), ("body", "title"), ("a", "body", "title")])
+def test_words_of_every_group_are_looked_at(names: tuple[str, ...]) -> None:
+    """Those that moved are named with their group, whichever comes first, after restarts too."""
+    random = np.random.default_rng(3)
+    features = {name: nb.Words(nb.Multinomial()) for name in names}
+    model = nb.NaiveBayes(CLASSES, features=features)
+    watch = DriftWatch(SETTINGS)
+    with capture_logs() as lines:
+        for begin in range(0, 9_000, BATCH):
+            truth = random.integers(0, 2, BATCH)
+            columns: dict[str, list[str]] = {name: [] for name in names}
+            for i, label in enumerate(truth.tolist(), begin):
+                for name in names:
+                    said = [f"w{each}" for each in random.integers(0, 200, 3)]
+                    if name == "body":
+                        said += [("left", "right")[label ^ (i >= 5_000)]] * (random.random() < 0.9)
+                    elif name == "title":
+                        said += [("bad", "good")[label]] * (random.random() < 0.6)
+                    columns[name].append(" ".join(said))
+            posteriors = model.prequential_many(columns, [CLASSES[each] for each in truth])
+            watch.model = lambda: model
+            watch.learned(posteriors, truth)
+            watch = restored(watch)
+    watch.model = lambda: model
+    events = [line for line in lines if line["event"] == "drift_words"]
+    named = {each.split(" →")[0] for each in events[0]["words"]}
+    assert {"body: left", "body: right"} <= named
+    assert not {"title: good", "title: bad"} & named
+    assert {"left", "right"} <= {each.word for each in restored(watch).report().words}
+    assert {each.group for each in watch.report().words if each.word == "left"} == {"body"}
 
 
 def test_metrics_and_status_say_what_it_found() -> None:
