@@ -282,7 +282,8 @@ class AdwinAlarm:
     delta : float
         Between 0 and 1: how readily it drops a stretch.
     largest : float
-        Losses above count as this one: ADWIN's bound is one of bounded values.
+        Losses above count as this one. ADWIN gets their share of it, as its bound is one of values
+        from 0 to 1: the larger it is, the larger a change has to be to be seen soon.
 
     Examples
     --------
@@ -309,7 +310,7 @@ class AdwinAlarm:
         alarms = []
         for i, loss in enumerate(read_losses([*losses]).tolist()):
             before = self.adwin.estimation
-            self.adwin.update(min(loss, self.largest))
+            self.adwin.update(min(loss, self.largest) / self.largest)
             if self.adwin.drift_detected and self.adwin.estimation > before:
                 alarms.append(i)
         self.n_alarms += len(alarms)

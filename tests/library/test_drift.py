@@ -164,6 +164,26 @@ def test_adwin_tells_of_growth_once_and_of_a_fall_never() -> None:
     assert fallen.adwin.width < 1500  # it saw the fall, and dropped what was before
 
 
+@pytest.mark.parametrize("largest", [1.0, 5.0, 36.0])
+def test_adwin_raises_no_false_alarm_whatever_the_largest_loss(largest: float) -> None:
+    """Its bound is of values from 0 to 1: rare large losses are no change."""
+    for seed in range(6):
+        rare = np.random.default_rng(seed).random(20_000) < 0.003
+        losses = np.where(rare, largest, 0.001)
+        assert AdwinAlarm(largest=largest).update(losses) == []
+
+
+def test_adwin_sees_losses_by_their_share_of_the_largest() -> None:
+    """Losses in another unit raise the same alarms; one beyond the largest counts as it."""
+    losses = planted(0.3, 0.9)
+    found = AdwinAlarm(largest=4.0).update(losses)
+    assert len(found) == 1
+    assert AdwinAlarm(largest=32.0).update(8.0 * losses) == found
+    endless = AdwinAlarm()
+    endless.update([math.inf] * 5)
+    assert endless.adwin.estimation == 1.0
+
+
 @given(st.lists(st.integers(0, 2000), max_size=4))
 def test_adwin_tells_the_same_however_the_stream_is_cut(cuts: list[int]) -> None:
     """One call or many: the alarms stand at the same losses."""
