@@ -230,7 +230,7 @@ class Calibrator:
         truth: Sequence[int] | NDArray[np.integer[Any]],
         numbers: Sequence[int] | NDArray[np.integer[Any]] | None = None,
     ) -> None:
-        """Take examples back: the counts are, bit for bit, as if these had never been counted.
+        """Take examples back, bit for bit; of those of more than 20 half-lives, what is left stays.
 
         Parameters
         ----------
@@ -239,9 +239,9 @@ class Calibrator:
             nothing back.
         numbers : sequence of int, of length n, optional
             The `n` that stood before each, needed with a half-life: it says how often the example
-            has been halved. After 20 half-lives nothing is left of it to take back; after one less
-            for each time that `unit` was halved. A sum of two calibrators has lost these numbers:
-            take back before adding.
+            has been halved. After more than 20 times less than a millionth of it is left, and
+            stays; after as many fewer as `unit` was halved, twice as much for each. A sum of two
+            calibrators has lost these numbers: take back before adding.
 
         Raises
         ------

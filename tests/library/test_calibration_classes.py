@@ -147,3 +147,18 @@ def test_the_snapshots_of_a_learner_answer_by_the_prior_of_their_classes() -> No
     answered = np.exp(learner.snapshot.predict_log_proba_many(asked))[0, 0]
     assert stated > 0.99
     assert answered == pytest.approx(0.98, abs=0.01)
+
+
+@pytest.mark.parametrize(("n", "is_exact"), [(140, True), (147, False), (400, False)])
+def test_what_is_left_of_the_oldest_examples_stays_when_they_are_taken_back(
+    n: int, *, is_exact: bool
+) -> None:
+    """Up to 20 half-lives nothing stays; beyond, less than a millionth of each example."""
+    stated, half_life = sure(20, n=n), 7
+    truth, calibrator = [0] * n, nb.Calibrator(half_life)
+    calibrator.prequential_many(stated, truth)
+    calibrator.unlearn_many(stated, truth, np.arange(n))
+    left = calibrator.counts.sum(axis=1) / calibrator.unit
+    assert (left == 0.0).all() == is_exact
+    # Of each of 20 statements an example left a half-life's share behind, less than 2⁻²⁰.
+    assert left[0] < 20 * half_life * 2.0**-20
