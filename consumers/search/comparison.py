@@ -342,8 +342,10 @@ def _distinctive(
             ends.update([] if end is None else [end[0]])
             counts = by_class([np.array([word in row for row in side], np.bool_) for side in found])
             effects = effects_on_shares(counts, n_messages, i)
-            read = tuple(np.rint(counts[i] * n_read_each).astype(np.int64).tolist())
-            listed.append(DistinctiveWord(word, log_odds, standard_errors, read, effects))
+            read = np.rint(counts[i] * n_read_each).astype(np.int64)
+            read[counts[i].argmax()] += not read.any()  # no share can be made of nothing
+            own = tuple(read.tolist())
+            listed.append(DistinctiveWord(word, log_odds, standard_errors, own, effects))
         best.append(listed)
     return best
 

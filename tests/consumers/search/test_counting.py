@@ -21,7 +21,13 @@ from consumers.monitoring.quality import Share
 from consumers.monitoring.stats import ProcessorBudget
 from consumers.search import Counted, RecentStore, parse
 from consumers.search.chunks import Chunk
-from consumers.search.comparison import ComparedSide, compare, moves, share_move
+from consumers.search.comparison import (
+    ComparedSide,
+    _distinctive,
+    compare,
+    moves,
+    share_move,
+)
 from consumers.search.live_updater import ALERT_ERRORS_MIN, ShareAlerts, risen, shown_moves
 from consumers.search.rows import (
     POINTS_MAX,
@@ -374,6 +380,16 @@ def test_words_are_those_of_what_came() -> None:
             assert each.words[0].counts == pytest.approx(each.n_read * share, abs=1)
         old, new = (np.array(each.words[0].effects) for each in found)
         assert new - old == pytest.approx(shares[1] - shares[0])
+
+
+def test_a_word_that_hardly_came_has_a_message() -> None:
+    """Of messages that were stored whole, beside some that stand for far more: a share is 0/0."""
+    rain, sun = {"rain"}, {"sun"}
+    found = [[rain] * 40 + [sun] * 10, [sun] * 50]
+    weights = [np.array([0.0001] * 40 + [1.0] * 10), np.ones(50)]
+    labels = [np.array([1] * 40 + [0] * 10), np.zeros(50, np.int64)]
+    first, _ = _distinctive(labels, weights, found, 2, lambda _, word: word == "sun")
+    assert [(each.word, each.counts) for each in first] == [("rain", (0, 1))]
 
 
 @pytest.mark.usefixtures("_slow_processor")
