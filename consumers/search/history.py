@@ -65,6 +65,8 @@ _BLOCK_CHARS = 100_000
 _BLOCK_CELLS = 200_000
 Stretch: TypeAlias = tuple[Partition, bool]  # a partition's messages with a label, or those without
 Longs: TypeAlias = NDArray[np.int64]  # by class
+# Which of some rows were not offered in a run before, and how far stretches are with these.
+Noted: TypeAlias = tuple[NDArray[np.bool_] | slice, dict[Stretch, int]]
 
 
 class Uncounted(msgspec.Struct):
@@ -93,6 +95,8 @@ def create_tables(db: sqlite3.Connection) -> None:
           unlisted_max INTEGER, words TEXT, counts BLOB, PRIMARY KEY (step_s, begins_s));
         CREATE TABLE IF NOT EXISTS words_since (arrived_ms INTEGER);
         CREATE TABLE IF NOT EXISTS counted (place INTEGER, labelled INTEGER, offset INTEGER,
+          PRIMARY KEY (place, labelled)) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS offered (place INTEGER, labelled INTEGER, offset INTEGER,
           PRIMARY KEY (place, labelled)) WITHOUT ROWID;
         CREATE TABLE IF NOT EXISTS left_offsets (place INTEGER, labelled INTEGER, offset INTEGER,
           PRIMARY KEY (place, labelled)) WITHOUT ROWID;
@@ -150,9 +154,11 @@ def counted_since(db: sqlite3.Connection, next_key: int, *, is_on: bool) -> int:
     return next_key if found is None else int(found[0])
 
 
-def counted(db: sqlite3.Connection, partitions: Sequence[Partition]) -> dict[Stretch, int]:
-    """Return how far each of the file's partitions was counted."""
-    rows = db.execute("SELECT place, labelled, offset FROM counted").fetchall()
+def counted(
+    db: sqlite3.Connection, partitions: Sequence[Partition], table: str = "counted"
+) -> dict[Stretch, int]:
+    """Return how far each of the file's partitions was counted, or has come in another table."""
+    rows = db.execute(f"SELECT place, labelled, offset FROM {table}").fetchall()  # noqa: S608 -- of ours
     return {(partitions[place], bool(labelled)): offset for place, labelled, offset in rows}
 
 
@@ -171,6 +177,14 @@ def write(
         "INSERT OR REPLACE INTO counted VALUES (?, ?, ?)",
         [(place_code(part), labelled, at) for (part, labelled), at in new.highest.items()],
     )
+
+
+def note_offered(
+    db: sqlite3.Connection, offered: Mapping[Stretch, int], place_code: Callable[[Partition], int]
+) -> None:
+    """Note how far stretches were offered: the stored rows stand for the messages up to there."""
+    own = [(place_code(part), labelled, at) for (part, labelled), at in offered.items()]
+    db.executemany("INSERT OR REPLACE INTO offered VALUES (?, ?, ?)", own)
 
 
 def next_chunk(db: sqlite3.Connection) -> tuple[int, int]:

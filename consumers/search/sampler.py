@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 
 from consumers.messages import NO_LABEL, Messages, Partition
 from consumers.monitoring.stats import LastMinute, ProcessorBudget, level
+from consumers.search.history import Longs, Noted, Stretch
 from consumers.search.rows import Columns, RowBuilder
 
 _PRESSED_S = 1.0  # how long after a message was left out the stream counts as too fast
@@ -206,9 +207,10 @@ class Labelled(msgspec.Struct, frozen=True):
 
 
 class WriteMark(msgspec.Struct, frozen=True):
-    """Nothing to do; its event is set once what was put in before is done, or cannot be."""
+    """Its event is set once what came before is done, or cannot be; so far that was `offered`."""
 
     done: threading.Event = field(default_factory=threading.Event)
+    offered: dict[Stretch, int] = field(default_factory=dict)
 
 
 QueuedItem = Offer | Forget | Correct | Remove | Labelled | WriteMark
@@ -217,7 +219,7 @@ QueuedItem = Offer | Forget | Correct | Remove | Labelled | WriteMark
 class Sampler:
     """The queue before the writer; `thread_time` is the processor time of the thread that asks.
 
-    `count` is told of all messages, of which it takes some, and when they came.
+    `count` is told of all messages, and when they came; of what it returns some are taken.
     """
 
     def __init__(
@@ -228,17 +230,13 @@ class Sampler:
         wall_clock: Callable[[], float],
         clock: Callable[[], float],
         thread_time: Callable[[], float] = time.thread_time,
-        count: Callable[[Messages, NDArray[np.int64], NDArray[np.float64], int], None]
-        | None = None,
+        count: Callable[[Messages, Longs, NDArray[np.float64], int], Noted] | None = None,
     ) -> None:
         self._row_builder = row_builder
-        self._rate_max_per_s = rate_max_per_s
-        self._budget = budget
+        self._rate_max_per_s, self._budget = rate_max_per_s, budget
         self._tokens_max = max(1.0, BURST_S * rate_max_per_s)
         self._tokens = self._tokens_max
-        self._wall_clock = wall_clock
-        self._clock = clock
-        self._thread_time = thread_time
+        self._wall_clock, self._clock, self._thread_time = wall_clock, clock, thread_time
         self._count = count
         self._filled_s = self._taken_s = clock()
         self._rng = np.random.default_rng(_SEED)
@@ -246,6 +244,7 @@ class Sampler:
         self._items: deque[QueuedItem | RawBatch] = deque()
         self._n_bytes = 0
         self._n_left_out = 0  # messages that came behind all that waits, and were not taken
+        self._offered: dict[Stretch, int] = {}  # how far these were offered
         self._sampled_s = -math.inf  # when something was last left out
         self._pressed_s = math.inf  # since when that has been so again and again
         self._is_sampling = False  # from when rows are left out until the bucket is full again
@@ -259,8 +258,7 @@ class Sampler:
         self._steady_s = 0.0  # how long the last one was, if messages came all the time
         self.is_open = False  # whether what comes is taken
         self._minute = LastMinute(self._filled_s)
-        self.n_offered = 0
-        self.n_overflowed = 0
+        self.n_offered = self.n_overflowed = 0
         self.something = threading.Event()  # waits in the queue
         self.urgent = threading.Event()  # somebody waits for it
         self.closed = threading.Event()
@@ -273,17 +271,18 @@ class Sampler:
         """Take nothing more; wake the writer."""
         with self._lock:
             self.is_open = False
-        self.closed.set()
-        self.urgent.set()
-        self.something.set()
+        for event in (self.closed, self.urgent, self.something):
+            event.set()
 
     def offer(
         self, messages: Messages, rows: NDArray[np.int64], log_posteriors: NDArray[np.float64]
     ) -> None:
         """Count some rows, and take what may be taken of them; see `RecentStore.offer`."""
         arrived_ms = int(self._wall_clock() * 1000)
+        offered: dict[Stretch, int] = {}
         if self._count is not None and self.is_open and len(rows):
-            self._count(messages, rows, log_posteriors, arrived_ms)
+            new, offered = self._count(messages, rows, log_posteriors, arrived_ms)
+            rows, log_posteriors = rows[new], log_posteriors[new]
         began_s = self._thread_time()
         n_raw = max(1, len(messages.raw))
         cost = max(1.0, messages.raw.n_bytes / (_TOKEN_BYTES * n_raw))
@@ -294,18 +293,19 @@ class Sampler:
             chosen, share = self._chosen(messages, rows, cost)
             if not len(chosen):
                 self._n_left_out += len(rows)
+                self._offered |= offered
                 self._minute.add(self._filled_s, len(rows), 0)
                 return
         own = rows[chosen], log_posteriors[chosen]
         raw = RawBatch(messages, *own, arrived_ms, cost, share=share)
         # It may wait as it is, unless it is a sample or most of what it holds is of use to nobody.
         is_whole = len(chosen) == len(rows) >= _WHOLE_SHARE * n_raw
-        self._append(raw if is_whole else raw.made(self._row_builder), n_offered=len(rows))
+        self._append(raw if is_whole else raw.made(self._row_builder), len(rows), offered)
         if not is_whole:
             with self._lock:
                 self._budget.made(len(raw) * cost, self._thread_time() - began_s)
 
-    def _append(self, offer: Offer | RawBatch, n_offered: int) -> None:
+    def _append(self, offer: Offer | RawBatch, n_offered: int, offered: dict[Stretch, int]) -> None:
         n, n_bytes = len(offer), offer.n_bytes
         with self._lock:
             if self._n_bytes and self._n_bytes + n_bytes > BYTES_MAX:
@@ -313,10 +313,13 @@ class Sampler:
                 n = 0
             self._minute.add(self._filled_s, n_offered, n)
             self._n_left_out += n_offered - n
+            self._offered |= offered
             if not n or not self.is_open:
                 return
             self._items.append(replace(offer, n_left_out=self._n_left_out))
-            self._n_left_out = 0
+            if self._offered:
+                self._items.append(WriteMark(offered=self._offered))
+            self._n_left_out, self._offered = 0, {}
             self._n_bytes += n_bytes
         self.something.set()
 
@@ -354,12 +357,9 @@ class Sampler:
                 self._thin()
             items = self._popped(self._piece(now_s, is_pressed=is_pressed))
             self._taken_s = now_s
-            if not self._items:
+            if not self._items and self.is_open:
                 self.something.clear()
-                if self.is_open:
-                    self.urgent.clear()
-                else:
-                    self.something.set()
+                self.urgent.clear()
         return items
 
     def made(self, items: Sequence[QueuedItem | RawBatch]) -> list[QueuedItem]:
@@ -368,16 +368,17 @@ class Sampler:
             item.made(self._row_builder) if isinstance(item, RawBatch) else item for item in items
         ]
 
-    def take_left_out(self) -> int:
-        """Return how many messages were left out behind all that was taken, each once.
+    def take_left_out(self) -> tuple[int, list[WriteMark]]:
+        """Return how many messages were left out behind all that was taken, each once; a mark.
 
         Those before something that waits are told with it.
         """
         with self._lock:
             if self._items:
-                return 0
-            n, self._n_left_out = self._n_left_out, 0
-        return n
+                return 0, []
+            marks = [WriteMark(offered=self._offered)] if self._offered else []
+            n, self._n_left_out, self._offered = self._n_left_out, 0, {}
+        return n, marks
 
     def _piece(self, now_s: float, *, is_pressed: bool) -> float:
         """Return how many rows may be taken at once."""
@@ -395,7 +396,7 @@ class Sampler:
         """Take out what stands first: all, or no more than some rows and what stands before."""
         items: list[QueuedItem | RawBatch] = []
         n_rows = 0
-        while self._items and n_rows < rows_max:
+        while self._items and (n_rows < rows_max or isinstance(self._items[0], WriteMark)):
             item = self._items.popleft()
             if isinstance(item, Offer | RawBatch):
                 self._n_bytes -= item.n_bytes

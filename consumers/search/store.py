@@ -55,7 +55,7 @@ from consumers.search.rows import (
 )
 from consumers.search.sampler import Correct, Forget, Labelled, Remove, Sampler
 from consumers.search.transactions import Transactions
-from consumers.search.writer import MessageCounter, NewRows, Writer
+from consumers.search.writer import MessageCounter, NewRows, OfferedBefore, Writer
 
 FILE_NAME = "recent.db"
 COUNTED_MAX = 10_000
@@ -120,11 +120,11 @@ class RecentStore:
             kept = (history.minutes_max, history.hours_max, history.days_max)
             self._history_steps = dict(zip(STEPS_S.values(), kept, strict=True))
             counter = MessageCounter(self._history_steps, history.words_max)
-        count = None if counter is None else counter.add
+        before = OfferedBefore(counter)
         pace = settings.rate_max_per_s, ProcessorBudget(settings.processor_share_max)
-        self._sampler = Sampler(*pace, row_builder, wall_clock, clock, count=count)
+        self._sampler = Sampler(*pace, row_builder, wall_clock, clock, count=before.note)
         self._writer = Writer(
-            path, self._sampler, self._bounds, classes, wall_clock, clock, is_moved, counter
+            path, self._sampler, self._bounds, classes, wall_clock, clock, is_moved, before
         )
         self.listeners: list[Callable[[NewRows], None]] = self._writer.listeners
         self.change_listeners: list[Callable[[list[Change]], None]] = self._writer.change_listeners

@@ -8,9 +8,9 @@ again is not stored: the row that is there wins, with what a person corrected, a
 removed for good stays away. What a person said of a message that is not there yet waits for it:
 if the file was lost, the log of corrections is read back before the stream brings the messages
 again. Only if a place held a message of another id was the stream itself begun again: then the new
-one is stored. One that has left the store is not known any more: it is stored and shown again, and
-`history` sees to it that it does not count twice. To ask costs next to nothing as long as the
-stream goes forward, for then each message lies behind all that were held of its partition.
+one is stored. One that was left out stays so: `writer.OfferedBefore`. One that has left the store
+is not known any more: it is stored and shown again, and `history` counts it once. To ask costs next
+to nothing as long as the stream goes forward: each message lies behind all that were held.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from consumers.messages import Partition, account_of, part_name
 from consumers.search import database, history, rows
 from consumers.search.chunks import Chunk, Retention, note_changed, pack, save_strata
 from consumers.search.rows import Change, RowMapper, crc_of, crcs_of, placed
-from consumers.search.sampler import Correct, Forget, Labelled, Offer, QueuedItem, Remove
+from consumers.search.sampler import Correct, Forget, Labelled, Offer, QueuedItem, Remove, WriteMark
 
 GONE_MAX = 50_000  # messages of which it is remembered that they were removed for good
 EXPECTED_MAX = 50_000  # corrections of messages that are not held
@@ -228,10 +228,10 @@ class Transactions:
         self._counted_since = history.counted_since(self._db, next_key, is_on=is_on)
         history.words_since(self._db, self._chunks, is_on=self._words_max > 0)
 
-    def counted(self) -> dict[history.Stretch, int]:
-        """Return how far each partition was counted for the history."""
+    def counted(self, table: str = "counted") -> dict[history.Stretch, int]:
+        """Return how far each partition was counted for the history, or is by another table."""
         partitions = [database.partition_at(name) for name in self.contents.places.names]
-        return history.counted(self._db, partitions)
+        return history.counted(self._db, partitions, table)
 
     def apply(
         self, items: Sequence[QueuedItem], n_left_out: int,
@@ -298,8 +298,8 @@ class Transactions:
         if self._log_holds_words:
             # What was overwritten in the file still stands in the log beside it. As long as
             # somebody reads there, it cannot be emptied.
-            (busy, _, _) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            self._log_holds_words = bool(busy)
+            emptied = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._log_holds_words = bool(emptied.fetchone()[0])
         if any(chunk.dirty_since_s is not None for chunk in self._chunks):
             self._mark()
         elif self._is_marked and not self._log_holds_words:
@@ -354,8 +354,10 @@ class Transactions:
     def _apply(self, item: QueuedItem, done: Applied) -> None:
         if isinstance(item, Offer):
             self._store(item, done)
-            return
-        self._write()
+        elif isinstance(item, WriteMark):
+            history.note_offered(self._db, item.offered, self.contents.place_code)
+        else:
+            self._write()
         if isinstance(item, Correct):
             self._correct(item, done)
         elif isinstance(item, Remove):
@@ -595,5 +597,4 @@ class Transactions:
         """Go back to what the file holds."""
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
-        self._waiting, self._n_classes_listed = [], 0
-        self._chunks = list(self.published)
+        self._waiting, self._n_classes_listed, self._chunks = [], 0, list(self.published)

@@ -40,8 +40,8 @@ from consumers.search.database import (
     is_damage,
     move_aside,
 )
-from consumers.search.history import Longs, Stretch, Uncounted
-from consumers.search.rows import Change, MessageRow, RowMapper, crcs_of
+from consumers.search.history import Longs, Noted, Stretch, Uncounted
+from consumers.search.rows import Change, MessageRow, RowMapper, crc_of, crcs_of
 from consumers.search.sampler import (
     Correct,
     Forget,
@@ -60,6 +60,7 @@ _SAY_AGAIN_S = 60.0
 DELETIONS_MAX = 200_000  # of the stream, that wait and of whose rows nobody knows
 OPENINGS_MIN = 10  # in vain, before the file goes for such
 _EARLY_MAX = 2_000_000  # messages to be counted that wait until the file is opened
+_LOOKED_AT = 8  # messages of a batch that came again: if their ids are others, so is the stream
 _shown = itemgetter(*(COLUMNS.index(name) for name in SHOWN))
 _TRUTH, _TEXT, _EXAMPLE = map(COLUMNS.index, ("truth", "text", "example"))
 _Waiting: TypeAlias = Forget | Correct | Remove
@@ -212,6 +213,63 @@ class MessageCounter:
             self._new.now_s = batch.minute_s
 
 
+class OfferedBefore:
+    """Knows what was offered in a run before; what comes again is no new message.
+
+    It is stored, or was left out, and the rows around it stand for it already. Until the file is
+    open all is new.
+    """
+
+    def __init__(self, counter: MessageCounter | None) -> None:
+        self.counter = counter
+        self._file: Transactions | None = None
+        self._highest: dict[Stretch, int] = {}
+        self._left: dict[Stretch, int] = {}
+
+    def begin(self, file: Transactions) -> None:
+        """Take over how far a file's stretches were offered, and how far they have left it."""
+        self._highest, self._left = file.counted("offered"), file.counted("left_offsets")
+        self._file = file
+
+    def note(
+        self, messages: Messages, rows: Longs, log_posteriors: NDArray[np.float64], arrived_ms: int
+    ) -> Noted:
+        """Count messages, and return which are new; any thread may ask."""
+        if self.counter is not None:
+            self.counter.add(messages, rows, log_posteriors, arrived_ms)
+        file, partition = self._file, messages.partition
+        if file is None:
+            return slice(None), {}
+        offsets, is_labelled = messages.offsets[rows], messages.labels[rows] != NO_LABEL
+        stretches = [(partition, kind) for kind in (False, True)]
+        ends = np.array([self._highest.get(each, -1) for each in stretches])
+        is_again = np.zeros(len(rows), np.bool_)
+        if offsets[0] <= ends.max():
+            # What left the file may be stored again: no row stands for it any more.
+            left = np.array([self._left.get(each, -1) for each in stretches])
+            kinds = is_labelled.astype(np.int64)
+            is_again = (offsets <= ends[kinds]) & (offsets > left[kinds])
+            if is_again.any() and _is_another(file, messages, rows[is_again]):
+                is_again[:] = False
+                for each in stretches:
+                    self._highest.pop(each, None)
+        last = {kind: offsets[~is_again & (is_labelled == kind)][-1:] for kind in (False, True)}
+        return ~is_again, {(partition, k): int(at[0]) for k, at in last.items() if len(at)}
+
+
+def _is_another(file: Transactions, messages: Messages, rows: Longs) -> bool:
+    """Return whether the stream was begun anew: a row that is held at a place has another id."""
+    place, offsets = file.contents.place_code(messages.partition), messages.offsets[rows]
+    held: dict[int, int] = {}
+    for chunk in file.published:
+        at = chunk.at_offsets(place, offsets)
+        held |= {o: int(chunk.columns["id_crc"][key - chunk.first_key]) for o, key in at.items()}
+    some = [k for k, offset in enumerate(offsets.tolist()) if offset in held][:_LOOKED_AT]
+    about = messages.metadata(messages.raw, messages.at[rows[some]])
+    crcs = [held[offset] for offset in offsets[some].tolist()]
+    return any(crc_of(own) != crc for own, crc in zip(about.ids, crcs, strict=True))
+
+
 class Writer:
     """The thread, and the file it writes; the end of the sampler's queue ends the thread.
 
@@ -228,7 +286,7 @@ class Writer:
         wall_clock: Callable[[], float],
         clock: Callable[[], float],
         is_moved: Callable[[], bool],
-        counter: MessageCounter | None,
+        before: OfferedBefore,
     ) -> None:
         self._path = path
         self._is_moved = is_moved
@@ -247,7 +305,7 @@ class Writer:
         # Deletions that did not wait: the file goes for them, and then they are done.
         self._owed: WeakSet[threading.Event] | None = None
         self._n_not_opened = 0  # times in a row that the file could not be opened
-        self._counter = counter
+        self._before, self._counter = before, before.counter
         self._counts = Uncounted()  # out of the counter, and not yet written
         self.file: Transactions | None = None
         self.n_stored = 0
@@ -299,7 +357,9 @@ class Writer:
         """Write what waits, and let go of what is too old."""
         began_s = time.thread_time()
         self._taken = self._sampler.take()
-        self._n_left_out += self._sampler.take_left_out()
+        n_left_out, marks = self._sampler.take_left_out()
+        self._n_left_out += n_left_out
+        self._taken = [*self._taken, *marks]
         if self._counter is not None and self.file is not None:
             self._counts = self._counter.take()  # all that was taken has been counted
         if self._is_moved():
@@ -415,6 +475,7 @@ class Writer:
             )
             if self._counter is not None:
                 self._counter.begin(self.file.counted())
+            self._before.begin(self.file)
             self._n_not_opened = 0
         except (sqlite3.Error, OSError) as error:
             self._n_not_opened += 1

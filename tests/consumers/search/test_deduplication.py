@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from consumers.search import Change, RecentStore
+from consumers.search.rows import weights_of
 from consumers.search.transactions import Deduplicator
-from tests.consumers.search.stores import LOG, ids, running, settle, tell
+from tests.consumers.search.stores import LOG, clock_of, ids, running, settle, tell
 
 
 def taught(store: RecentStore, id: str) -> tuple[str, str | None, str | None, str | None]:  # noqa: A002
@@ -77,3 +79,52 @@ def test_what_is_said_of_messages_that_never_come_is_bounded(tmp_path: Path) -> 
             store.correct(f"m{k}", "positive", "c/0", (LOG, k))
         tell(store, ["zero", "one", "two", "three"])
         assert [taught(store, f"m{k}")[3] for k in (0, 2)] == [None, "positive"]
+
+
+RATE_PER_S = 20.0  # so that of what comes at once 100 are taken
+
+
+def held(store: RecentStore) -> tuple[int, int, float]:
+    """Return how many rows are held, for how many messages they stand, and their weights' sum."""
+    chunks = store.chunks()
+    sums = [c.n if (own := weights_of(c)) is None else own.sum() for c in chunks]
+    return sum(c.n for c in chunks), sum(c.n_offered for c in chunks), round(float(sum(sums)), 6)
+
+
+def test_what_is_read_again_after_a_kill_is_no_second_message(tmp_path: Path) -> None:
+    """Rows stand for what was left out around them: it is not offered, and takes no token."""
+    path, texts = tmp_path / "recent.db", ["good day"] * 400
+    bounds: dict[str, Any] = {"rate_max_per_s": RATE_PER_S}
+    with running(path, **bounds) as store:
+        tell(store, texts)
+        tell(store, texts, 400)  # no token is left: behind all rows
+        clock_of(store).now_s += 10.0
+        settle(store)
+        settle(store)
+        before = held(store)
+    assert before == (100, 800, 800.0)
+    with running(path, **bounds) as store:
+        for first in (0, 300):  # cut in another way
+            tell(store, texts, first)
+        assert (held(store), store._sampler.n_offered) == (before, 0)
+        tell(store, ["good night"] * 70, 780)
+        assert held(store) == (150, 850, 850.0)
+        assert ids(store, "night", limit=50) == [f"m{k}" for k in range(849, 799, -1)]
+
+
+def test_a_stream_that_was_begun_anew_is_offered_anew(tmp_path: Path) -> None:
+    """Its first message of another id shows it; from there all that comes counts."""
+    path = tmp_path / "recent.db"
+    bounds: dict[str, Any] = {"rate_max_per_s": RATE_PER_S}
+    with running(path, **bounds) as store:
+        tell(store, ["good day"] * 400)
+        assert held(store) == (100, 400, 400.0)
+    for begun in ("a", "b"):
+        with running(path, **bounds) as store:
+            n_offered = held(store)[1]
+            for first in (0, 40):
+                named = [{"id": f"{begun}{k}", "text": "good night"} for k in range(40)]
+                tell(store, named, first)
+            assert store._sampler.n_offered == 80
+            assert held(store)[1] == n_offered + 80
+            assert {each[0] for each in ids(store, "night")} >= {begun}

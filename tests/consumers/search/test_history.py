@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 from collections.abc import Sequence
@@ -244,13 +245,18 @@ def test_a_deletion_takes_out_of_the_minute_that_was_counted(tmp_path: Path) -> 
 
 
 def test_what_is_stored_as_it_comes_again_stays_counted(tmp_path: Path) -> None:
-    """Of messages that were counted, and not sampled, others' counts are not taken."""
+    """Of messages that were counted, and not sampled, others' counts are not taken.
+
+    A file of before does not say what was left out: then it is stored as it comes again.
+    """
     path = tmp_path / "recent.db"
     with running(path, history=ON, rate_max_per_s=10.0) as store:
         wall_of(store).now_s = float(MINUTE_S)
         tell(store, ["good day"] * 1_000)
         n_held = store.state().n_messages
         assert n_held < 900
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("DROP TABLE offered")
     for _ in range(2):  # and still so after a further start
         with running(path, history=ON) as store:
             wall_of(store).now_s = MINUTE_S + 300.0

@@ -337,7 +337,7 @@ def test_both_kinds_of_a_batch_have_their_shares_at_any_pace(
             chunk.n += len(item)
             at_ms = int(clock.now_s * 1000)
             note_offered(chunk, len(item), item.n_left_out, at_ms, item.share)
-        note_offered(chunk, 0, sampler.take_left_out(), int(clock.now_s * 1000))
+        note_offered(chunk, 0, sampler.take_left_out()[0], int(clock.now_s * 1000))
     weights, wanted = weights_of(chunk), sizes[0] / n
     assert weights is not None
     behind = slice(4_000, None)  # what came first is stored whole
@@ -517,10 +517,10 @@ def test_what_is_left_out_counts_once() -> None:
         for _ in range(4):
             give(sampler)
         found += [item for item in sampler.made(sampler.take()) if isinstance(item, Offer)]
-        n_behind += sampler.take_left_out()
+        n_behind += sampler.take_left_out()[0]
     while items := sampler.made(sampler.take()):
         found += [item for item in items if isinstance(item, Offer)]
-    n_behind += sampler.take_left_out()
+    n_behind += sampler.take_left_out()[0]
     n_taken = sum(map(len, found))
     assert n_taken + sum(item.n_left_out for item in found) + n_behind == sampler.n_offered
 
