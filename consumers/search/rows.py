@@ -437,6 +437,12 @@ def picked(chunk: Chunk, at: NDArray[np.int64] | slice) -> Picked:
     )  # fmt: skip
 
 
+def whole_steps(span_ms: Span) -> Span:
+    """Return the time of the steps that a span touches."""
+    step_ms, begin, n_steps = _frame(span_ms)
+    return begin * step_ms, (begin + n_steps) * step_ms
+
+
 def counted(
     parts: Sequence[Picked],
     n_classes: int,
@@ -461,18 +467,12 @@ def counted(
         counts += np.bincount(part.labels, minlength=n_classes)
     step_s, times_ms, series, n_came = _series(parts, n_classes, frame)
     return Counted(
-        n=int(counts.sum()),
-        n_max=n_max,
-        newest_only=newest_only,
-        counts=tuple(counts.tolist()),
+        n=int(counts.sum()), n_max=n_max, newest_only=newest_only, counts=tuple(counts.tolist()),
         confusion=_confusion(parts, n_classes),
         n_unsure=sum(int(np.count_nonzero(p.probabilities < unsure_below)) for p in parts),
-        step_s=step_s,
-        times_ms=times_ms,
-        series=series,
-        n_came=n_came,
+        step_s=step_s, times_ms=times_ms, series=series, n_came=n_came,
         weighed=_weighed(parts, n_classes),
-    )
+    )  # fmt: skip
 
 
 def _weighed(parts: Sequence[Picked], n_classes: int) -> WeighedCounts | None:

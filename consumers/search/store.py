@@ -52,6 +52,7 @@ from consumers.search.rows import (
     crc_of,
     located,
     picked,
+    whole_steps,
 )
 from consumers.search.sampler import Correct, Forget, Labelled, Remove, Sampler
 from consumers.search.transactions import Transactions
@@ -425,12 +426,16 @@ class RecentStore:
     ) -> Counted:
         """Count the newest 10,000 messages that match, or all of them if all are asked for.
 
-        Of these only such as are of a span, from one time to before another, if there is one.
+        With a span, from one time to before another, they are those of its steps.
         """
         if query.is_everything:
             n_max = self._bounds.messages_max
-            return self._counted(self._everything(lang), n_max, span_ms=span_ms)
-        keys, scan = self.scanned_keys(query, lang, COUNTED_MAX + 1)
+            own = self._everything(lang)
+            return self._counted(own, n_max, newest_only=False, span_ms=span_ms)
+        rows = None
+        if span_ms is not None:
+            rows = RowFilter(None, None, *whole_steps(span_ms))
+        keys, scan = self.scanned_keys(query, lang, COUNTED_MAX + 1, rows)
         newest_only = scan.is_cut or len(keys) > COUNTED_MAX
         return self.counted_keys(keys[-COUNTED_MAX:], newest_only=newest_only, span_ms=span_ms)
 
@@ -442,12 +447,7 @@ class RecentStore:
         return self._counted(parts, COUNTED_MAX, newest_only=newest_only, span_ms=span_ms)
 
     def _counted(
-        self,
-        parts: Sequence[Picked],
-        n_max: int,
-        *,
-        newest_only: bool = False,
-        span_ms: Span | None,
+        self, parts: Sequence[Picked], n_max: int, *, newest_only: bool, span_ms: Span | None
     ) -> Counted:
         own = (len(self.classes), self._unsure_below)
         return counted(parts, *own, n_max=n_max, newest_only=newest_only, span_ms=span_ms)

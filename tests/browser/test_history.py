@@ -156,6 +156,29 @@ def test_a_time_before_1970(tmp_path: Path, open_page: Callable[..., Opened]) ->
         page.goto("about:blank")
 
 
+def test_a_time_before_the_newest_matches(tmp_path: Path, open_page: Callable[..., Opened]) -> None:
+    """It is drawn of its own stored matches; where the newest of all begin is no end of these."""
+    begin_ms = 1_240_000_000_000
+    with open_book(tmp_path) as book:
+        for i in range(60):
+            book.write("a saiga rests", created_at=begin_ms + 10_000 * i)
+        book.write(*["a saiga runs"] * 10_000, created_at=begin_ms + 86_400_000)
+        book.until_found("runs", 10_000)
+        page, _ = open_page(f"{book.address}/?q=saiga&range={begin_ms}-{begin_ms + 600_000}")
+        few, source = page.locator("#series-few"), page.get_by_test_id("series-source")
+        expect(page.get_by_test_id("count-note")).to_contain_text("10,000")
+        expect(page.get_by_test_id("message-text").first).to_have_text("a saiga rests")
+        chart = page.get_by_test_id("series-chart")
+        expect(chart).to_have_attribute("aria-label", re.compile("From .* of 1, to .* of 1"))
+        expect(few).to_be_hidden()
+        expect(source).to_be_hidden()
+        hour = f"{begin_ms + 3_600_000}-{begin_ms + 7_200_000}"
+        page.goto(f"{book.address}/?q=saiga&range={hour}")
+        expect(few).to_have_text("No messages in this time.")
+        expect(source).to_be_hidden()
+        page.goto("about:blank")
+
+
 def test_a_chosen_time_lists_its_messages(book: Book, open_page: Callable[..., Opened]) -> None:
     """List and commands are of the chart's time; with the latest they are live again."""
     begin_ms = int(time.time() * 1000) - 600_000

@@ -52,7 +52,7 @@ export function timesOf(range, nowMs) {
 
 async function countsOf(bounds, range) {
   const between = (from) => ask(`/v1/history${queryOf({ ...bounds, from })}`);
-  const found = await between(range === "all" ? "0" : bounds.from); // it counts by when messages came
+  const found = await between(range === "all" ? "0" : bounds.from); // by when they came
   if (range !== "all") return found;
   const [first] = found.series.points; // by days
   return first && between(String(first.time_ms));
@@ -63,17 +63,18 @@ const busy = (node, isBusy) => attr(node.closest(".figure"), "aria-busy", isBusy
 const firstOf = ({ points }) => points.find(total)?.time_ms ?? Infinity;
 
 /** Return a time's stored messages, or its history. */
-async function readSpan(query, stored, hasHistory, range) {
+async function readSpan(query, summary, hasHistory, range) {
+  const stored = summary.series;
   const nowMs = Date.now();
   const { from, to } = spanOf(range, nowMs);
   const bounds = { ...asked(query), ...timesOf(range, nowMs) };
   const own = from === null ? stored : (await ask(`/v1/summary${queryOf(bounds)}`)).series;
   const fromStore = { series: own, from, to };
   if (from !== null && firstOf(stored) <= from && firstOf(own) < Infinity) return fromStore;
-  const reach = firstOf(stored) < Infinity ? `Stored matches go back to ${moment(firstOf(stored))}.` : null;
+  const reach = !summary.newest_only && firstOf(stored) < Infinity ? `Stored matches go back to ${moment(firstOf(stored))}.` : "";
   const { n, series, note, matches } = (hasHistory && (await countsOf(bounds, range))) || {};
-  const isWord = matches?.is_word !== false; // else all of them are stored
-  if (!n || firstOf(series) + 1000 * series.step_s > firstOf(own)) return { ...fromStore, note: isWord ? reach : `${reach ?? ""} ${note}` };
+  const isWord = matches?.is_word !== false; // else all are stored
+  if (!n || firstOf(series) + 1000 * series.step_s > firstOf(own)) return { ...fromStore, note: isWord ? reach : `${reach} ${note}` };
   return { series: coarser(series, to - (from ?? firstOf(series))), from, to, isCounted: !matches, hasLeft: isWord, note };
 }
 
@@ -321,7 +322,7 @@ export function makeSeries(onRoute, hasHistory) {
     if (isAsking || Date.now() - askedMs < pauseMs) return again();
     const asking = query; // another object for each time
     isAsking = true;
-    const found = await readSpan(query, summary.series, hasHistory, range).catch(({ message: problem }) => ({ problem }));
+    const found = await readSpan(query, summary, hasHistory, range).catch(({ message: problem }) => ({ problem }));
     isAsking = false;
     if (asking !== query) return refresh();
     askedMs = Date.now();

@@ -69,6 +69,18 @@ def test_only_the_newest_matches_are_counted(monkeypatch: pytest.MonkeyPatch) ->
         assert store.counted(parse("")).n == 8
 
 
+def test_of_a_span_its_own_newest_matches_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many newer ones there are; what is left out is of the span too."""
+    monkeypatch.setattr("consumers.search.store.COUNTED_MAX", 5)
+    begin_s = 1_600_000_000
+    with running(None) as store:
+        tell(store, [{"text": "good", "created_at": begin_s + i} for i in range(20)])
+        for n, wanted in ((4, (4, False)), (5, (5, False)), (8, (5, True))):
+            counts = store.counted(parse("good"), None, (begin_s * 1000, (begin_s + n) * 1000))
+            assert (counts.n, counts.newest_only) == wanted
+            assert counts.times_ms[-1] == (begin_s + n - 1) * 1000
+
+
 def test_the_unsure_are_counted() -> None:
     """A message is unsure when its most likely class is less likely than was set."""
     with running(None) as store:
