@@ -51,6 +51,7 @@ TYPES: dict[str, Any] = {
     "label": np.int16,
     "truth": np.int16,
     "corrected": np.int16,
+    "late": np.int16,  # the label that came later than the message; that in `truth` came with it
     "probability": np.float32,
 }
 
@@ -166,7 +167,7 @@ class Chunk:
     n_bytes: int = 0  # of its texts, as they are shown and as the model reads them
     n_relabelled: int = 0  # how often labels of people came or went; raised behind what it counts
     dirty_since_s: float | None = None  # since when words of removed rows stand in its index
-    columns: dict[str, NDArray[Any]] = field(init=False)  # -1: no truth, or not corrected
+    columns: dict[str, NDArray[Any]] = field(init=False)  # -1: no label
     alive: NDArray[np.bool_] = field(init=False)  # False if there is no row, or no longer
     # Positions of the first rows by checksum, and these, as one value that any thread may replace.
     _index: list[tuple[NDArray[np.int64], NDArray[np.uint32]]] = field(init=False)
@@ -212,7 +213,7 @@ class Chunk:
         n_bytes, count = sum(map(len, map(str.encode, texts))), len(values["offset"])
         part = slice(self.n, self.n + count)
         for name in TYPES:
-            given = values[name]
+            given: Any = values.get(name, -1)  # no label has come late yet
             if name in {"truth", "corrected"}:
                 given = [-1 if label is None else label for label in given]
             self.columns[name][part] = given
@@ -224,8 +225,7 @@ class Chunk:
         arrived = self.columns["arrived_ms"][max(0, self.n - 1) : part.stop]
         np.maximum.accumulate(arrived, out=arrived)
         self.alive[part] = True
-        self.n_bytes += n_bytes
-        self.n += count
+        self.n_bytes, self.n = self.n_bytes + n_bytes, self.n + count
         self.n_relabelled += any(label is not None for label in values["corrected"])
 
     def figures(self) -> Figures:
@@ -257,6 +257,7 @@ class Chunk:
     def correct(self, key: int, label: int | None) -> None:
         """Note the number of the label that a person gave to a row; None: none."""
         self.columns["corrected"][key - self.first_key] = -1 if label is None else label
+        self.columns["late"][key - self.first_key] = -1  # as the file has it
         self.n_relabelled += 1
 
     def times_ms(self, at: NDArray[np.int64] | slice) -> NDArray[np.int64]:
@@ -451,10 +452,11 @@ _IN_MEMORY = {
 } | {
     "truth": ("ifnull(truth, -1)", np.int64),
     "corrected": ("ifnull(corrected, -1)", np.int64),
+    "late": ("ifnull(iif(ifnull(truth, corrected) IS NULL, taught, NULL), -1)", np.int64),
     "probability": ("probability", np.float64),
 }
 _HEADER = struct.Struct("<IHqI")  # checksum of what follows, format, first key, number of rows
-_FORMAT = 1
+_FORMAT = 2  # the first had no late labels: its rows are read
 _IN_FILE: dict[str, np.dtype[Any]] = {k: np.dtype(t).newbyteorder("<") for k, t in TYPES.items()}
 
 

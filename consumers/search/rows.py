@@ -432,8 +432,8 @@ def picked(chunk: Chunk, at: NDArray[np.int64] | slice) -> Picked:
     """Return what is counted of rows, given by their positions in a chunk."""
     own, weights = chunk.columns, weights_of(chunk)
     return Picked(
-        own["label"][at], own["truth"][at], own["probability"][at], chunk.times_ms(at),
-        None if weights is None else weights[at],
+        own["label"][at], np.maximum(own["truth"][at], own["late"][at]), own["probability"][at],
+        chunk.times_ms(at), None if weights is None else weights[at],
     )  # fmt: skip
 
 

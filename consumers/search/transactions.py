@@ -19,7 +19,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, product
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -37,7 +37,7 @@ from consumers.search.sampler import Correct, Forget, Labelled, Offer, QueuedIte
 GONE_MAX = 50_000  # messages of which it is remembered that they were removed for good
 EXPECTED_MAX = 50_000  # corrections of messages that are not held
 PURGE_AFTER_S = 10.0  # how long words of removed rows may stay in the file
-CHANGED_MAX = 1_000  # rows of a packed chunk that changed since, about
+CHANGED_MAX = 1_000  # rows of a packed chunk that changed since, about; or an eighth of its rows
 At: TypeAlias = tuple[int, int]  # place and offset
 Gone: TypeAlias = dict[At, int]  # → checksum of the id
 
@@ -84,9 +84,8 @@ class Deduplicator:
         for chunk in chunks:
             for (place, kind), offset in chunk.highest_offsets().items():
                 self._raise(place, kind, np.array([offset]))
-        for place, offset in gone:
-            for kind in (False, True):
-                self._raise(place, kind, np.array([offset]))
+        for (place, offset), kind in product(gone, (False, True)):
+            self._raise(place, kind, np.array([offset]))
 
     def state(self) -> tuple[Gone, dict[tuple[int, bool], int]]:
         """Return what `restore` needs to come back to now."""
@@ -315,7 +314,7 @@ class Transactions:
         if now_s - self._packed_s < 1.0:
             return
         for chunk in self._chunks[:-1]:
-            if not chunk.is_packed or chunk.n_changed > CHANGED_MAX:
+            if not chunk.is_packed or chunk.n_changed > max(CHANGED_MAX, chunk.n // 8):
                 self._packed_s = now_s
                 with self._transaction():
                     pack(self._db, chunk)
@@ -329,15 +328,13 @@ class Transactions:
 
     def close(self) -> None:
         """Close the file, once those who search it are done."""
-        self.readers.close()
-        self.export_readers.close()
-        self._db.close()
+        for each in (self.readers, self.export_readers, self._db):
+            each.close()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         """Write all or nothing, and publish it once it is safe."""
-        before = self._known.state()
-        figures = [(chunk, chunk.figures()) for chunk in self._chunks]
+        before, figures = self._known.state(), [(own, own.figures()) for own in self._chunks]
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -425,14 +422,17 @@ class Transactions:
         """Note what rows teach by labels that came later, unless a person has said it."""
         place, part = self.contents.place_code(item.partition), part_name(item.partition)
         said = zip(item.offsets, item.labels, strict=True)
-        labels = {at: self._code_of(label) for at, label in said if label in self._classes}
+        labels = {at: self._classes.index(label) for at, label in said if label in self._classes}
         offsets = np.array(list(labels), np.int64)
         for chunk in self._chunks:
             own = {name: column[: chunk.n] for name, column in chunk.columns.items()}
             is_wanted = (own["place"] == place) & (own["corrected"] < 0) & chunk.alive[: chunk.n]
-            for i in np.flatnonzero(is_wanted & np.isin(own["offset"], offsets)).tolist():
+            at = np.flatnonzero(is_wanted & np.isin(own["offset"], offsets)).tolist()
+            note_changed(self._db, chunk, [chunk.first_key + i for i in at])
+            for i in at:
                 key, label = chunk.first_key + i, labels[int(own["offset"][i])]
                 database.teach(self._db, chunk.number, key, label, part, by_person=False)
+                own["late"][i] = label if own["truth"][i] < 0 else -1
 
     def _bury(self, item: Remove) -> list[Held]:
         """Remember what is removed for good, and return which rows that are."""

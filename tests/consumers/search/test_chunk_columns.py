@@ -6,6 +6,8 @@ import contextlib
 import lzma
 import shutil
 import sqlite3
+import struct
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from consumers.search.chunks import Chunk, restored
 from consumers.search.transactions import Transactions
 from tests.consumers.search.stores import (
     CLASSES,
+    LOG,
     clock_of,
     forget,
     ids,
@@ -158,6 +161,35 @@ def test_packed_columns_that_are_damaged_are_not_believed(tmp_path: Path, change
             settle(store)
     with running(path, **FEW) as store:
         assert check(store) == [True, True, False]
+
+
+def test_packed_columns_of_before_late_labels_are_not_believed(tmp_path: Path) -> None:
+    """They say nothing of labels that came late: the rows do, and are packed again."""
+    path = tmp_path / "recent.db"
+    with running(path, **FEW) as store:
+        tell(store, [{"text": "good day", "label": None}] * 150)
+        store.note_labels(LOG, range(10), ["positive"] * 10)
+        settle(store)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        (value,) = db.execute("SELECT columns FROM packed").fetchone()
+        columns = chunk_columns.unpacked(value)
+        assert columns is not None
+        columns["at"] = (columns.pop("key") - 1).astype("<u4")
+        names = ["at", *[name for name in chunk_columns.TYPES if name != "late"]]
+        body = b"".join(columns[name].tobytes() for name in names)
+        known = struct.pack("<HqI", 1, 1, 100) + body
+        old = struct.pack("<I", zlib.crc32(known)) + known
+        db.execute("UPDATE packed SET columns = ?", (old,))
+        db.execute("DELETE FROM changed")
+    with running(path, **FEW) as store:
+        assert check(store) == [False, False]
+        assert store.counted(parse("good")).confusion == ((0, 0), (10, 0))
+        clock_of(store).now_s += 2
+        settle(store)
+        settle(store)
+    with running(path, **FEW) as store:
+        assert check(store) == [True, False]
+        assert store.counted(parse("good")).confusion == ((0, 0), (10, 0))
 
 
 def test_a_file_of_version_1_opens_and_is_packed(tmp_path: Path) -> None:

@@ -305,6 +305,33 @@ def test_a_correction_is_absolute() -> None:
             store.correct("m0", "neutral", "c/0")
 
 
+def test_labels_that_come_later_say_how_a_search_was_judged(tmp_path: Path) -> None:
+    """They count as those that came with their messages, after a start too, and in packed chunks.
+
+    What a person says of a message hides them, for good.
+    """
+    path, few = tmp_path / "r.db", {"messages_max": 1_600}  # chunks of a hundred rows
+    with running(path, **few) as store:
+        tell(store, [{"text": "good", "label": None} for _ in range(250)])
+        store.note_labels(LOG, range(20), ["positive"] * 20)
+        store.note_labels(LOG, range(90, 250), ["negative"] * 160)
+        settle(store)
+        assert store.counted(parse("good")).confusion == ((160, 0), (20, 0))
+        store.correct("m1", "negative", "corrections/0")
+        store.correct("m2", "negative", "corrections/0")
+        store.correct("m2", None, None)
+        store.note_labels(LOG, [1], ["positive"])
+        for query in ("good", ""):
+            assert store.counted(parse(query)).confusion == ((160, 0), (18, 0))
+        tell(store, [{"text": "good"}], first=251)
+        store.note_labels(LOG, [251], ["negative"])  # it has a label of its own
+        settle(store)
+        assert store.counted(parse("good")).confusion == ((160, 0), (18, 1))
+    for query in ("good", ""):
+        with running(path, **few) as store:
+            assert store.counted(parse(query)).confusion == ((160, 0), (18, 1))
+
+
 def test_a_label_that_comes_later_is_shown(tmp_path: Path) -> None:
     """It is what the message teaches, in its own part, unless a person has said it; no other's."""
     with running(tmp_path / "r.db") as store:
