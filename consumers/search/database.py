@@ -583,7 +583,10 @@ def _collected(
     db: sqlite3.Connection, number: int, chosen: str, values: Sequence[Any], *, whole: bool = False
 ) -> list[list[Any]]:
     """Return the rows whose keys, and marked texts, a statement chooses."""
-    columns = ", ".join([f"r.{n}" if whole or n != "example" else "'{}'" for n in SHOWN])
+    own = {"probability": "r.probabilities -> r.label"}  # SQLite writes 15 digits of a number
+    if not whole:
+        own["example"] = "'{}'"
+    columns = ", ".join([own.get(name, f"r.{name}") for name in SHOWN])
     (found,) = db.execute(
         f"SELECT json_group_array(json_array({columns}, c.marked)) FROM ({chosen}) AS c"
         f" JOIN rows{number} AS r ON r.key = c.at",

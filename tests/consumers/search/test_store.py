@@ -305,6 +305,22 @@ def test_a_correction_is_absolute() -> None:
             store.correct("m0", "neutral", "c/0")
 
 
+def test_a_probability_is_one_number_wherever_it_stands() -> None:
+    """All its digits are those of the probabilities of all classes, and of the new row told."""
+    new: list[float] = []
+    with running(None) as store:
+        store.listeners.append(lambda rows: new.extend(row.probability for row in rows))
+        for k in range(40):
+            offer(store, tweets(["good"], first=k), probability=0.5 + 0.4 / (k + 1.1))
+        settle(store)
+        found = [each.row for each in store.search(parse("good")).rows]
+        assert [row.probability for row in found] == [max(row.probabilities) for row in found]
+        assert [row.probability for row in found] == new[::-1]
+        row = store.get("m39")
+        assert row is not None
+        assert row.probability == new[-1]
+
+
 def test_labels_that_come_later_say_how_a_search_was_judged(tmp_path: Path) -> None:
     """They count as those that came with their messages, after a start too, and in packed chunks.
 
