@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -390,10 +390,14 @@ def bar_of(share: Share, colour: str) -> str:
 # ---- rows as a file ------------------------------------------------------------------------------
 
 _CELLS_MAX = 500  # texts of one piece of a file, each of TEXT_MAX characters at most
+_COLUMNS_MAX = 1_000  # of one select; SQLite takes twice as many
 # A spreadsheet takes a cell that begins so for a formula. A cell that begins with ' gets one too:
 # whoever takes the first ' off any cell has the text again, whatever it was.
 _FORMULA = "-=+@\t\r\n\uff1d\uff0b\uff0d\uff20'"
 _TIME_MS = f"CASE time_ms WHEN {NO_TIME} THEN arrived_ms ELSE time_ms END"
+
+
+_LinePart: TypeAlias = tuple[int, str]  # of a line: the column that it is made of, or -1; SQL
 
 
 class _Column(NamedTuple):
@@ -413,24 +417,25 @@ def csv_form(classes: Sequence[str], fields: Sequence[str]) -> ExportForm:
     names = [f"{column.group}.{column.name}".lstrip(".") for column in columns]
     header = ",".join(['"{}"'.format(name.replace('"', '""')) for name in names]) + "\r\n"
     formula = literal(f"[{_FORMULA}]*")
-    parts: list[str] = []
+    parts: list[_LinePart] = []
     for i, column in enumerate(columns):
         text = f"iif(c{i} GLOB {formula}, '\"''', '\"') || replace(c{i}, '\"', '\"\"') || '\"'"
         cell = f"CASE typeof(c{i}) WHEN 'text' THEN {text} ELSE ifnull(c{i}, '') END"
-        parts += ["','", cell if column.is_text else f"ifnull(c{i}, '')"]
-    return _form("text/csv", header.encode(), columns, [*parts[1:], literal("\r\n")], fields)
+        parts += [(-1, "','"), (i, cell if column.is_text else f"ifnull(c{i}, '')")]
+    end = (-1, literal("\r\n"))
+    return _form("text/csv", header.encode(), columns, [*parts[1:], end], fields)
 
 
 def jsonl_form(classes: Sequence[str], fields: Sequence[str]) -> ExportForm:
     """Return the form of JSON Lines: the same values, unchanged; those of groups as objects."""
     columns = _columns(classes, fields)
-    members: dict[str, dict[str, list[str]]] = {"": {}, "probabilities": {}, "fields": {}}
+    members: dict[str, dict[str, list[_LinePart]]] = {"": {}, "probabilities": {}, "fields": {}}
     for i, column in enumerate(columns):
         value = f"iif(typeof(c{i}) = 'blob', c{i}, json_quote(c{i}))"
         value = value if column.is_text else f"ifnull(c{i}, 'null')"
-        members[column.group][column.name] = [value]
+        members[column.group][column.name] = [(i, value)]
     groups = {group: _object(own) for group, own in members.items() if group}
-    parts = [*_object(members[""] | groups), literal("\n")]
+    parts = [*_object(members[""] | groups), (-1, literal("\n"))]
     return _form("application/jsonl", b"", columns, parts, fields)
 
 
@@ -438,12 +443,22 @@ def _form(
     media_type: str,
     header: bytes,
     columns: Sequence[_Column],
-    parts: Sequence[str],
+    parts: Sequence[_LinePart],
     fields: Sequence[str],
 ) -> ExportForm:
-    values = tuple(column.value for column in columns)
-    n_rows = max(1, _CELLS_MAX // (1 + len(fields)))
-    return ExportForm(media_type, header, values, _joined(parts), n_rows)
+    selects: list[tuple[dict[int, str], list[str]]] = [({}, [])]
+    for i, sql in parts:
+        if len(selects[-1][0]) == _COLUMNS_MAX:
+            selects.append(({}, []))
+        named, line = selects[-1]
+        if i >= 0:
+            named[i] = f"{columns[i].value} AS c{i}"
+        line.append(sql)
+    if not selects[-1][0]:  # the end of a line, behind the last column that there was room for
+        selects[-2][1].extend(selects.pop()[1])
+    made = tuple((tuple(named.values()), _joined(line)) for named, line in selects)
+    n_rows = max(1, _CELLS_MAX // (1 + len(fields))) if len(made) == 1 else 1
+    return ExportForm(media_type, header, made, n_rows)
 
 
 def _columns(classes: Sequence[str], fields: Sequence[str]) -> list[_Column]:
@@ -476,12 +491,13 @@ def _field(name: str) -> str:
     return f"CASE typeof({value}) {kinds} ELSE {value} END"
 
 
-def _object(members: Mapping[str, Sequence[str]]) -> list[str]:
+def _object(members: Mapping[str, Sequence[_LinePart]]) -> list[_LinePart]:
     """Return a JSON object as SQL expressions to be joined; its values are such themselves."""
-    parts: list[str] = []
+    parts: list[_LinePart] = []
     for name, value in members.items():
-        parts += [literal(f"{',' if parts else '{'}{msgspec.json.encode(name).decode()}:"), *value]
-    return [*parts, "'}'"] if parts else ["'{}'"]
+        before = f"{',' if parts else '{'}{msgspec.json.encode(name).decode()}:"
+        parts += [(-1, literal(before)), *value]
+    return [*parts, (-1, "'}'")] if parts else [(-1, "'{}'")]
 
 
 def _joined(parts: Sequence[str]) -> str:

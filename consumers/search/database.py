@@ -550,19 +550,22 @@ def rows_with_keys(
 
 
 def lines_of(
-    db: sqlite3.Connection, number: int, values: Sequence[str], line: str, keys: Sequence[int]
-) -> tuple[int, bytes]:
+    db: sqlite3.Connection, number: int, selects: Sequence[tuple[Sequence[str], str]],
+    keys: Sequence[int],
+) -> tuple[int, bytes]:  # fmt: skip
     """Return how many of some rows there are, and their lines, newest first, as one text.
 
-    `values` are SQL expressions over a row; `line` is one over these, as c0, c1 and so on.
+    `selects` make the parts of a line, as `rows.ExportForm` says; if there are several, of one row.
     """
-    named = ", ".join([f"{value} AS c{i}" for i, value in enumerate(values)])
-    n, lines = db.execute(
-        f"SELECT count(*), CAST(group_concat({line}, '') AS BLOB) FROM"
-        f" (SELECT {named} FROM rows{number} WHERE {CHOSEN} ORDER BY key DESC)",
-        (msgspec.json.encode(keys).decode(),),
-    ).fetchone()
-    return n, lines or b""
+    n, lines = 0, b""
+    for named, line in selects:
+        n, part = db.execute(
+            f"SELECT count(*), CAST(group_concat({line}, '') AS BLOB) FROM"
+            f" (SELECT {', '.join(named)} FROM rows{number} WHERE {CHOSEN} ORDER BY key DESC)",
+            (msgspec.json.encode(keys).decode(),),
+        ).fetchone()
+        lines += part or b""
+    return n, lines
 
 
 def marked_rows(

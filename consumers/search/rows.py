@@ -313,9 +313,9 @@ class ExportForm(msgspec.Struct, frozen=True):
 
     media_type: str
     header: bytes
-    values: tuple[str, ...]  # SQL expressions over a row of a chunk's table
-    line: str  # one over these, which are called c0, c1 and so on
-    piece_rows: int  # so many lines are made at once
+    # Of each part of a line: named SQL expressions over a row of a chunk's table, and one of these.
+    selects: tuple[tuple[tuple[str, ...], str], ...]
+    piece_rows: int  # so many lines are made at once; if they have several parts, one
 
 
 # ---- chunks: what rows weigh, and where they lie -------------------------------------------------

@@ -380,7 +380,7 @@ class RecentStore:
             some = [key for key in keys.tolist() if lowest and key >= lowest[0]]
             if not some:  # the chunk may have left the store, and its tables with it
                 return 0, b""
-            return database.lines_of(db, chunk.number, form.values, form.line, some)
+            return database.lines_of(db, chunk.number, form.selects, some)
 
     def get(self, id: str) -> MessageRow | None:  # noqa: A002 -- it is one
         """Return the newest message of an id, with its example, or None if it is not held."""

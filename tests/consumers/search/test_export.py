@@ -279,6 +279,25 @@ def test_a_file_is_read_in_small_pieces(form: ExportForm) -> None:
         assert not busy  # nor does one keep the log from being emptied
 
 
+@pytest.mark.parametrize("n_fields", [986, 987, 988, 1_990, 4_100])
+def test_a_model_may_have_more_fields_than_sqlite_takes_columns(n_fields: int) -> None:
+    """A line is made in parts then, whole and in its order; with as many classes too."""
+    fields = tuple(f"c{k}" for k in range(n_fields))  # as the expressions are called
+    example = {name: k if k % 2 else f'"{name}"' for k, name in enumerate(fields)}
+    classes = [f"class {k}" for k in range(n_fields)]
+    with running(None) as store:
+        tell(store, ["one", "two", "three"])
+        store._file()._db.execute("UPDATE rows1 SET example = ?", (json.dumps(example),))
+        for each in of_jsonl(exported(store, jsonl_form(CLASSES, fields))):
+            assert each["fields"] == example
+        for cells in of_csv(exported(store, csv_form(CLASSES, fields))):
+            assert list(cells)[-n_fields:] == [f"fields.{name}" for name in fields]
+            assert [cells[f"fields.{name}"] for name in fields] == list(map(str, example.values()))
+        found = of_csv(exported(store, csv_form(classes, ("text",))))
+        assert [each["text"] for each in found] == ["three", "two", "one"]
+        assert {each[f"probabilities.class {n_fields - 1}"] for each in found} == {"0.0"}
+
+
 def test_more_fields_make_smaller_pieces() -> None:
     """The texts of a piece are bounded, not its rows alone."""
     fields = tuple(f"f{k}" for k in range(99))
