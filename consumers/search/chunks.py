@@ -180,6 +180,7 @@ class Chunk:
     def __post_init__(self) -> None:
         watch_cache("searched_fields", self._fill)
         self.columns = {name: np.zeros(self.capacity, t) for name, t in TYPES.items()}
+        self.columns["late"][:] = -1
         self.alive = np.zeros(self.capacity, np.bool_)
         self._index = [(np.zeros(0, np.int64), np.zeros(0, np.uint32))]
         self._accounts = np.zeros(0, np.uint32)
@@ -333,8 +334,7 @@ class Chunk:
         kinds = self.kinds(self.n)[at]
         highest = np.full(int(kinds.max(initial=-1)) + 1, -1, np.int64)
         np.maximum.at(highest, kinds, self.columns["offset"][at])
-        found = enumerate(highest.tolist())
-        return {(kind // 2, bool(kind % 2)): offset for kind, offset in found if offset >= 0}
+        return {(k // 2, bool(k % 2)): end for k, end in enumerate(highest.tolist()) if end >= 0}
 
     def at_offsets(self, place: int, offsets: NDArray[np.int64]) -> dict[int, int]:
         """Return the keys of rows, gone ones too, that came from some places: offset → key."""

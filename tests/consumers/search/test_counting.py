@@ -539,7 +539,6 @@ def check_recount(chunk: Chunk, own: list[tuple[int, int]], plain: list[float]) 
     n = chunk.n_committed = chunk.n
     chunk.columns["label"][:n] = [label for label, _ in own]
     chunk.columns["truth"][:n] = [truth for _, truth in own]
-    chunk.columns["late"][:n] = -1
     chunk.columns["time_ms"][:n] = 10**12
     found: Counted = counted([picked(chunk, slice(0, n))], 3, 0.5, n_max=n, newest_only=False)
     if len(set(plain)) < 2:
