@@ -231,7 +231,8 @@ class LabelQueue:
             is_newest[len(held) - 1 - last[~np.isin(own_ids, later)]] = True
             later = np.union1d(later, own_ids)
             is_asked = is_newest | (columns["corrected"][held] >= 0)
-            at = held[is_asked & (columns["truth"][held] < 0)]
+            is_asked &= (columns["truth"][held] < 0) & (columns["late"][held] < 0)
+            at = held[is_asked]
             own, arrived = columns["time_ms"][at], columns["arrived_ms"][at]
             times_ms = np.where(own == NO_TIME, arrived, np.minimum(own, arrived))
             parts.append(

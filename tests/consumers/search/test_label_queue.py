@@ -13,7 +13,16 @@ import pytest
 from consumers.config.sections import LabellingSettings
 from consumers.search import RecentStore, label_queue
 from consumers.search.label_queue import SHARE_MAX, LabelQueue
-from tests.consumers.search.stores import CLASSES, Clock, forget, running, settle, tweets, wall_of
+from tests.consumers.search.stores import (
+    CLASSES,
+    LOG,
+    Clock,
+    forget,
+    running,
+    settle,
+    tweets,
+    wall_of,
+)
 
 DAY_MS = 86_400_000
 NOON_MS = 1_699_876_800_000  # of a day before the stores' clock
@@ -59,6 +68,16 @@ def test_what_the_model_is_least_sure_of_comes_first(tmp_path: Path) -> None:
         assert wanted(queue) == ["m3", "m1", "m2"]
         assert [round(each.margin, 6) for each in queue.wanted(1)] == [0.04]
         assert [each.row.id for each in queue.wanted(1)] == ["m3"]
+
+
+def test_a_message_whose_label_came_later_is_not_asked_for(tmp_path: Path) -> None:
+    """Its label is known, though it did not come with it."""
+    with running(tmp_path / "recent.db") as store:
+        tell(store, [0.9, 0.45, 0.7, 0.52])
+        assert wanted(queue_of(store, per_day=3)) == ["m3", "m1", "m2"]
+        store.note_labels(LOG, [3], ["negative"])
+        settle(store)
+        assert wanted(queue_of(store, per_day=3)) == ["m1", "m2", "m0"]
 
 
 def test_what_an_empty_model_judged_comes_last(tmp_path: Path) -> None:
