@@ -428,11 +428,11 @@ class Transactions:
             own = {name: column[: chunk.n] for name, column in chunk.columns.items()}
             is_wanted = (own["place"] == place) & (own["corrected"] < 0) & chunk.alive[: chunk.n]
             at = np.flatnonzero(is_wanted & np.isin(own["offset"], offsets)).tolist()
-            note_changed(self._db, chunk, [chunk.first_key + i for i in at])
-            for i in at:
-                key, label = chunk.first_key + i, labels[int(own["offset"][i])]
+            taught = [(chunk.first_key + i, labels[int(own["offset"][i])]) for i in at]
+            note_changed(self._db, chunk, [key for key, _ in taught])
+            for key, label in taught:
                 database.teach(self._db, chunk.number, key, label, part, by_person=False)
-                own["late"][i] = label if own["truth"][i] < 0 else -1
+            own["late"][at] = np.where(own["truth"][at] < 0, [label for _, label in taught], -1)
 
     def _bury(self, item: Remove) -> list[Held]:
         """Remember what is removed for good, and return which rows that are."""

@@ -61,6 +61,7 @@ DELETIONS_MAX = 200_000  # of the stream, that wait and of whose rows nobody kno
 OPENINGS_MIN = 10  # in vain, before the file goes for such
 _EARLY_MAX = 2_000_000  # messages to be counted that wait until the file is opened
 _LOOKED_AT = 8  # messages of a batch that came again: if their ids are others, so is the stream
+_WITHOUT_MEMORY = "stdin"  # the log of which what comes has old offsets, and is new
 _shown = itemgetter(*(COLUMNS.index(name) for name in SHOWN))
 _TRUTH, _TEXT, _EXAMPLE = map(COLUMNS.index, ("truth", "text", "example"))
 _Waiting: TypeAlias = Forget | Correct | Remove
@@ -216,19 +217,23 @@ class MessageCounter:
 class OfferedBefore:
     """Knows what was offered in a run before; what comes again is no new message.
 
-    It is stored, or was left out, and the rows around it stand for it already. Until the file is
-    open all is new.
+    It is stored, or was left out, and the rows around it stand for it already. All is new until the
+    file is open, and of a partition that is read from before what the file still has.
     """
 
     def __init__(self, counter: MessageCounter | None) -> None:
         self.counter = counter
         self._file: Transactions | None = None
         self._highest: dict[Stretch, int] = {}
-        self._left: dict[Stretch, int] = {}
+        self._left: dict[Partition, int] = {}
+        self._starts: dict[Partition, int] = {}  # where this run's first batches began
 
     def begin(self, file: Transactions) -> None:
         """Take over how far a file's stretches were offered, and how far they have left it."""
-        self._highest, self._left = file.counted("offered"), file.counted("left_offsets")
+        offered = file.counted("offered").items()
+        self._highest = {own: at for own, at in offered if own[0].topic != _WITHOUT_MEMORY}
+        for (partition, _), at in file.counted("left_offsets").items():
+            self._left[partition] = max(at, self._left.get(partition, -1))
         self._file = file
 
     def note(
@@ -243,22 +248,19 @@ class OfferedBefore:
         offsets, is_labelled = messages.offsets[rows], messages.labels[rows] != NO_LABEL
         stretches = [(partition, kind) for kind in (False, True)]
         ends = np.array([self._highest.get(each, -1) for each in stretches])
-        is_again = np.zeros(len(rows), np.bool_)
-        if offsets[0] <= ends.max():
-            # What left the file may be stored again: no row stands for it any more.
-            left = np.array([self._left.get(each, -1) for each in stretches])
-            kinds = is_labelled.astype(np.int64)
-            is_again = (offsets <= ends[kinds]) & (offsets > left[kinds])
-            if is_again.any() and _is_another(file, messages, rows[is_again]):
-                is_again[:] = False
-                for each in stretches:
-                    self._highest.pop(each, None)
+        start = self._starts.setdefault(partition, int(messages.offsets[0]))
+        is_again = offsets <= ends[is_labelled.astype(np.int64)]
+        is_again &= start > self._left.get(partition, -1)
+        if is_again.any() and _is_another(file, messages, rows[is_again]):
+            is_again[:] = False
+            for each in stretches:
+                self._highest.pop(each, None)
         last = {kind: offsets[~is_again & (is_labelled == kind)][-1:] for kind in (False, True)}
         return ~is_again, {(partition, k): int(at[0]) for k, at in last.items() if len(at)}
 
 
 def _is_another(file: Transactions, messages: Messages, rows: Longs) -> bool:
-    """Return whether the stream was begun anew: a row that is held at a place has another id."""
+    """Return whether the stream was begun anew: at places that are held, no id is as it was."""
     place, offsets = file.contents.place_code(messages.partition), messages.offsets[rows]
     held: dict[int, int] = {}
     for chunk in file.published:
@@ -267,7 +269,8 @@ def _is_another(file: Transactions, messages: Messages, rows: Longs) -> bool:
     some = [k for k, offset in enumerate(offsets.tolist()) if offset in held][:_LOOKED_AT]
     about = messages.metadata(messages.raw, messages.at[rows[some]])
     crcs = [held[offset] for offset in offsets[some].tolist()]
-    return any(crc_of(own) != crc for own, crc in zip(about.ids, crcs, strict=True))
+    agree = [crc_of(own) == crc for own, crc in zip(about.ids, crcs, strict=True)]
+    return bool(agree) and not any(agree)
 
 
 class Writer:

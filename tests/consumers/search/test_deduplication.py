@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from consumers.messages import Partition
 from consumers.search import Change, RecentStore
 from consumers.search.rows import weights_of
 from consumers.search.transactions import Deduplicator
-from tests.consumers.search.stores import LOG, clock_of, ids, running, settle, tell
+from tests.consumers.search.stores import LOG, clock_of, ids, offer, running, settle, tell, tweets
 
 
 def taught(store: RecentStore, id: str) -> tuple[str, str | None, str | None, str | None]:  # noqa: A002
@@ -128,3 +131,32 @@ def test_a_stream_that_was_begun_anew_is_offered_anew(tmp_path: Path) -> None:
             assert store._sampler.n_offered == 80
             assert held(store)[1] == n_offered + 80
             assert {each[0] for each in ids(store, "night")} >= {begun}
+    with running(path, **bounds) as store:  # a kill: what the last of them brought comes again
+        before = held(store)
+        tell(store, [{"id": f"b{k}", "text": "good night"} for k in range(40)], 40)
+        assert (held(store), store._sampler.n_offered) == (before, 0)
+
+
+def test_a_log_that_is_read_from_its_beginning_again_is_stored_as_it_comes(tmp_path: Path) -> None:
+    """What is read from before all that is held pushes that out: nothing would stand for it."""
+    path = tmp_path / "recent.db"
+    for _ in range(2):
+        with running(path, messages_max=64) as store:
+            for first in range(0, 200, 20):
+                tell(store, ["good day"] * 20, first)
+                settle(store)
+            assert ids(store, "day", limit=1) == ["m199"]
+            assert store._sampler.n_offered == 200
+
+
+def test_what_stands_at_old_numbers_of_standard_input_is_new(tmp_path: Path) -> None:
+    """After a kill it counts on from the checkpoint, and what comes never came before."""
+    path, log = tmp_path / "recent.db", Partition("stdin", 0)
+    for n_rows in (100, 200):
+        with running(path, rate_max_per_s=RATE_PER_S) as store:
+            told = tweets(["good day"] * 400)
+            raw = replace(told.raw, partition=log)
+            offer(store, replace(told, raw=raw))
+            settle(store)
+            assert store._sampler.n_offered == 400
+            assert held(store)[0] <= n_rows
