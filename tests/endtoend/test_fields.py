@@ -212,9 +212,9 @@ def test_wrong_fields_are_rejected_and_teach_nothing(tmp_path: Path) -> None:
     ("changed", "said"),
     [
         ({"fields": ["amount"]}, "model.features.figures.fields"),
-        ({"prior": "floor"}, "model.features.figures.likelihood.prior.name"),
-        ({"prior_kappa": 2.0}, "model.features.figures.likelihood.prior.kappa"),
-        ({"variance": "shared"}, "model.features.figures.likelihood.variance"),
+        ({"prior": "floor"}, "model.features.figures.prior:"),
+        ({"prior_kappa": 2.0}, "model.features.figures.prior_kappa:"),
+        ({"variance": "shared"}, "model.features.figures.variance:"),
     ],
 )
 def test_a_checkpoint_of_other_fields_is_refused(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -367,6 +368,8 @@ def test_a_matrix_that_lies_about_its_form_counts_each_word_once() -> None:
 @given(arrays(), arrays() | st.just(np.array([[9, 1], [2, 8]])), st.just(0.95) | st.floats())
 def test_prevalence(counts: Any, confusion: Any, level: float) -> None:
     """Counts and a confusion matrix of any kind are refused, or give shares that add up to one."""
+    with suppress(InputError):  # how many examples there are stands in reasons alone
+        assert Quantifier([[9, 1], [2, 8]], n_examples=counts).reason is not None
     try:
         found = adjusted_shares(counts, confusion, level)
         Quantifier(confusion)

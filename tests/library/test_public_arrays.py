@@ -411,6 +411,7 @@ ELSEWHERE: dict[str, Any] = {
     "Codes(codes)": test_array_fuzzing.test_codes,
     "Codes(classes)": test_array_fuzzing.test_codes,
     "Quantifier(confusion)": test_array_fuzzing.test_prevalence,
+    "Quantifier(n_examples)": test_array_fuzzing.test_prevalence,
     "Quantifier.adjust(counts)": test_array_fuzzing.test_prevalence,
     "adjusted_shares(counts)": test_array_fuzzing.test_prevalence,
     "adjusted_shares(confusion)": test_array_fuzzing.test_prevalence,
