@@ -542,7 +542,7 @@ class DriftWatch:
             else:
                 then = [count_words(model, WORDS_MAX, each, learned=learned) for each in groups]
                 waiting += [(at, each) for each in then]
-        if not self._pending or self._n < (at := self._pending[0][0]):
+        if not self._pending or self._n < (at := min(each for each, _ in self._pending)):
             return
         due = [then for each, then in self._pending if each == at and then.group in groups]
         self._pending = [each for each in self._pending if each[0] != at]

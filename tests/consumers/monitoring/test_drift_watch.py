@@ -163,6 +163,23 @@ def test_more_alarms_than_are_kept_wait_together() -> None:
     assert pending[-1]["name_at"] == n + settings.words_after
 
 
+def test_words_of_a_newer_alarm_do_not_wait_for_an_older_one() -> None:
+    """A restart may have brought a shorter `words_after`, which holds for what alarms from then."""
+    model = nb.NaiveBayes(CLASSES, features={"text": WORDS})
+    model.learn_many({"text": ["plain", "other"]}, CLASSES[:2])
+    surprises = np.repeat([0.1, 5.0], [LOOK_EXAMPLES - 60, 60])
+    watches = [DriftWatch(DriftSettings(enabled=True, words_after=n)) for n in (50_000, 500)]
+    watches[0].update(np.full(2 * WARM_EXAMPLES, 0.1))
+    for i, watch in enumerate(watches):
+        watch.model = lambda: model
+        if i:
+            watch.unpack(watches[0].pack())
+        watch.learned(-surprises[:, None], np.zeros(LOOK_EXAMPLES, np.int64))
+        assert len(watch.pack().values["pending"]) == 1 + i
+    watches[1].learned(np.full((LOOK_EXAMPLES, 1), -0.1), np.zeros(LOOK_EXAMPLES, np.int64))
+    assert [each["name_at"] > 50_000 for each in watches[1].pack().values["pending"]] == [True]
+
+
 def test_a_model_without_words_alarms_all_the_same() -> None:
     """No words can be named then; nor are the first losses compared with anything."""
     model = nb.NaiveBayes(features={"size": nb.Numbers()})
