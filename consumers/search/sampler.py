@@ -1,10 +1,11 @@
 """What comes in: which messages are taken, and the queue in which they wait for the writer.
 
-More may come than is worth keeping. Then samples are taken, about twice a second, as many rows as a
-bucket of tokens allows. The bucket is full at first and holds five seconds' worth, so that a short
-stream is kept whole however quickly it comes. It fills at the highest rate that is set; of a fast
-stream, at what the processor budget affords: storing a message costs processor time on two threads,
-for the one that judged it makes its row and the store's thread writes it.
+More may come than is worth keeping. Then samples are taken, about twice a second, more and smaller
+ones of many partitions, as many rows as a bucket of tokens allows. The bucket is full at first and
+holds five seconds' worth, so that a short stream is kept whole however quickly it comes. It fills
+at the highest rate that is set; of a fast stream, at what the processor budget affords: storing a
+message costs processor time on two threads, for the one that judged it makes its row and the
+store's thread writes it.
 
 A batch's labelled messages are offered first, the others behind them, and partitions one after the
 other: what comes first must not take all tokens. So the share of what comes within a second is
@@ -550,7 +551,7 @@ class Sampler:
     ) -> NDArray[np.int64]:
         """Return which of `n` rows that pass belong to samples, ascending."""
         # By roots: a rare kind's samples are neither many nor far between, and the errors of many
-        # kinds add up to no more than those of two.
+        # kinds add up to about as much as those of two.
         usual = [max(each.usual, each.rows) for each in self._kinds.values()]
         n_kinds = sum(map(math.sqrt, usual)) ** 2 / sum(usual)
         rate_per_s *= math.sqrt(min(n_kinds, 2.0) * max(kind.usual, kind.rows) / sum(usual))
