@@ -338,9 +338,9 @@ class Chunk:
 
     def at_offsets(self, place: int, offsets: NDArray[np.int64]) -> dict[int, int]:
         """Return the keys of rows, gone ones too, that came from some places: offset → key."""
-        own = self.columns["offset"][: self.n]
+        own = self.columns["offset"][: self.n]  # any thread may ask, while the writer adds rows
         near = (own >= offsets.min()) & (own <= offsets.max())
-        at = np.flatnonzero(near & (self.columns["place"][: self.n] == place))
+        at = np.flatnonzero(near & (self.columns["place"][: len(own)] == place))
         at = at[np.isin(own[at], offsets)]
         return dict(zip(own[at].tolist(), (at + self.first_key).tolist(), strict=True))
 

@@ -108,3 +108,28 @@ def test_rows_are_found_whatever_another_thread_does_meanwhile(
         added = list(range(begin, begin + 9))
         add(chunk, added)
         twin += added
+
+
+@pytest.mark.parametrize("other", ["adds", "takes back"])
+def test_places_are_found_whatever_the_writer_does_meanwhile(other: str) -> None:
+    """The learner asks which rows came from some offsets, while there are more rows, or fewer."""
+
+    class Changing(np.ndarray[Any, Any]):
+        """Offsets whose chunk is another once they have been looked at."""
+
+        def __ge__(self, least: Any) -> Any:
+            found = super().__ge__(least)
+            if other == "adds":
+                add(chunk, [7, 8, 9])
+            else:
+                chunk.go_back(chunk.figures())
+            return found
+
+    chunk = Chunk(1, FIRST_KEY, 100)
+    add(chunk, [1, 2])
+    chunk.n_committed = chunk.n
+    add(chunk, [3])
+    chunk.columns["offset"][:3] = [40, 50, 60]
+    chunk.columns["offset"] = chunk.columns["offset"].view(Changing)
+    assert chunk.at_offsets(0, np.array([50, 60, 70])) == {50: FIRST_KEY + 1, 60: FIRST_KEY + 2}
+    assert chunk.at_offsets(1, np.array([50, 60, 70])) == {}
