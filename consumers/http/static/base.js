@@ -172,7 +172,9 @@ export function address({ view, q, lang, range, vs, change, text }) {
 /** Write a route into the address. What is typed, and sent off, is one entry of the history. */
 export function write(route, isTyping) {
   const url = address(route);
-  const isOver = (isTyping !== undefined && history.state?.isTyping) || url === location.pathname + location.search;
+  const isSame = url === address(read());
+  if (isTyping && isSame) return;
+  const isOver = (isTyping !== undefined && history.state?.isTyping) || isSame;
   history[isOver ? "replaceState" : "pushState"]({ isTyping }, "", url);
 }
 
