@@ -23,7 +23,7 @@ from consumers.http.server import HttpServer
 from consumers.http.state import AppState
 from consumers.monitoring.status import Health, Status
 from streamnb.testing import ManualClock
-from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings
+from tests.consumers.http.loopback_server import PATIENCE_S, app_state, ended, served, settings
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +269,7 @@ def test_it_can_be_stopped_at_any_time() -> None:
         server.stop()
         server = HttpServer(HttpSettings(port=0), made)
         port = server.start()
-        server.stop()
+        ended(server)
         server.stop()
     left = [each.name for each in threading.enumerate() if each.ident not in before]
     assert "serve" not in left

@@ -199,7 +199,8 @@ def test_a_page_that_goes_is_forgotten(served: Served) -> None:
         assert (served.live_updater.n_pages, served.live_updater.n_queries) == (1, 1)
         assert "streamnb_pages_open 1.0" in served.get("/metrics").text
     served.until_no_page()
-    assert served.live_updater.n_queries == 0
+    with served.live_updater._pages._lock:  # a page's queries go behind it, under this lock
+        assert served.live_updater.n_queries == 0
     assert "streamnb_standing_queries 0.0" in served.get("/metrics").text
 
 

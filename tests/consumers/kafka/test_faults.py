@@ -186,6 +186,8 @@ def test_an_internal_error_of_the_client_is_named_and_survived(
     with quick(broker.address, topic) as reader, capture_logs() as said:
         reader.until(reader.source.at_end)
         said.clear()  # of a first connection that took long
+        # A client that is slow to join would pass for one that reads, and its failure for another.
+        monkeypatch.setattr("consumers.kafka.group_source.ASK_INTERVAL_S", PATIENCE_S)
         plant.left = 3
         reader.until(lambda: plant.is_named(reader))
         fill(broker.address, topic, numbered(100, 200))

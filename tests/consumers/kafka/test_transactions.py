@@ -142,6 +142,7 @@ def test_a_restart_from_an_older_position_sends_nothing_twice(
     first = start(broker.address, source, output)
     first.take(0, 100)
     first.commit()
+    first.rest()
     first.take(100, 200)  # not committed: it ends before
     first.kill()
     second = start(broker.address, source, output)
@@ -173,6 +174,7 @@ def test_records_of_other_logs_wait_for_no_batch(
     daemon.sink.add([Record(b"label-none", b"{}", None, (labels, -1))])
     daemon.commit()
     assert keys(broker.address, output) == [b"label-0", *ids(100), b"label-none"]
+    daemon.rest()
     daemon.kill()
     again = start(broker.address, source, output)
     again.take(0, 50)
@@ -254,6 +256,7 @@ def test_an_offset_of_others_hides_nothing(
         before = start(broker.address, source, new_topic())
         before.take(0, 50)
         before.commit()
+        before.rest()
         before.kill()
     else:
         tool = Consumer({"bootstrap.servers": broker.address, "group.id": f"of-{source}"})

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import sys
+from functools import partial
 from typing import Any
 
 import httpx
@@ -14,7 +15,7 @@ import pytest
 import structlog
 
 from consumers.monitoring.logs import HELD_LINES_MAX, HeldLines, configure, trouble
-from tests.consumers.http.loopback_server import app_state, served, settings
+from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings
 
 SECRET = "marked-secret"
 
@@ -74,9 +75,10 @@ def test_a_server_keeps_its_chatter_back_as_long_as_it_serves() -> None:
     chatter = logging.getLogger("uvicorn.error")
     with app_state(settings()) as made, contextlib.ExitStack() as later:
         with served(made) as port:
-            assert httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).status_code
+            get = partial(httpx.get, trust_env=False, timeout=PATIENCE_S)
+            assert get(f"http://127.0.0.1:{port}/healthz").status_code
             other = later.enter_context(served(made))
-            assert httpx.get(f"http://127.0.0.1:{other}/healthz", trust_env=False).status_code
+            assert get(f"http://127.0.0.1:{other}/healthz").status_code
         chatter.warning("while the other serves")
     chatter.warning("after both")
     said = [line["event"] for line in objects(stream)]

@@ -355,6 +355,7 @@ def test_store_and_live_query_agree_on_any_characters(
         shares = np.full((len(told.to_predict), 2), 0.5)
         store.offer(told, told.to_predict, np.log(shares))
         settle(store)
+        settle(store)  # listeners of one turn are told before the next turn begins
         everything = list(chain.from_iterable(new))
         # The file would cut a value at a NUL, and memory not; so no message with one gets there.
         assert not any("\0" in row.text + row.example.get("grade", "") for row in everything)

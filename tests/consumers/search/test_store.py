@@ -152,6 +152,7 @@ def test_a_clock_that_jumps_by_years_costs_what_looks_too_old(tmp_path: Path) ->
         tell(store, ["good 0"])
         wall.now_s = began_s + 5 * 365 * 86_400
         tell(store, ["good 1"], first=1)
+        settle(store)  # a turn reads the clock at its end
         assert ids(store, "good") == ["m1"]
         wall.now_s = began_s - 5 * 365 * 86_400
         tell(store, ["good 2"], first=2)
@@ -167,6 +168,7 @@ def test_what_came_before_a_clock_was_put_back_ages_all_the_same(tmp_path: Path)
         for k in range(3):
             wall.now_s = began_s + k + (365 * 86_400 if k == 1 else 0)
             tell(store, [f"good {k}"], first=k)
+            settle(store)  # a turn reads the clock at its end
         assert ids(store, "good") == ["m2", "m1"]
         stored_from_s = store.matches_over_time(parse("good day "), None, (0, 10**10), None)
         assert stored_from_s.stored_from_s == math.ceil(began_s) + 2
@@ -313,6 +315,7 @@ def test_a_probability_is_one_number_wherever_it_stands() -> None:
         for k in range(40):
             offer(store, tweets(["good"], first=k), probability=0.5 + 0.4 / (k + 1.1))
         settle(store)
+        settle(store)  # listeners of one turn are told before the next turn begins
         found = [each.row for each in store.search(parse("good")).rows]
         assert [row.probability for row in found] == [max(row.probabilities) for row in found]
         assert [row.probability for row in found] == new[::-1]
@@ -426,6 +429,7 @@ def test_who_listens_hears_of_all_that_changes() -> None:
     store.change_listeners.append(changes.extend)
     store.start()
     tell(store, ["good day", "bad day"])
+    settle(store)  # listeners of one turn are told before the next turn begins
     assert [row.id for row in rows] == ["m0", "m1"]
     assert rows[1] == store.get("m1")
     store.correct("m0", "positive", "c/0")
