@@ -138,18 +138,19 @@ class LiveSource(Source):
             return
         try:
             cursor = msgspec.json.decode(self._facts.cursor, type=Cursor)
-            for known in unpacked(cursor, self._position):
-                self._note(known)
+            known = list(unpacked(cursor, self._position))
         except (ValueError, RecursionError) as error:  # MsgspecError is a ValueError
             raise SourceError(
                 f"{self.name}: the checkpoint's cursor cannot be read: {error}; restore the state "
                 "folder, or begin with an empty one"
             ) from error
-        newest_us = self._feed.time_us_of(self._known[-1]) if self._known else 0
+        newest_us = self._feed.time_us_of(known[-1]) if known else 0
         if self._begin is not None and 0 < newest_us < self._begin.at * 1000:
             raise behind_position(self.partition, self._begin, self._position)
-        self._forgotten_us = cursor.forgotten_us
-        self._numbered = (cursor.host, self._position - cursor.n_numbered)
+        with self._lock:  # a checkpoint that is taken meanwhile has all of it, or what was resumed
+            self._known, self._keys = deque(known), {each.key for each in known}
+            self._forgotten_us = cursor.forgotten_us
+            self._numbered = (cursor.host, self._position - cursor.n_numbered)
         if cursor.host in self._feed.hosts:
             self._host = list(self._feed.hosts).index(cursor.host)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from consumers.errors import ConfigError, SourceError
 from consumers.factories import build_source
 from consumers.messages import Partition
 from consumers.sources import live
-from consumers.sources.base import LogFacts
+from consumers.sources.base import Cursor, Known, LogFacts, unpacked
 from consumers.sources.live import LiveSource, StreamFeed
 from tests.consumers.sources.live_server import (
     LiveServer,
@@ -335,3 +335,35 @@ def test_what_has_no_past_says_so(
     with pytest.raises(ConfigError, match=wanted) as caught:
         build_source(settings, until_end=False, part=StreamRange(*bounds))
     assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_amid_the_beginning_knows_all_that_was_learned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that is taken while the cursor is read has the whole of it; what it lacked came twice."""
+    with LiveServer(playing(commits(commit2, *range(1, 9)))) as server:
+        run = begun([server])
+        run.until_n(8)
+        facts = run.source.logs({run.source.partition: 8})
+        run.source.close()
+    sources: list[LiveSource] = []
+    noted: list[Mapping[Partition, LogFacts]] = []
+    opens = LiveSource.open
+
+    def open_noted(source: LiveSource, position_of: Callable[[Partition], int | None]) -> None:
+        sources.append(source)
+        opens(source, position_of)
+
+    def unpacked_noted(cursor: Cursor, position: int) -> Iterator[Known]:
+        for known in unpacked(cursor, position):
+            noted.append(sources[0].logs({sources[0].partition: position}))
+            yield known
+
+    monkeypatch.setattr(LiveSource, "open", open_noted)
+    monkeypatch.setattr(live, "unpacked", unpacked_noted)
+    with LiveServer(playing(commits(commit2, *range(2, 10)))) as server:
+        again = begun([server], 2, 8, facts)
+        again.until_n(1)
+        again.source.close()
+    assert noted == [facts] * 8
+    assert again.values == [commit2(9)]
