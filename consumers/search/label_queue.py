@@ -258,10 +258,11 @@ class _AnsweredRows(NamedTuple):
 
 def _answers_in(chunk: Chunk, known: _AnsweredRows | None) -> _AnsweredRows:
     """Return the answers in a chunk: those known, if no label has come or gone since."""
-    n_relabelled = chunk.n_relabelled  # read first: what changes meanwhile is found next time
+    # In this order, and once: what changes meanwhile is found next time.
+    n_relabelled, n = chunk.n_relabelled, chunk.n
     if known is not None and known.chunk() is chunk and known.n_relabelled == n_relabelled:
         return known
-    corrected, truth = (chunk.columns[name][: chunk.n] for name in ("corrected", "truth"))
+    corrected, truth = (chunk.columns[name][:n] for name in ("corrected", "truth"))
     keys = np.flatnonzero((corrected >= 0) & (truth < 0)) + chunk.first_key
     return _AnsweredRows(weakref.ref(chunk), chunk.number, n_relabelled, keys)
 

@@ -71,6 +71,12 @@ def newest_first(chunks: Sequence[Chunk], limit: TimeLimit, cutoff_ms: int) -> N
             yield chunk, chunk.first_since(cutoff_ms)
 
 
+def _key_behind(db: sqlite3.Connection, chunk: Chunk) -> int:
+    """Return the key behind a chunk's rows as `db` sees it; what comes meanwhile is not there."""
+    (last,) = db.execute(f"SELECT max(key) FROM rows{chunk.number}").fetchone()
+    return chunk.first_key if last is None else int(last) + 1
+
+
 class Scan(msgspec.Struct):
     """How far messages are looked through for conditions, newest first; it goes on downwards."""
 
@@ -78,6 +84,7 @@ class Scan(msgspec.Struct):
     below: int = database.KEY_LAST  # the keys that are still to be looked at
     n_left: int = SCANNED_MAX  # rows that may still be read
     is_slow: bool = False  # whether no time was left: the same question gets farther next time
+    found_from: int = database.KEY_LAST  # the lowest key of those found
 
     @property
     def is_cut(self) -> bool:
@@ -146,6 +153,7 @@ class Matcher(msgspec.Struct, frozen=True):
                     scan.n_left -= len(some) if self.of_fields else 0
                     some = self._with_fields(db, chunk, some)[-scan.n_missing :]
                     scan.n_missing -= len(some)
+                    scan.found_from = min([scan.found_from, *some[:1].tolist()])
                     yield chunk, some
                 if scan.is_over:
                     return
@@ -160,7 +168,7 @@ class Matcher(msgspec.Struct, frozen=True):
             found = matching_keys(db, chunk.number, match, lowest, chunk.capacity)
             keys = np.sort(found)
         else:
-            keys = np.arange(lowest, chunk.first_key + chunk.n_committed)
+            keys = np.arange(lowest, _key_behind(db, chunk))
         at = keys - chunk.first_key
         return self.rows.passed(chunk, at[chunk.alive[at]]) + chunk.first_key
 
@@ -463,8 +471,10 @@ def read_word(
 class _Stored:
     """Counts of stored messages by the steps of a time, in Unix milliseconds."""
 
-    def __init__(self, span_ms: tuple[int, int], step_s: int, n_classes: int) -> None:
-        self._span_ms, self._step_s, self._n_classes = span_ms, step_s, n_classes
+    def __init__(
+        self, db: sqlite3.Connection, span_ms: tuple[int, int], step_s: int, n_classes: int
+    ) -> None:
+        self._db, self._span_ms, self._step_s, self._n_classes = db, span_ms, step_s, n_classes
         self._seen: list[Chunk] = []
         self.counts: dict[int, StepCount] = {}
 
@@ -498,7 +508,7 @@ class _Stored:
         `is_left_out` says which of the first rows of a chunk do not count.
         """
         for chunk in self._seen:
-            n_rows = chunk.n_committed
+            n_rows = _key_behind(self._db, chunk) - chunk.first_key
             arrived_ms = chunk.columns["arrived_ms"][:n_rows]
             begin, end = np.searchsorted(arrived_ms, self._span_ms).tolist()
             if scan.is_cut:
@@ -546,7 +556,7 @@ def over_time(
     kept = partial(bounded_from_s, db, "word_history", word_steps_max(steps_max))
     step_s, kept_from_s = chosen_step(span_s, step, kept if word else lambda _: None)
     first_s, end_s = span_s[0] // step_s * step_s, -(-span_s[1] // step_s) * step_s
-    stored = _Stored((1000 * first_s, 1000 * end_s), step_s, len(classes))
+    stored = _Stored(db, (1000 * first_s, 1000 * end_s), step_s, len(classes))
     scan = Scan(database.KEY_LAST)
     matching = list(matcher.newest(db, stored.of_span(newest_first), scan))
     stored.count(matching, scan, partial(came_again, db) if word else None)

@@ -274,8 +274,7 @@ class RecentStore:
 
     def _found_where(self, file: Transactions, matcher: Matcher, limit: int, below: int) -> Found:
         """Search with conditions; a page may end early, where as many rows as may be were read."""
-        scan, query = Scan(limit + 1, below), matcher.query
-        rows: list[FoundRow] = []
+        scan, query, rows = Scan(limit + 1, below), matcher.query, list[FoundRow]()
         with self._view(file) as (db, newest_first):
             for chunk, keys in matcher.newest(db, newest_first, scan):
                 own = keys.tolist()
@@ -285,8 +284,9 @@ class RecentStore:
                 else:
                     found = database.rows_with_keys(db, chunk.number, own)
                 rows += self._rows(file, chunk, query, found)
-        if len(rows) > limit:
-            return Found(rows[:limit], more=True, before=rows[limit - 1].row.key)
+        if scan.n_missing <= 0:  # of those found some may have gone meanwhile
+            before = rows[limit - 1].row.key if len(rows) > limit else scan.found_from
+            return Found(rows[:limit], more=True, before=before)
         return Found(rows, more=scan.is_cut, before=scan.below if scan.is_cut else None)
 
     def _rows(

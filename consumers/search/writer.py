@@ -243,12 +243,12 @@ class OfferedBefore:
         if self.counter is not None:
             self.counter.add(messages, rows, log_posteriors, arrived_ms)
         file, partition = self._file, messages.partition
+        start = self._starts.setdefault(partition, int(messages.offsets[0]))
         if file is None:
             return slice(None), {}
         offsets, is_labelled = messages.offsets[rows], messages.labels[rows] != NO_LABEL
         stretches = [(partition, kind) for kind in (False, True)]
         ends = np.array([self._highest.get(each, -1) for each in stretches])
-        start = self._starts.setdefault(partition, int(messages.offsets[0]))
         is_again = offsets <= ends[is_labelled.astype(np.int64)]
         is_again &= start > self._left.get(partition, -1)
         if is_again.any() and _is_another(file, messages, rows[is_again]):
@@ -490,9 +490,9 @@ class Writer:
         self._sampler.something.set()
 
     def _begin_anew(self, reason: str) -> None:
-        self._damage = None
         self._note_next_key()
         self._close()
+        self._damage = None  # by now: searches that were under way may have found the same
         try:
             move_aside(self._path, reason)
         except OSError as error:

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from consumers.messages import Partition
 from consumers.search import Change, RecentStore
 from consumers.search.rows import weights_of
 from consumers.search.transactions import Deduplicator
-from tests.consumers.search.stores import LOG, clock_of, ids, offer, running, settle, tell, tweets
+from consumers.search.writer import Writer
+from tests.consumers.search.stores import (
+    LOG,
+    clock_of,
+    ids,
+    made,
+    offer,
+    running,
+    settle,
+    tell,
+    tweets,
+)
 
 
 def taught(store: RecentStore, id: str) -> tuple[str, str | None, str | None, str | None]:  # noqa: A002
@@ -147,6 +160,37 @@ def test_a_log_that_is_read_from_its_beginning_again_is_stored_as_it_comes(tmp_p
                 settle(store)
             assert ids(store, "day", limit=1) == ["m199"]
             assert store._sampler.n_offered == 200
+
+
+def test_what_came_before_the_file_was_open_tells_where_reading_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is read anew is stored anew, however far it was read before the file was open."""
+    path = tmp_path / "recent.db"
+    batches = [tweets(["good day"] * 20, first) for first in range(0, 200, 20)]
+    with running(path, messages_max=64) as store:
+        for told in batches:
+            offer(store, told)
+            settle(store)
+    may_open, opens = threading.Event(), Writer._open
+
+    def open_later(writer: Writer) -> None:
+        assert may_open.wait(60.0)
+        opens(writer)
+
+    monkeypatch.setattr(Writer, "_open", open_later)
+    store = made(path, messages_max=64)
+    store.start()
+    for told in batches[:8]:
+        offer(store, told)
+    may_open.set()
+    settle(store)
+    for told in batches[8:]:
+        offer(store, told)
+    settle(store)
+    n_offered = store._sampler.n_offered
+    store.stop()
+    assert n_offered == 200
 
 
 def test_what_stands_at_old_numbers_of_standard_input_is_new(tmp_path: Path) -> None:
