@@ -89,7 +89,7 @@ class Prequential:
         self._n_classes = 0
         self.n_held = 0  # how many of the window's places are taken
         self._next = 0  # the place that the next example takes
-        self._lock = threading.Lock()  # of the rings, and of how far they are filled
+        self._lock = threading.RLock()  # of the rings, and of how far they are filled
 
     def update(
         self, log_posteriors: NDArray[np.float64], labels: NDArray[np.integer]
@@ -211,8 +211,9 @@ class Prequential:
 
     def judged(self) -> Judgements:
         """Return a copy of the window's judgements, the oldest first."""
-        judgements = self._newest(self._judgements).view(JUDGEMENT)
-        scores = None if self._scores is None else self._newest(self._scores)
+        with self._lock:  # both as they were between the same two batches
+            judgements = self._newest(self._judgements).view(JUDGEMENT)
+            scores = None if self._scores is None else self._newest(self._scores)
         return Judgements(
             judgements["truth"], judgements["predicted"], judgements["log_confidence"],
             self._n_classes, scores,

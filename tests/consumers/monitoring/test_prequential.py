@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -176,3 +178,30 @@ def test_it_goes_on_from_a_checkpoint_bit_for_bit(
     assert resized.n_held == len(newest)
     assert resized.window_log_loss == (float(newest.sum()) / len(newest) if n else None)
     assert resized.pack().arrays["losses"].tobytes() == newest.tobytes()
+
+
+def test_judgements_and_scores_are_of_the_same_examples() -> None:
+    """Who asks while examples are learned gets both as they were between two batches."""
+    log_posteriors, labels = stream(3, 60)
+    prequential, twin = Prequential(40), Prequential(40)
+    for each in (prequential, twin):
+        each.update(log_posteriors[:30], labels[:30])
+    learners: list[threading.Thread] = []
+    newest = prequential._newest
+
+    def newest_then_learn(ring: NDArray[Any]) -> NDArray[Any]:
+        found = newest(ring)
+        if not learners:
+            learn = partial(prequential.update, log_posteriors[30:], labels[30:])
+            learners.append(threading.Thread(target=learn))
+            learners[0].start()
+            learners[0].join(0.1)  # where nothing keeps it, it learns now
+        return found
+
+    prequential._newest = newest_then_learn  # type: ignore[method-assign]
+    judged, expected = prequential.judged(), twin.judged()
+    learners[0].join()
+    assert judged.scores is not None
+    assert expected.scores is not None
+    assert judged.truth.tolist() == expected.truth.tolist()
+    np.testing.assert_array_equal(judged.scores, expected.scores)
