@@ -226,7 +226,8 @@ class CorrectionApplier:
         # What they correct has not come, or may not.
         if self._holds or self._partitions.trouble is not None:
             return False
-        return bool(self._reading.n_waiting) or not self._reading.caught_up.is_set()
+        # In this order: once it has caught up, all of them wait already.
+        return not self._reading.caught_up.is_set() or bool(self._reading.n_waiting)
 
     def is_behind(self) -> bool:
         """Return whether more can be applied at once: the last turn ended by its time."""

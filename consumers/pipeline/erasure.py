@@ -359,8 +359,8 @@ class Erasure:
         done = [each for each in known if pending[each].is_set() and each.id not in left]
         with self._lock:
             for each in done:
-                self._pending.pop(each, None)
-                del self._n_checkpoints[each]
+                if self._pending.get(each) is pending[each]:  # not handed on again meanwhile
+                    del self._pending[each], self._n_checkpoints[each]
             self._is_saved = self._is_saved and not done
         log.debug("texts_erased", n_deletions=len(done), n_left=len(self._pending))
 

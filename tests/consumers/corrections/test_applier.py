@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -579,3 +580,21 @@ def test_a_label_topic_has_a_name_of_its_own(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match="name another topic"):
         build_corrections(settings, None, Metrics(CollectorRegistry()))
+
+
+def test_a_backlog_may_come_amid_the_question(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last entries may be read, and reading have caught up, between two looks."""
+
+    class Reading:
+        """Has an entry, and has caught up, as soon as it is asked how many wait."""
+
+        trouble, caught_up, n = None, threading.Event(), 0
+
+        @property
+        def n_waiting(self) -> int:
+            n_before, self.n = self.n, 1
+            self.caught_up.set()
+            return n_before
+
+    monkeypatch.setattr(life.applier, "_reading", Reading())
+    assert [life.applier.has_backlog() for _ in range(2)] == [True, True]

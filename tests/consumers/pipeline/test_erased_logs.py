@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,6 +91,30 @@ def test_a_log_that_fails_holds_up_no_other(tmp_path: Path, memory: LearnedMemor
     for path in odd:
         path.rmdir()
     again = Erasure(tmp_path, dict, None, [], None, learned=memory)
+    again.begin()
+    again.close()
+    assert again.n_pending == 0
+
+
+def test_a_deletion_that_is_handed_on_amid_a_pass_waits_for_the_next(
+    tmp_path: Path, memory: LearnedMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its partition may have come back, with files that the pass has not seen."""
+    erasure = Erasure(tmp_path, dict, None, [], None, learned=memory)
+    erasure.add([("a", OWN, 4), ("a", LATER, 4)], from_stream=False)
+    passes_over = erasure._pass_over
+
+    def handed_on(by_log: Any, applied: int) -> set[str] | None:
+        left = passes_over(by_log, applied)
+        erasure.go_on([each for each in erasure.pending() if each.partition == OWN.partition])
+        return left
+
+    monkeypatch.setattr(erasure, "_pass_over", handed_on)
+    erasure.begin()
+    erasure.close()
+    assert [each.partition for each in erasure.pending()] == [OWN.partition]
+    again = Erasure(tmp_path, dict, None, [], None, learned=memory)
+    assert [each.partition for each in again.pending()] == [OWN.partition]
     again.begin()
     again.close()
     assert again.n_pending == 0
