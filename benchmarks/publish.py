@@ -123,7 +123,7 @@ ROWS: Final = (
         "page_cost page_cost_busy",
     ),
     Row(
-        "the *default model* while all of a million stored rows are exported as CSV, beside alone",
+        "the *default model* while a million stored rows are exported as CSV, beside alone",
         "[pages: speed beside an export to alone] times as fast",
         "pages",
         is_new=True,
