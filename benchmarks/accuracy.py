@@ -258,10 +258,17 @@ PEERS: dict[str, Callable[[Tweets, Places, Places], Judged]] = {
 }
 
 
-def show(name: str, judged: Judged, turn: int, truth: Places, truth_held: Places) -> None:
-    """Print a model's figures, with half the width of the 95 % interval of each accuracy."""
+def show(
+    name: str, judged: Judged, turn: int, truth: Places, truth_held: Places, begin: int = 0
+) -> None:
+    """Print a model's figures, with half the width of the 95 % interval of each accuracy.
+
+    `begin` leaves out of one more row the tweets before which no label had come.
+    """
+    behind = f"to it, behind {begin:,}", judged.stream[begin:turn], truth[begin:turn]
     for what, log_posteriors, labels in (
         ("to the turn", judged.stream[:turn], truth[:turn]),
+        *([behind] if 0 < begin < turn else []),
         ("whole stream", judged.stream, truth),
         ("held out, without prior", judged.held, truth_held),
     ):
@@ -335,6 +342,7 @@ def main(
     parts: Annotated[int, typer.Option(help="Partitions; 0 keeps the model whole.")] = 0,
     tweets: Annotated[int, typer.Option(help="How many tweets of the stream; 0 for all.")] = 0,
     late: Annotated[int, typer.Option(help="By how many tweets labels are late.")] = 0,
+    behind: Annotated[int, typer.Option(help="Leave out so many first ones of one row.")] = 0,
     max_words: Annotated[int, typer.Option(help="Bound of the vocabulary.")] = MAX_WORDS,
     topics: Annotated[bool, typer.Option(help="Hold topics out.")] = False,
 ) -> None:
@@ -359,7 +367,7 @@ def main(
             how = {"parts": parts, "late": late, "max_words": max_words}
             judged = ours(stream, rows, held, CHOICES[name], **how)
         n_turn = int((rows < turn).sum())
-        show(name, judged, n_turn, truth[rows], truth[held])
+        show(name, judged, n_turn, truth[rows], truth[held], behind or late)
         if first is None:
             first = judged.stream[:n_turn]
         else:

@@ -88,6 +88,8 @@ def main(
                 f" {ratios[-1]:.2f} times; digests {'equal' if alone == counted else 'DIFFER'}",
                 flush=True,
             )
+            if alone != counted:
+                raise SystemExit("Spark's counts are not those of one process")
         session.stop()
     print(f"{copies} copies of {stream.origin}: {statistics.median(ratios):.2f} times, the median")
 
