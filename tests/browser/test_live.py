@@ -38,15 +38,15 @@ FADING = """() => {
     new PerformanceObserver(list => {
         for (const entry of list.getEntries()) window.shifted += entry.value;
     }).observe({type: 'layout-shift'});
-    const seen = new WeakSet();  // cards that have been at full opacity
+    const seen = new Set();  // messages whose card has been at full opacity
     const look = () => {
         for (const card of document.querySelectorAll('[data-testid=message]')) {
             if (!card.checkVisibility()) continue;
             let opacity = 1;
             for (let node = card; node; node = node.parentElement)
                 opacity *= getComputedStyle(node).opacity;
-            if (opacity === 1) seen.add(card);
-            else if (seen.has(card)) window.faint.push(`${card.dataset.id}: ${opacity}`);
+            if (opacity === 1) seen.add(card.dataset.id);
+            else if (seen.has(card.dataset.id)) window.faint.push(`${card.dataset.id}: ${opacity}`);
         }
         requestAnimationFrame(look);
     };

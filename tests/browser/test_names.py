@@ -108,7 +108,10 @@ def test_a_stream_of_loans(loans: str, open_page: Callable[..., Opened]) -> None
     # Of those judged to be rejected few are not: their error rates cannot be known.
     expect(page.get_by_test_id("percent-note")).to_contain_text("of each class; 'approved' has")
     page.get_by_test_id("message-why").first.click()
-    expect(page.get_by_test_id("message-detail").get_by_test_id("delete")).to_have_text("Delete…")
+    detail = page.get_by_test_id("message-detail")
+    expect(detail.get_by_test_id("delete")).to_have_text("Delete…")
+    detail.get_by_test_id("delete").click()
+    expect(detail.get_by_test_id("delete-confirm")).to_have_text("Delete and unlearn")
     assert re.findall("message", page.locator("#view-search").inner_text(), re.IGNORECASE) == []
 
 

@@ -459,6 +459,7 @@ def test_presets_are_settings_like_any_other() -> None:
         settings = Settings.model_validate({"message": name})
         assert Settings.model_validate(settings.model_dump(mode="json")) == settings
         assert f"preset: {name}" in to_yaml(settings)
+        assert settings.message.nfc
     own = {"preset": "jetstream", "keep": {"lang": ["en"], "kind": None}, "nfc": False}
     message = MessageSettings.model_validate(own)
     assert message.keep == {
@@ -466,6 +467,15 @@ def test_presets_are_settings_like_any_other() -> None:
     }  # fmt: skip
     assert not message.nfc
     assert MessageSettings.model_validate(message.model_dump(mode="json")) == message
+
+
+@pytest.mark.parametrize("nfc", [True, False])
+def test_presets_bring_texts_to_one_form(nfc: bool) -> None:
+    """A letter and its accent become one character, unless `nfc: false` stands beside."""
+    texts = ["cafe\u0301", "caf\u00e9", "plain"]
+    events = [commit("create", str(k), text=text) for k, text in enumerate(texts)]
+    found = said(decoded({"preset": "jetstream", "nfc": nfc}, events))
+    assert [text for _, _, text in found] == ["caf\u00e9" if nfc else texts[0], *texts[1:]]
 
 
 @pytest.mark.parametrize(

@@ -286,7 +286,8 @@ def test_a_store_that_is_not_open_yet_is_not_empty() -> None:
         served(made, recent=store) as port,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http,
     ):
-        for path in ("search?q=good", "summary", "messages/t7"):
+        of_texts = "search?q=good", "export?q=good", "compare?q=good&q=bad"
+        for path in (*of_texts, "summary", "messages/t7"):
             answer = http.get(f"/v1/{path}")
             assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
             assert "still loading" in answer.json()["detail"]

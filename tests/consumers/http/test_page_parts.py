@@ -20,7 +20,7 @@ from consumers.http.routes_page import (
 from consumers.http.schemas import WantedMessage
 from consumers.http.threads import Shared
 from consumers.monitoring.prequential import SCORED_MAX, Bin, Judgements, Prequential
-from consumers.monitoring.quality import Confusion, QualityReport
+from consumers.monitoring.quality import Confusion, QualityReport, Trend
 from consumers.monitoring.status import ChallengersReport, JudgedBlock, ModelFigures, Status
 from streamnb.testing import ManualClock
 from tests.consumers.http.loopback_server import app_state, served, settings
@@ -174,6 +174,18 @@ def test_words_that_rise_and_fall_begin_at_one_height(status: Status) -> None:
     """Both say over which time, in figures that can be read."""
     drawn = drawn_words(settings(), replace(status, quality=QualityReport(trend_s=234.12)))
     assert drawn.count("<p class=note>Change over the last 3.9 min, against the time before.") == 2
+
+
+def test_words_stand_in_the_order_of_their_change(status: Status) -> None:
+    """The one that rose most is first among the rising, the one that fell most among the others."""
+    rose, fell = {"b": 2.0, "a": 9.0, "c": 3.0}, {"e": 0.5, "d": 0.1, "f": 0.3}
+    rising, falling = (
+        tuple(Trend(word, 1.0, ratio, ratio) for word, ratio in each.items())
+        for each in (rose, fell)
+    )
+    quality = QualityReport(trend_s=60.0, rising=rising, falling=falling)
+    drawn = drawn_words(settings(), replace(status, quality=quality))
+    assert re.findall(r'class="word" dir="auto">(\w)<', drawn) == list("acbdfe")
 
 
 def test_curves_are_drawn_once_for_all_that_ask_within_a_second(
