@@ -18,6 +18,21 @@ CASES = publish.sentences(__main__.CASES)
 AGAIN = f"run: .venv/bin/python -m benchmarks publish {RUN}"
 
 
+# What is wanted and was not reached; docs/performance.md says why. A new one is to be mended.
+MISSED = {
+    ("multinomial", "faster than River"),
+    ("one_at_a_time", "faster than River"),
+    ("numeric_one", "Phishing: faster than River"),
+    ("numeric_one", "Bananas: faster than River"),
+    ("numeric_one", "Shuttle: faster than River"),
+    ("vw", "speed of VW, b = 18, 20,000"),
+    ("vw", "speed of VW, b = 18, 200,000"),
+    ("vw_pairs", "speed of VW, b = 18, 20,000"),
+    ("vw_pairs", "speed of VW, b = 18, 200,000"),
+    ("checkpoints", "speed with checkpoints to without"),
+}
+
+
 @pytest.fixture
 def run() -> dict[str, Any]:
     """Return the run that the documents are written from."""
@@ -39,6 +54,17 @@ def test_the_figures_are_those_of_the_run(name: Path, run: dict[str, Any]) -> No
     """Every row between the markers says what the run found, and no row was added or changed."""
     shown = (ROOT / name).read_text(encoding="utf-8")
     assert publish.rewritten(ROOT, name, run, CASES) == shown, AGAIN
+
+
+def test_nothing_is_missed_that_is_not_known(run: dict[str, Any]) -> None:
+    """A figure that falls below what is wanted is mended, or stands here and has its reason."""
+    missed = {
+        (each["case"], figure["name"])
+        for each in run["results"]
+        for figure in each["figures"]
+        if figure.get("met") is False
+    }
+    assert missed <= MISSED
 
 
 def test_every_row_of_the_readme_is_written_from_the_run() -> None:
