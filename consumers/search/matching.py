@@ -153,7 +153,7 @@ class Matcher(msgspec.Struct, frozen=True):
                     scan.n_left -= len(some) if self.of_fields else 0
                     some = self._with_fields(db, chunk, some)[-scan.n_missing :]
                     scan.n_missing -= len(some)
-                    scan.found_from = min([scan.found_from, *some[:1].tolist()])
+                    scan.found_from = int(some[0]) if len(some) else scan.found_from
                     yield chunk, some
                 if scan.is_over:
                     return
