@@ -203,7 +203,8 @@ class CorrectionService:
         self._written: dict[str, LogPosition] = {}  # what was written here and not read back yet
         self._doubts: dict[str, _InDoubtAppend] = {}
         self._unnoted: dict[str, tuple[Correction, str]] = {}  # what the store has not taken
-        self._not_applied: dict[str, Correction] = {}  # the model did not learn their classes
+        # Lines of those whose classes the model did not learn, with the ids of their messages.
+        self._not_applied: dict[bytes, str] = {}
 
     @property
     def reason(self) -> str | None:
@@ -291,7 +292,7 @@ class CorrectionService:
         If its class was to join the model, the store is not told of it any more.
         """
         if said.place is not None and said.label is not None and said.label not in self._classes:
-            self._not_applied[said.id] = said
+            self._not_applied[encode(said)] = said.id
 
     def _forget_lost(self, entry: Entry) -> None:
         """Wait no more for corrections that were written here and lost before they came back."""
@@ -348,12 +349,13 @@ class CorrectionService:
 
         Those whose class did not join are forgotten.
         """
-        for name in list(self._not_applied):
+        # Each line by itself: while one is looked at, another of its message may come to them.
+        for line, name in list(self._not_applied.items()):
             with self._lock(name):  # who holds it may be about to note the correction
                 unnoted = self._unnoted.get(name)
                 if unnoted is not None:
                     self._note(*unnoted)
-                self._not_applied.pop(name, None)
+                self._not_applied.pop(line, None)
         for name, (said, _) in list(self._unnoted.items()):
             if said.label in self._classes:
                 with self._lock(name):
@@ -467,7 +469,7 @@ class CorrectionService:
             return True
         at = said.place, said.offset
         if said.label is not None and said.label not in self._classes:
-            if self._not_applied.get(said.id) == said:
+            if encode(said) in self._not_applied:
                 self._unnoted.pop(said.id, None)
                 return True
             self._unnoted[said.id] = said, part  # the model will bring the class as it learns this

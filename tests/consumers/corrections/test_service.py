@@ -24,7 +24,7 @@ from consumers.corrections import (
 )
 from consumers.corrections import service as service_module
 from consumers.corrections.journal import FILE_NAME
-from consumers.corrections.model import Entry, LogPosition, LogReader, entries
+from consumers.corrections.model import Correction, Entry, LogPosition, LogReader, entries
 from consumers.factories import build_corrections
 from consumers.messages import CLASSES_MAX, Partition, RawColumns, Reason
 from consumers.monitoring.metrics import Metrics
@@ -110,6 +110,33 @@ def test_classes_join_by_corrections_up_to_the_limit(tmp_path: Path) -> None:
     service.note_joined()
     assert not service._unnoted
     assert not service._not_applied
+    life.end()
+
+
+def test_a_second_class_that_does_not_join_is_forgotten_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model may refuse it just as the first of the same message is being forgotten."""
+    life = Life(tmp_path, Store(), examples(10), new_classes=True)
+    life.take(STREAM[0], 5)
+    service = life.corrections.correction_service
+    service.label("m2", "first")
+    service.not_applied(service._unnoted["m2"][0])
+    service.label("m2", "second")
+    note = service._note
+
+    def note_then_refuse(said: Correction, part: str) -> bool:
+        is_taken = note(said, part)
+        service.not_applied(said)
+        return is_taken
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(service, "_note", note_then_refuse)
+        service.note_joined()
+    service.note_joined()
+    assert not service._unnoted
+    assert not service._not_applied
+    assert service.delete("m2").was == life.found[2][1]
     life.end()
 
 
