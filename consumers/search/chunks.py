@@ -237,10 +237,10 @@ class Chunk:
         """Take back what could not be written: rows, and what was told of them."""
         self.alive[self.n_committed : self.n] = False
         self.n = self.n_committed
+        self.n_gone = self.n - int(self.alive[: self.n].sum())  # some were added and removed
         # A new list: who sorts just now puts the index of these rows into the old one.
         self._index = [(np.zeros(0, np.int64), np.zeros(0, np.uint32))]
-        self._accounts = self._accounts[: self.n]
-        self.n_relabelled += 1
+        self._accounts, self.n_relabelled = self._accounts[: self.n], self.n_relabelled + 1
         self.n_offered, self.n_bytes, self.dirty_since_s = figures[:3]
         self.n_deleted, self.is_packed, self.n_changed, self.strata = figures[3:]
 

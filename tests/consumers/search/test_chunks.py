@@ -133,3 +133,18 @@ def test_places_are_found_whatever_the_writer_does_meanwhile(other: str) -> None
     chunk.columns["offset"] = chunk.columns["offset"].view(Changing)
     assert chunk.at_offsets(0, np.array([50, 60, 70])) == {50: FIRST_KEY + 1, 60: FIRST_KEY + 2}
     assert chunk.at_offsets(1, np.array([50, 60, 70])) == {}
+
+
+def test_rows_that_came_and_went_in_a_failed_write_are_not_counted_as_gone() -> None:
+    """Else more of them would be gone than the file lacks, and the chunk would never be packed."""
+    chunk = Chunk(1, FIRST_KEY, 100)
+    add(chunk, [1, 2])
+    chunk.n_committed = chunk.n
+    chunk.kill([FIRST_KEY])
+    were = chunk.figures()
+    add(chunk, [3, 4])
+    chunk.kill([FIRST_KEY + 3])
+    chunk.go_back(were)
+    assert (chunk.n_gone, chunk.n_alive) == (1, 1)
+    add(chunk, [5])
+    assert chunk.alive[:4].tolist() == [False, True, True, False]
