@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import json
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -39,7 +38,7 @@ from benchmarks.peers import LeftOutError, is_installed
 from benchmarks.plot import draw
 from benchmarks.predict_http import predict_http
 from benchmarks.recent import recent
-from benchmarks.result import Result, machine
+from benchmarks.result import Result, commit, machine
 from benchmarks.scaling import scaling
 from benchmarks.show import Show, table_of
 from benchmarks.start import start
@@ -131,7 +130,7 @@ def main(
         raise typer.BadParameter(f"no case {', '.join(unknown)}; there are {', '.join(CASES)}")
     show = Show(Console(stderr=True))
     results: list[Result] = []
-    about = {"commit": _commit(), "date": datetime.now(UTC).date().isoformat()}
+    about = {"commit": commit(), "date": datetime.now(UTC).date().isoformat()}
     show.say("reading the tweets")
     texts = load() if tweets is None else load().first(tweets)
     show.say(f"{len(texts):,} of {texts.origin}")
@@ -140,13 +139,6 @@ def main(
     finally:
         about["tweets"] = f"{len(texts):,} of {texts.origin}" if tweets else texts.origin
         _hand_out(results, about, json_file, plots, show)
-
-
-def _commit() -> str:
-    """Return the commit that is measured, and whether something is changed beside it."""
-    words = ["git", "describe", "--always", "--abbrev=7", "--dirty= with changes", "--exclude=*"]
-    done = subprocess.run(words, cwd=publish.ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 def _hand_out(

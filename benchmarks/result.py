@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import versions
@@ -103,6 +105,14 @@ class Result:
             for figure in self.figures
         ]
         return asdict(self) | {"figures": figures}
+
+
+def commit() -> str:
+    """Return the commit that is measured, and whether something is changed beside it."""
+    words = ["git", "describe", "--always", "--abbrev=7", "--dirty= with changes", "--exclude=*"]
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
 
 
 def machine() -> dict[str, Any]:
