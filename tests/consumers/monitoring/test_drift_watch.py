@@ -76,7 +76,26 @@ def test_it_alarms_and_names_words_however_often_it_is_restarted() -> None:
     assert STABLE < report.alarm_at < STABLE + 500
     assert [line["event"] for line in lines] == ["drift", "drift_words"]
     assert lines[0]["message"] == report.alarm_at
-    assert len({each.word for each in report.words} & set(strongest)) >= 7
+    assert len({each.word for each in report.words} & set(strongest)) >= 8
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_strongest_words_are_named_by_the_defaults(seed: int) -> None:
+    """One alarm soon behind the change, and then eight of its ten strongest words or more."""
+    settings = DriftSettings(enabled=True)
+    stream, after = PlantedStream(seed), settings.words_after + 2 * BATCH
+    model, watch = nb.NaiveBayes(CLASSES, features={"text": WORDS}), DriftWatch(settings)
+    watch.model = lambda: model
+    texts, labels = stream.draw(np.repeat([0.0, 1.0], [STABLE, after]).tolist())
+    for begin in range(0, STABLE + after, BATCH):
+        columns, own = {"text": texts[begin : begin + BATCH]}, labels[begin : begin + BATCH]
+        posteriors = model.prequential_many(columns, own)
+        watch.learned(posteriors, np.array([CLASSES.index(each) for each in own]))
+    report = watch.report()
+    assert report.n_alarms == 1
+    assert report.alarm_at is not None
+    assert STABLE < report.alarm_at < STABLE + 100
+    assert len({each.word for each in report.words} & set(stream.strongest)) >= 8
 
 
 def older(entry: CheckpointEntry) -> CheckpointEntry:
