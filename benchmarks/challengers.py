@@ -2,7 +2,7 @@
 
 A stream of one partition is learned to its end by the whole daemon in this process, once with one
 half-life and once with five, in turns, by the processor time of all threads. The start and the last
-checkpoint are in it.
+checkpoint are in it. The models count alone, or with `--hybrid` are as the daemon comes.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ _HALF_LIVES_S: Final = (1e9, 20.0, 200.0, 600.0, 2_000.0)  # of 2,000 seconds th
 _COUNTS: Final = {"text": {"hybrid": False}}
 
 
-def compare(tweets: Tweets, messages: int, turns: int) -> Turns:
+def compare(tweets: Tweets, messages: int, turns: int, *, hybrid: bool = False) -> Turns:
     """Learn a stream by the daemon with one half-life and with five, in turns."""
     with tempfile.TemporaryDirectory(prefix="streamnb-challengers-") as folder:
         source = write_lines(Path(folder), tweets, messages)
         timed = {
-            name: partial(_learned_s, source, _HALF_LIVES_S[:n])
+            name: partial(_learned_s, source, _HALF_LIVES_S[:n], hybrid=hybrid)
             for name, n in (("one", 1), ("five", 5))
         }
         return alternate(timed, turns, Show(Console(stderr=True)), warm_up="five")
 
 
-def _learned_s(source: str, half_lives_s: tuple[float, ...]) -> float:
+def _learned_s(source: str, half_lives_s: tuple[float, ...], *, hybrid: bool) -> float:
     """Return the processor time that the daemon takes to learn all of a source."""
-    own, *others = ({"half_life_s": each, "features": _COUNTS} for each in half_lives_s)
+    counts = {} if hybrid else {"features": _COUNTS}
+    own, *others = ({"half_life_s": each} | counts for each in half_lives_s)
     with tempfile.TemporaryDirectory(prefix="streamnb-challengers-") as folder:
         settings: dict[str, Any] = {
             "source": source,
@@ -66,10 +67,11 @@ def _learned_s(source: str, half_lives_s: tuple[float, ...]) -> float:
 def main(
     messages: Annotated[int, typer.Option(help="Messages of the stream.")] = 100_000,
     turns: Annotated[int, typer.Option(help="How many times each learns it.")] = 7,
+    hybrid: Annotated[bool, typer.Option(help="The default model, or counts alone.")] = False,
 ) -> None:
     """Print the processor time of a message, and the ratio beside its demand."""
     tweets = load().first(messages)
-    found = compare(tweets, messages, turns)
+    found = compare(tweets, messages, turns, hybrid=hybrid)
     one, five = (1e6 * found.median_s(name) / messages for name in ("one", "five"))
     ratio = found.ratio("five", "one")
     print(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks import challengers, drift_daemon
 from benchmarks.tweets import Tweets
 
 BEFORE, AFTER = 6_000, 6_000
 
 
-def test_one_and_five_take_turns() -> None:
-    """A small version of `python -m benchmarks.challengers`."""
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_one_and_five_take_turns(hybrid: bool) -> None:
+    """A small version of `python -m benchmarks.challengers`, of both kinds of models."""
     tweets = Tweets(["a good day", "a bad one"], ["positive", "negative"], "made up")
-    found = challengers.compare(tweets, 200, 2)
+    found = challengers.compare(tweets, 200, 2, hybrid=hybrid)
     assert {name: len(each) for name, each in found.seconds.items()} == {"one": 2, "five": 2}
     assert found.ratio("five", "one") > 0.0
 
@@ -26,7 +29,7 @@ def test_a_short_half_life_takes_over_and_keeps_up() -> None:
     assert (default.serving, reacted.serving) == (None, "short")
     for found_by in (default, reacted):  # an alarm changes no counts, so both raise the same ones
         assert [BEFORE < at < BEFORE + 500 for at in found_by.alarms] == [True]
-        assert drift_daemon.n_named(found_by, 1) >= 6
+        assert drift_daemon.n_named(found_by, 1) >= 8
     assert default.alarms == reacted.alarms
     ends = {name: float(each.right[-2_000:].mean()) for name, each in found.items()}
     assert ends["default"] < ends["side by side"]
