@@ -23,8 +23,9 @@ from benchmarks import against_tree, publish
 from benchmarks.against_river import bernoulli, multinomial, one_at_a_time
 from benchmarks.against_sklearn import sklearn
 from benchmarks.against_vw import vw, vw_pairs
-from benchmarks.cost import classes, fields, lengths
+from benchmarks.cost import classes, fields, hybrid, lengths
 from benchmarks.file_daemon import checkpoints, deletes, evaluation, file_daemon
+from benchmarks.folds import folds
 from benchmarks.kafka_daemon import kafka_daemon
 from benchmarks.kafka_drain import kafka_codecs
 from benchmarks.latency import latency
@@ -64,6 +65,7 @@ CASES: dict[str, Case] = {
         classes,
         fields,
         lengths,
+        hybrid,
         scaling,
         latency,
         recent,
@@ -71,6 +73,7 @@ CASES: dict[str, Case] = {
         kafka_codecs,
         file_daemon,
         evaluation,
+        folds,
         checkpoints,
         deletes,
         live,

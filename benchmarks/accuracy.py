@@ -11,6 +11,7 @@ the held-out tweets are those of topics of which the model has learned no tweet.
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 import time
@@ -37,6 +38,7 @@ HELD_OUT = 10_000  # of each class
 MAX_WORDS = 2_000_000  # as the daemon's default
 BINS = 20  # of the calibration error
 PARTS_PIECE = 512
+COVERAGE, BLOCK = 0.9, 5_000  # of prediction sets; tweets whose sets are judged together
 SIGNS: dict[str, Any] = {"punctuation": True, "ends": True}
 # Fields that tell again what the text does, in groups beside it.
 READ: dict[str, Callable[[str], Any]] = {
@@ -130,6 +132,46 @@ def judge(log_posteriors: Floats, truth: Places) -> tuple[float, float, float]:
     gaps = np.bincount(places, weights=sure - right, minlength=BINS)
     log_loss = -log_posteriors[np.arange(len(truth)), truth].mean()
     return float(right.mean()), float(log_loss), float(np.abs(gaps).sum() / len(truth))
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSets:
+    """What prediction sets cover, in percent.
+
+    Attributes
+    ----------
+    covered, tail : float
+        In all, and behind the stream's turn; the latter is NaN if nothing follows it.
+    least, most : float
+        Of the blocks.
+    size, single : float
+        Mean number of classes in a set, and the percentage of sets with one class.
+    """
+
+    covered: float
+    tail: float
+    least: float
+    most: float
+    size: float
+    single: float
+
+
+def judge_sets(log_posteriors: Floats, truth: Places, turn: int) -> JudgedSets:
+    """Judge the sets that answers get, each before its label is told."""
+    learner, cuts = nb.ConformalSets(COVERAGE), range(0, len(truth), BLOCK)
+    sets = np.concatenate(
+        [
+            learner.prequential_many(log_posteriors[i : i + BLOCK], truth[i : i + BLOCK])
+            for i in cuts
+        ]
+    )
+    covered, sizes = 100.0 * sets[np.arange(len(truth)), truth], sets.sum(axis=1)
+    blocks = [float(covered[i : i + BLOCK].mean()) for i in cuts]
+    tail = float(covered[turn:].mean()) if turn < len(truth) else math.nan
+    single = 100.0 * float((sizes == 1).mean())
+    return JudgedSets(
+        float(covered.mean()), tail, min(blocks), max(blocks), float(sizes.mean()), single
+    )
 
 
 def model_of(max_words: int = MAX_WORDS, **options: Any) -> nb.NaiveBayes:

@@ -22,19 +22,26 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
-from benchmarks.accuracy import CHOICES, MAX_WORDS, PEERS, Judged, held_out, judge, ours
+from benchmarks.accuracy import (
+    CHOICES,
+    COVERAGE,
+    MAX_WORDS,
+    PEERS,
+    Judged,
+    held_out,
+    judge,
+    judge_sets,
+    ours,
+)
 from benchmarks.publish import END, RECORDED, ROOT, UnpublishedError, about, figure_of, figures_of
 from benchmarks.result import Result, commit, machine
 from benchmarks.show import Show
 from benchmarks.tweets import CLASSES, Tweets, load
-from streamnb import ConformalSets
 
 RUN: Final = Path("docs") / "accuracy.json"
 GUIDE: Final = Path("docs") / "accuracy.md"
 BEGIN: Final = "<!-- {}: written by `python -m benchmarks.accuracy_table` -->"
 LATE: Final = 100_000  # tweets
-COVERAGE: Final = 0.9
-BLOCK: Final = 5_000  # tweets whose sets are judged together
 SETS: Final = f"sets for {COVERAGE:.0%}: "
 TURN, WHOLE, HELD, BEHIND = "to the turn", "whole stream", "held out", f"behind {LATE:,}"
 
@@ -130,19 +137,14 @@ def add_figures(result: Result, what: str, said: Floats, truth: Places) -> None:
 
 def add_sets(result: Result, said: Floats, truth: Places, turn: int) -> None:
     """Add what prediction sets cover, in all and in each block, and how large they are."""
-    learner, pieces = ConformalSets(COVERAGE), range(0, len(truth), BLOCK)
-    sets = np.concatenate(
-        [learner.prequential_many(said[i : i + BLOCK], truth[i : i + BLOCK]) for i in pieces]
-    )
-    covered, sizes = 100.0 * sets[np.arange(len(truth)), truth], sets.sum(axis=1)
-    blocks = [float(covered[i : i + BLOCK].mean()) for i in pieces]
-    _add(result, f"{SETS}covered", float(covered.mean()), "%")
+    sets = judge_sets(said, truth, turn)
+    _add(result, f"{SETS}covered", sets.covered, "%")
     if turn < len(truth):
-        _add(result, f"{SETS}covered behind the turn", float(covered[turn:].mean()), "%")
-    _add(result, f"{SETS}least covered block", min(blocks), "%")
-    _add(result, f"{SETS}most covered block", max(blocks), "%")
-    _add(result, f"{SETS}mean size", float(sizes.mean()), "classes")
-    _add(result, f"{SETS}of one class", 100.0 * float((sizes == 1).mean()), "%")
+        _add(result, f"{SETS}covered behind the turn", sets.tail, "%")
+    _add(result, f"{SETS}least covered block", sets.least, "%")
+    _add(result, f"{SETS}most covered block", sets.most, "%")
+    _add(result, f"{SETS}mean size", sets.size, "classes")
+    _add(result, f"{SETS}of one class", sets.single, "%")
 
 
 def add_difference(result: Result, own: Floats, other: Floats, truth: Places) -> None:
@@ -225,23 +227,28 @@ def rewritten(root: Path, run: Mapping[str, Any]) -> str:
 def figures_table(run: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of the table of all rows."""
     found = figures_of(run)
-    triples = ("accuracy", 2, "%"), ("log-loss", 4, ""), ("calibration error", 4, "")
+
+    def shown(case: str, name: str, digits: int, unit: str = "") -> str:
+        value = figure_of(found, case, name)["value"]
+        return f"{value:.{digits}f} {unit}".strip()
+
+    def judged_of(case: str, what: str) -> str:
+        three = ("accuracy", 2, "%"), ("log-loss", 4, ""), ("calibration error", 4, "")
+        return " / ".join(shown(case, f"{what}: {name}", n, unit) for name, n, unit in three)
+
     heads = [f"{what}: accuracy / log-loss / ECE" for what in (TURN, WHOLE, HELD)]
     yield f"| model | {' | '.join(heads)} | recalls | repeat |"
     yield "| --- " * (len(heads) + 3) + "|"
     for row in ROWS:
         case = row.command
-
-        def shown(name: str, digits: int, unit: str, case: str = case) -> str:
-            value = figure_of(found, case, name)["value"]
-            return f"{value:.{digits}f} {unit}".strip()
-
-        cells = [
-            " / ".join(shown(f"{what}: {name}", n, unit) for name, n, unit in triples)
-            for what in (TURN, WHOLE, HELD)
-        ]
-        recalls = " and ".join(shown(f"{HELD}: recall of {name}", 1, "%") for name in CLASSES)
-        yield f"| {row.what} | {' | '.join(cells)} | {recalls} | `{case}` |"
+        cells = " | ".join(judged_of(case, what) for what in (TURN, WHOLE, HELD))
+        recalls = " and ".join(shown(case, f"{HELD}: recall of {c}", 1, "%") for c in CLASSES)
+        yield f"| {row.what} | {cells} | {recalls} | `{case}` |"
+    for row in ROWS:
+        if row is DAEMON or row.late:
+            command = row.command if row.late else f"{row.command} --behind {LATE}"
+            what = f"{row.what}; without the first {LATE:,} tweets"
+            yield f"| {what} | {judged_of(row.command, BEHIND)} | – | – | – | `{command}` |"
 
 
 def demands_table(run: Mapping[str, Any]) -> Iterator[str]:

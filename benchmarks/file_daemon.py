@@ -151,8 +151,8 @@ def evaluation(tweets: Tweets, show: Show) -> Result:
         in_library = _in_library(tweets, ours.DEFAULT, EVALUATED_MESSAGES)
         pairs_in_library = _in_library(tweets, ours.PAIRS, EVALUATED_MESSAGES)
         timed = {
-            "evaluate": lambda: _command("evaluate", source, "--config", default),
-            "compare two models": lambda: _command("compare", source, pairs, default),
+            "evaluate": lambda: command_s("evaluate", source, "--config", default),
+            "compare two models": lambda: command_s("compare", source, pairs, default),
             "library alone": in_library,
             "library alone, both models": lambda: in_library() + pairs_in_library(),
         }
@@ -168,7 +168,7 @@ def evaluation(tweets: Tweets, show: Show) -> Result:
     return result
 
 
-def _command(*words: str | Path) -> float:
+def command_s(*words: str | Path) -> float:
     """Run a command of the program; return how many seconds it took, from start to end."""
     began = time.perf_counter()
     subprocess.run(

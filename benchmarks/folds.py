@@ -5,12 +5,17 @@ stand one training on all tweets, and one a fold on those of the others; the dig
 must be the same. The weights of a hybrid are not: without a fold they are those of a training in
 parts, so what is said of the fold's tweets differs. The times are processor time in this process,
 so the ratio is hardly moved by what else the machine does. Tweet i lies in fold i mod k.
+
+The case `folds` of `python -m benchmarks` does so with the first tweets alone, and has `streamnb
+evaluate` judge a file by folds and one message after the other, from start to end.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -18,6 +23,10 @@ import typer
 
 import streamnb as nb
 from benchmarks.accuracy import CHOICES, PIECE, columns_of, model_of
+from benchmarks.alternate import alternate
+from benchmarks.file_daemon import command_s, write_lines
+from benchmarks.result import Result
+from benchmarks.show import Show
 from benchmarks.tweets import Tweets, load
 from streamnb.reader import ModelReader
 
@@ -25,6 +34,9 @@ FOLDS = 10
 MODELS = {"plain": CHOICES["plain"], "daemon": CHOICES["daemon"]}
 # More than the stream's features: no word may leave, else what is left depends on the order.
 MAX_WORDS = 1 << 24
+COMPARED_TWEETS = 100_000
+EVALUATED_MESSAGES, EVALUATED_TURNS = 400_000, 3
+TIMES_MAX = 2.0  # one training, or one evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +122,35 @@ def compare(name: str, tweets: Tweets, k: int = FOLDS) -> Folded:
         n_equal += training.digest() == counted
         n_right += [right(each, tweets, fold, k) for each in (rest, training)]
     return Folded(n_equal, training_s, folds_s, trainings_s, *(n_right / len(tweets)).tolist())
+
+
+def folds(tweets: Tweets, show: Show) -> Result:
+    """Count ten folds and subtract each, beside one training; and judge a file by the command."""
+    some = tweets.first(COMPARED_TWEETS)
+    what = f"the first {len(some):,} of {tweets.origin}, room for {MAX_WORDS:,} words"
+    result = Result("folds", f"{what}; {EVALUATED_MESSAGES:,} JSON lines")
+    for name in show.track(list(MODELS)):
+        found = compare(name, some)
+        result.add(f"{name}: equal digests", found.n_equal, "folds", at_least=FOLDS)
+        ratio = found.folds_s / found.training_s
+        result.add(f"{name}: time of one training", ratio, "times", at_most=TIMES_MAX)
+        ratio = found.trainings_s / found.training_s
+        result.add(f"{name}: time of one training, by trainings", ratio, "times")
+    with tempfile.TemporaryDirectory(prefix="streamnb-folds-") as folder:
+        source, default = write_lines(Path(folder), tweets, EVALUATED_MESSAGES), Path(folder, "c")
+        default.write_text("{}", encoding="utf-8")
+        words = "evaluate", source, "--config", default
+        timed = {
+            "evaluate": lambda: command_s(*words),
+            f"evaluate --folds {FOLDS}": lambda: command_s(*words, "--folds", f"{FOLDS}"),
+        }
+        turns = alternate(timed, EVALUATED_TURNS, show)
+    for name in timed:
+        result.add(name, EVALUATED_MESSAGES / turns.median_s(name), "messages/s")
+    once, by_folds = timed
+    ratio = turns.ratio(by_folds, once)
+    result.add(f"{by_folds}: time of {once}", ratio, "times", at_most=TIMES_MAX)
+    return result
 
 
 def main(

@@ -1,8 +1,8 @@
 """The process that `memory.py` weighs: learns what comes, then says what it holds.
 
-With `default` as its argument the model is the daemon's default one, else without its hybrid. In:
-lines of JSON, `[texts, labels]`. Out: after each line the number of words known; at the end of
-the input one JSON object of bytes, each above what the process held before learning.
+Its argument names a model of `MODELS`. In: lines of JSON, `[texts, labels]`. Out: after each line
+the number of words known; at the end of the input one JSON object of bytes, each above what the
+process held before learning.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from pathlib import Path
 
 import psutil
 
-from consumers.config.settings import Settings
-from consumers.features import build_model, plain_model
+from benchmarks.daemon_run import DEFAULT, PLAIN
+from consumers.config.model import ModelSettings
+from consumers.features import build_model
 from streamnb import EveryExamples, Learner, Predictor, SnapshotBoard
 
+# How the daemon's group of words reads and learns.
+MODELS = {"plain": PLAIN, "hybrid": PLAIN | {"hybrid": True}, "default": DEFAULT}
 _NEVER = 1 << 62
 
 
 def main() -> None:
     """Learn, and weigh before and after."""
     board = SnapshotBoard()
-    settings = Settings().model
-    model = build_model(settings if sys.argv[1:] == ["default"] else plain_model(settings))
+    words = MODELS[sys.argv[1]]
+    model = build_model(ModelSettings.model_validate({"features": {"text": words}}))
     learner = Learner(model, board, EveryExamples(_NEVER), time.monotonic)
     predictor = Predictor(board)
     predictor.start()

@@ -36,7 +36,7 @@ def test_all_rows_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (accuracy_table, "LATE", LATE),
         (accuracy_table, "ROWS", rows),
         (accuracy_table, "DEMANDED", {}),
-        (accuracy_table, "BLOCK", 500),
+        (accuracy, "BLOCK", 500),
         (accuracy, "PIECE", LATE),
         (accuracy_table, "PEERS", dict.fromkeys(PEERS, unsure)),
     ):

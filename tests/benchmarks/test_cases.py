@@ -29,6 +29,7 @@ from benchmarks import (
     cost,
     export_cost,
     file_daemon,
+    folds,
     kafka_daemon,
     kafka_drain,
     latency,
@@ -60,7 +61,7 @@ from tests.browser.browser_path import require_browser
 KAFKA = ("kafka_daemon", "kafka_codecs")
 # Each starts daemons and asks them for seconds.
 LONG = (
-    "checkpoints", "deletes", "evaluation", "file_daemon", "predict_http", "page_answers",
+    "checkpoints", "deletes", "evaluation", "file_daemon", "folds", "predict_http", "page_answers",
     "page_cost", "page_cost_busy", "pages", "kafka_daemon", "kafka_codecs", "live", "memory",
 )  # fmt: skip
 QUICK = [case for case in __main__.CASES if case not in (*KAFKA, "start")]
@@ -71,7 +72,8 @@ SMALL: dict[ModuleType, dict[str, object]] = {
     against_river: {"TURNS": 1, "SLOW_TURNS": 1, "BERNOULLI_TWEETS": 100},
     against_sklearn: {"TURNS": 1},
     against_vw: {"TURNS": 1, "SIZES": (200,)},
-    cost: {"TURNS": 1, "CLASSES": (2, 3), "FIELDS": (1, 2), "LENGTHS": (30, 100), "BYTES": 1_000},
+    cost: {"TURNS": 1, "CLASSES": (2, 3), "FIELDS": (1, 2), "LENGTHS": (30, 100), "BYTES": 1_000,
+           "HYBRID_TWEETS": 200},
     page_answers: {"PAINTS": 1, "ROUNDS": 1, "SEARCHES": 1, "MINUTE_S": 1, "RUSH_PER_S": 500},
     page_cost: {"TURNS": 1, "MESSAGES": N_MESSAGES},
     export_cost: {"TURNS": 1, "MESSAGES": N_MESSAGES, "ROWS": N_MESSAGES},
@@ -81,6 +83,7 @@ SMALL: dict[ModuleType, dict[str, object]] = {
         "TURNS": 1, "MESSAGES": N_MESSAGES, "LONG_MESSAGES": N_MESSAGES,
         "BY_EXAMPLES_MESSAGES": N_MESSAGES, "EVALUATED_MESSAGES": N_MESSAGES, "EVALUATED_TURNS": 1,
     },
+    folds: {"COMPARED_TWEETS": 500, "EVALUATED_MESSAGES": N_MESSAGES, "EVALUATED_TURNS": 1},
     kafka_daemon: {"TURNS": 1, "MESSAGES": N_MESSAGES},
     live: {"TURNS": 1, "FRAMES": N_MESSAGES},
     kafka_drain: {
@@ -273,7 +276,8 @@ def test_accuracy_is_demanded_of_the_whole_recorded_stream(texts: Tweets) -> Non
         bounds = {each.name: (each.at_least, each.at_most) for each in found}
         return {name: own for name, own in bounds.items() if own != (None, None)}
 
-    recorded = Tweets(texts.texts, texts.labels, "1,000 recorded tweets")
+    labels = [*texts.labels[:-100], *["negative"] * 100]  # as the recording ends
+    recorded = Tweets(texts.texts, labels, "1,000 recorded tweets")
     own = {f"default model: {name}": bounds for name, bounds in DEMANDED.items()}
     assert demanded(recorded) == own
     assert demanded(texts) == demanded(recorded.first(900)) == {}
