@@ -317,7 +317,7 @@ def main(
         path.write_text(text, encoding="utf-8")
     written = rewritten(ROOT, json.loads(path.read_text(encoding="utf-8")))
     (ROOT / GUIDE).write_text(written, encoding="utf-8")
-    show.say(f"written: {RUN}, {GUIDE}")
+    show.say(f"written: {GUIDE}")
 
 
 if __name__ == "__main__":

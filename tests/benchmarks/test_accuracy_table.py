@@ -1,8 +1,11 @@
-"""`python -m benchmarks.accuracy_table` judges what it writes."""
+"""The tables in docs/accuracy.md are those of docs/accuracy.json alone, which misses no demand."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +16,76 @@ from rich.console import Console
 
 from benchmarks import accuracy, accuracy_table
 from benchmarks.accuracy import PEERS, Judged
-from benchmarks.accuracy_table import GUIDE, ROWS
+from benchmarks.accuracy_table import DEMANDED, GUIDE, ROWS, RUN
 from benchmarks.drift import PlantedStream
-from benchmarks.publish import END, figures_of
+from benchmarks.publish import END, ROOT, UnpublishedError, figures_of
+from benchmarks.result import Figure
 from benchmarks.show import Show
 from benchmarks.tweets import Tweets
 
+AGAIN = "run: .venv/bin/python -m benchmarks.accuracy_table --again"
 N, LATE = 3_000, 500
+
+
+@pytest.fixture
+def run() -> dict[str, Any]:
+    """Return the run that the tables are written from."""
+    found: dict[str, Any] = json.loads((ROOT / RUN).read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """Return a folder with a copy of the document."""
+    (tmp_path / GUIDE).parent.mkdir()
+    shutil.copy(ROOT / GUIDE, tmp_path / GUIDE)
+    return tmp_path
+
+
+def test_the_tables_are_those_of_the_run(run: dict[str, Any]) -> None:
+    """Every row between the markers says what the run found, and no row was added or changed."""
+    shown = (ROOT / GUIDE).read_text(encoding="utf-8")
+    assert accuracy_table.rewritten(ROOT, run) == shown, AGAIN
+
+
+def test_the_run_meets_every_demand(run: dict[str, Any]) -> None:
+    """Each figure that something is demanded of is there, with that demand, and meets it."""
+    found = figures_of(run)
+    for case, demanded in DEMANDED.items():
+        for name, (at_least, at_most) in demanded.items():
+            figure = found[case, name]
+            assert (figure.get("at_least"), figure.get("at_most")) == (at_least, at_most)
+            assert Figure(name, figure["value"], figure["unit"], at_least, at_most).met, name
+
+
+@pytest.mark.parametrize("title", ["figures", "demands", "sets"])
+def test_a_changed_figure_is_found(title: str, copy: Path, run: dict[str, Any]) -> None:
+    """A figure that was edited in any table is no longer what is written."""
+    path = copy / GUIDE
+    shown = path.read_text(encoding="utf-8")
+    before, begin, rest = shown.partition(accuracy_table.BEGIN.format(title))
+    rows, digit = rest.split("| --- |\n", 1), r"(?<=\d\.)\d"
+    edited = before + begin + rows[0] + "| --- |\n" + re.sub(digit, "x", rows[1], count=1)
+    assert edited != shown
+    path.write_text(edited, encoding="utf-8")
+    assert accuracy_table.rewritten(copy, run) == shown
+
+
+def test_another_run_or_none_of_the_recording_is_found(copy: Path, run: dict[str, Any]) -> None:
+    """Figures of another run are no longer those that stand there; made-up tweets are refused."""
+    shown = (copy / GUIDE).read_text(encoding="utf-8")
+    for result in run["results"]:
+        for figure in result["figures"]:
+            changed = {**figure, "value": figure["value"] + 1.0}
+            other = {**run, "results": [{"case": result["case"], "figures": [changed]}]}
+            rest = {**result, "figures": [e for e in result["figures"] if e is not figure]}
+            other["results"] += [rest, *(e for e in run["results"] if e is not result)]
+            assert accuracy_table.rewritten(copy, other) != shown, figure["name"]
+    with pytest.raises(UnpublishedError, match="made-up"):
+        accuracy_table.rewritten(copy, {**run, "tweets": "200,000 made-up tweets"})
+    (copy / GUIDE).write_text(shown.replace("end of sets", "end"), encoding="utf-8")
+    with pytest.raises(UnpublishedError, match="end of sets"):
+        accuracy_table.rewritten(copy, run)
 
 
 def test_all_rows_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
