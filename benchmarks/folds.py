@@ -6,8 +6,9 @@ must be the same. The weights of a hybrid are not: without a fold they are those
 parts, so what is said of the fold's tweets differs. The times are processor time in this process,
 so the ratio is hardly moved by what else the machine does. Tweet i lies in fold i mod k.
 
-The case `folds` of `python -m benchmarks` does so with the first tweets alone, and has `streamnb
-evaluate` judge a file by folds and one message after the other, from start to end.
+The case `folds` of `python -m benchmarks` compares digests of the first tweets, times one training
+and the folds of all, and has `streamnb evaluate` judge a file by folds and one message after the
+other, from start to end.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ FOLDS = 10
 MODELS = {"plain": CHOICES["plain"], "daemon": CHOICES["daemon"]}
 # More than the stream's features: no word may leave, else what is left depends on the order.
 MAX_WORDS = 1 << 24
-COMPARED_TWEETS = 100_000
+COMPARED_TWEETS = 20_000
 EVALUATED_MESSAGES, EVALUATED_TURNS = 400_000, 3
 TIMES_MAX = 2.0  # one training, or one evaluation
 
@@ -96,6 +97,18 @@ def right(model: ModelReader, tweets: Tweets, fold: int, k: int) -> int:
     return n
 
 
+def timed(name: str, tweets: Tweets, k: int = FOLDS) -> tuple[float, float]:
+    """Return the seconds of one training, and of all folds counted and subtracted."""
+    began = time.process_time()
+    learned(model_of(MAX_WORDS, **MODELS[name]), tweets, None, k)
+    training_s = time.process_time() - began
+    began = time.process_time()
+    counted = in_folds(model_of(MAX_WORDS, **MODELS[name]), tweets, k)
+    for fold in range(k):
+        counted.without(fold)
+    return training_s, time.process_time() - began
+
+
 def compare(name: str, tweets: Tweets, k: int = FOLDS) -> Folded:
     """Hold folds of a model of `MODELS` against trainings, one after the other."""
 
@@ -126,28 +139,28 @@ def compare(name: str, tweets: Tweets, k: int = FOLDS) -> Folded:
 
 def folds(tweets: Tweets, show: Show) -> Result:
     """Count ten folds and subtract each, beside one training; and judge a file by the command."""
+    what = f"{tweets.origin}, room for {MAX_WORDS:,} words; {EVALUATED_MESSAGES:,} JSON lines"
+    result = Result("folds", what)
     some = tweets.first(COMPARED_TWEETS)
-    what = f"the first {len(some):,} of {tweets.origin}, room for {MAX_WORDS:,} words"
-    result = Result("folds", f"{what}; {EVALUATED_MESSAGES:,} JSON lines")
     for name in show.track(list(MODELS)):
-        found = compare(name, some)
-        result.add(f"{name}: equal digests", found.n_equal, "folds", at_least=FOLDS)
-        ratio = found.folds_s / found.training_s
+        n_equal = compare(name, some).n_equal  # which compiles what is timed, too
+        result.add(f"{name}: equal digests", n_equal, "folds", at_least=FOLDS)
+        training_s, folds_s = timed(name, tweets)
+        result.add(f"{name}: one training", len(tweets) / training_s, "tweets/s")
+        ratio = folds_s / training_s
         result.add(f"{name}: time of one training", ratio, "times", at_most=TIMES_MAX)
-        ratio = found.trainings_s / found.training_s
-        result.add(f"{name}: time of one training, by trainings", ratio, "times")
     with tempfile.TemporaryDirectory(prefix="streamnb-folds-") as folder:
         source, default = write_lines(Path(folder), tweets, EVALUATED_MESSAGES), Path(folder, "c")
         default.write_text("{}", encoding="utf-8")
         words = "evaluate", source, "--config", default
-        timed = {
+        commands = {
             "evaluate": lambda: command_s(*words),
             f"evaluate --folds {FOLDS}": lambda: command_s(*words, "--folds", f"{FOLDS}"),
         }
-        turns = alternate(timed, EVALUATED_TURNS, show)
-    for name in timed:
+        turns = alternate(commands, EVALUATED_TURNS, show)
+    for name in commands:
         result.add(name, EVALUATED_MESSAGES / turns.median_s(name), "messages/s")
-    once, by_folds = timed
+    once, by_folds = commands
     ratio = turns.ratio(by_folds, once)
     result.add(f"{by_folds}: time of {once}", ratio, "times", at_most=TIMES_MAX)
     return result
