@@ -23,6 +23,7 @@ from benchmarks import against_tree, publish
 from benchmarks.against_river import bernoulli, multinomial, one_at_a_time
 from benchmarks.against_sklearn import sklearn
 from benchmarks.against_vw import vw, vw_pairs
+from benchmarks.challengers import half_lives
 from benchmarks.cost import classes, fields, hybrid, lengths
 from benchmarks.file_daemon import checkpoints, deletes, evaluation, file_daemon
 from benchmarks.folds import folds
@@ -66,6 +67,7 @@ CASES: dict[str, Case] = {
         fields,
         lengths,
         hybrid,
+        half_lives,
         scaling,
         latency,
         recent,

@@ -26,6 +26,7 @@ from benchmarks import (
     against_river,
     against_sklearn,
     against_vw,
+    challengers,
     cost,
     export_cost,
     file_daemon,
@@ -61,8 +62,9 @@ from tests.browser.browser_path import require_browser
 KAFKA = ("kafka_daemon", "kafka_codecs")
 # Each starts daemons and asks them for seconds.
 LONG = (
-    "checkpoints", "deletes", "evaluation", "file_daemon", "folds", "predict_http", "page_answers",
-    "page_cost", "page_cost_busy", "pages", "kafka_daemon", "kafka_codecs", "live", "memory",
+    "checkpoints", "deletes", "evaluation", "file_daemon", "folds", "half_lives", "predict_http",
+    "page_answers", "page_cost", "page_cost_busy", "pages", "kafka_daemon", "kafka_codecs", "live",
+    "memory",
 )  # fmt: skip
 QUICK = [case for case in __main__.CASES if case not in (*KAFKA, "start")]
 N_MESSAGES = 2_000
@@ -72,6 +74,7 @@ SMALL: dict[ModuleType, dict[str, object]] = {
     against_river: {"TURNS": 1, "SLOW_TURNS": 1, "BERNOULLI_TWEETS": 100},
     against_sklearn: {"TURNS": 1},
     against_vw: {"TURNS": 1, "SIZES": (200,)},
+    challengers: {"TURNS": 1, "MESSAGES": N_MESSAGES},
     cost: {"TURNS": 1, "CLASSES": (2, 3), "FIELDS": (1, 2), "LENGTHS": (30, 100), "BYTES": 1_000,
            "HYBRID_TWEETS": 200},
     page_answers: {"PAINTS": 1, "ROUNDS": 1, "SEARCHES": 1, "MINUTE_S": 1, "RUSH_PER_S": 500},
