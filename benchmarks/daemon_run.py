@@ -26,7 +26,7 @@ import psutil
 
 from consumers.config.model import READING
 
-_ROOT: Final = Path(__file__).resolve().parents[1]
+ROOT: Final = Path(__file__).resolve().parents[1]
 LOOK_INTERVAL_S: Final = 0.4
 CHECKPOINT_INTERVAL_S: Final = 5.0
 _NEVER_S: Final = 1e6
@@ -113,7 +113,7 @@ def run_daemon(
     """
     with tempfile.TemporaryDirectory(prefix="streamnb-daemon-") as name:
         folder = Path(name)
-        port = _free_port()
+        port = free_port()
         config: dict[str, Any] = {
             "source": source,
             "kafka": {"group_id": folder.name},
@@ -144,7 +144,7 @@ def client(module: str, *arguments: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run a module of the benchmarks beside the daemon; whatever happens, it ends."""
     with subprocess.Popen(
         [sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": str(_ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
     ) as process:
@@ -154,7 +154,7 @@ def client(module: str, *arguments: int) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Return a port of loopback that nobody listens on."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -180,7 +180,7 @@ def _run(folder: Path, until: Sequence[str], page: str) -> tuple[list[_Look], di
         process = subprocess.Popen(
             [sys.executable, "-m", "consumers", "run", *until, "--json"],
             cwd=folder,
-            env=os.environ | {"PYTHONPATH": str(_ROOT)},
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,
             stdout=summary,
             stderr=log,

@@ -9,6 +9,8 @@ of frequent words.
 A second store has a million made-up loan applications, which are searched by the values of their
 fields. What is asked first about a field reads 100,000 rows, later questions what came since.
 
+A daemon is started on a copy of the first store, see `restart`.
+
 The words of a chunk of tweets are counted as they are when the store lets go of it, and the hour
 that this makes is repeated over 30 days, of which words are asked then.
 """
@@ -27,6 +29,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.alternate import alternate
+from benchmarks.restart import add_restarts, right_answers
 from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import CLASSES, Tweets
@@ -95,6 +98,8 @@ def recent(tweets: Tweets, show: Show) -> Result:
         with _running(("text",), CLASSES, path) as store:
             _fill(result, store, Settings(), partial(_tweets, tweets), show)
             _ask(result, store, _QUERIES, show)
+            right = right_answers(store)
+        add_restarts(result, path, MESSAGES, right, show)
         span_s = _count_words(result, path)
         with _running(("text",), CLASSES, path) as store:
             store.correct("nobody", None, None)  # until it is open

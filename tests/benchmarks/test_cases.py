@@ -43,6 +43,7 @@ from benchmarks import (
     predict_http,
     publish,
     recent,
+    restart,
     scaling,
     vocabulary,
 )
@@ -95,6 +96,7 @@ SMALL: dict[ModuleType, dict[str, object]] = {
     latency: {"ROUNDS": 1, "SECONDS": 0.1},
     predict_http: {"ROUNDS": 1, "SECONDS": 0.5, "SETTLED": N_MESSAGES, "BATCH": 100},
     recent: {"TURNS": 1, "MESSAGES": N_MESSAGES},
+    restart: {"STARTS": 1},
     scaling: {
         "TURNS": 1, "ROWS": 40, "CLASSES": (2, 3), "FIELDS": (1, 2), "WORDS": (100, 200),
     },
