@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -60,10 +61,12 @@ class Run:
     snapshots_per_s : float
         How many it published a second, between the first look amid the run and the last.
     checkpoints : int
-        How many had been written at the last look.
+        How many had been written at the last look; 0 where it serves no metrics.
     processor_us : float
         Processor time a message, all threads together, between the same two looks; 0 where the run
-        is over within them. What else the machine is doing hardly moves it.
+        is over within them, or it serves no metrics. What else the machine does hardly moves it.
+    whole_us : float
+        The same of the whole process, its start and end among it; known without metrics, too.
     """
 
     messages_per_s: float
@@ -71,6 +74,7 @@ class Run:
     snapshots_per_s: float
     checkpoints: int
     processor_us: float
+    whole_us: float
 
 
 def run_daemon(
@@ -133,10 +137,12 @@ def run_daemon(
             (folder / "state").mkdir(mode=0o700)
             prepare(folder / "state")
         with beside(port) if beside else contextlib.nullcontext():
+            before_s = _ended_processor_s()
             looks, summary = _run(folder, until, f"http://127.0.0.1:{port}/metrics")
+            spent_s = _ended_processor_s() - before_s
     if summary["learned"] != n:
         raise RuntimeError(f"the daemon should have learned {n:,} messages, and says: {summary}")
-    return _result(looks, summary)
+    return _result(looks, summary, spent_s)
 
 
 @contextlib.contextmanager
@@ -220,14 +226,21 @@ def _look(page: str, process: psutil.Process) -> _Look:
     )
 
 
-def _result(looks: list[_Look], summary: dict[str, Any]) -> Run:
+def _ended_processor_s() -> float:
+    """Return the processor time of all processes that this one has started and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _result(looks: list[_Look], summary: dict[str, Any], spent_s: float) -> Run:
     amid = [look for look in looks if 0 < look.n_messages < summary["messages"]]
     rate = summary["messages_per_s"]
     overall = summary["messages"] / summary["seconds"]
     n_checkpoints = looks[-1].n_checkpoints if looks else 0
+    whole_us = spent_s / summary["messages"] * 1e6
     if len(amid) < 2 or amid[0].n_messages == amid[-1].n_messages:
         snapshots = summary["snapshot_version"] / summary["seconds"]
-        return Run(rate, overall, snapshots, n_checkpoints, 0.0)
+        return Run(rate, overall, snapshots, n_checkpoints, 0.0, whole_us)
     first, last = amid[0], amid[-1]
     n, seconds = last.n_messages - first.n_messages, last.at_s - first.at_s
     return Run(
@@ -236,4 +249,5 @@ def _result(looks: list[_Look], summary: dict[str, Any]) -> Run:
         snapshots_per_s=(last.n_snapshots - first.n_snapshots) / seconds,
         checkpoints=n_checkpoints,
         processor_us=(last.processor_s - first.processor_s) / n * 1e6,
+        whole_us=whole_us,
     )

@@ -116,11 +116,18 @@ ROWS: Final = (
         is_new=True,
     ),
     Row(
-        "the daemon with page, store and API beside without; words and pairs / unigrams",
+        "the daemon with page, store and API beside without HTTP, store and corrections; words and"
+        " pairs / unigrams",
         "[page_cost: pairs and negation, on to off] / [page_cost: unigrams, on to off] times as"
         " fast; with one core kept busy [page_cost_busy: pairs and negation, on to off] /"
         " [page_cost_busy: unigrams, on to off]",
         "page_cost page_cost_busy",
+    ),
+    Row(
+        "the same with the *default model*",
+        "[page_cost: default model, on to off] times as fast",
+        "page_cost",
+        is_new=True,
     ),
     Row(
         "the *default model* while a million stored rows are exported as CSV, beside alone",

@@ -79,7 +79,7 @@ SMALL: dict[ModuleType, dict[str, object]] = {
     cost: {"TURNS": 1, "CLASSES": (2, 3), "FIELDS": (1, 2), "LENGTHS": (30, 100), "BYTES": 1_000,
            "HYBRID_TWEETS": 200},
     page_answers: {"PAINTS": 1, "ROUNDS": 1, "SEARCHES": 1, "MINUTE_S": 1, "RUSH_PER_S": 500},
-    page_cost: {"TURNS": 1, "MESSAGES": N_MESSAGES},
+    page_cost: {"TURNS": 1, "MESSAGES": N_MESSAGES, "DEFAULT_MESSAGES": N_MESSAGES},
     export_cost: {"TURNS": 1, "MESSAGES": N_MESSAGES, "ROWS": N_MESSAGES},
     pages: {"TURNS": 1, "MESSAGES": N_MESSAGES, "PAGES": 2},
     numeric: {"TURNS": 1, "TIMED": 100, "LONGEST": 150},
