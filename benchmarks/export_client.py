@@ -1,12 +1,14 @@
 """A client that downloads all stored rows as CSV, over and over, until the daemon ends.
 
-`python -m benchmarks.export_client PORT` connects as soon as somebody listens. Of what comes it
+`python -m benchmarks.export_client PORT [ROWS]` connects as soon as somebody listens. If it is told
+how many rows to ask for, it ends once one download has come to its end. Of what comes it
 counts the ends of lines and keeps nothing. It prints one JSON object: `rows` of all downloads,
 headers left out, `rows_per_s` while one was under way, and how many `downloads` came to their end.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import sys
@@ -16,14 +18,14 @@ PIECE_BYTES = 1 << 18
 _PATIENCE_S = 60.0
 
 
-def main(port: int) -> None:
-    """Download until the daemon, once it has answered, is gone."""
+def main(port: int, n_rows: int | None = None) -> None:
+    """Download so many rows once, or all until the daemon, once it has answered, is gone."""
     rows, n_ended, seconds = 0, 0, 0.0
     until_s = time.monotonic() + _PATIENCE_S
-    while True:
+    while n_rows is None or not n_ended:
         began_s = time.monotonic()
         try:
-            got, is_whole = _download(port)
+            got, is_whole = _download(port, "" if n_rows is None else f"&limit={n_rows}")
         except (OSError, http.client.HTTPException):
             if n_ended or rows or time.monotonic() > until_s:
                 break
@@ -40,21 +42,23 @@ def main(port: int) -> None:
     print(json.dumps({"rows": rows, "rows_per_s": rate, "downloads": n_ended}))
 
 
-def _download(port: int) -> tuple[int, bool]:
+def _download(port: int, limit: str) -> tuple[int, bool]:
     """Return how many rows came, and whether these were all; none of an answer that is no file."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
-    connection.request("GET", "/v1/export?format=csv")
-    answer = connection.getresponse()
-    if answer.status != http.client.OK:
-        return 0, False
-    n_ends = 0
-    try:
-        while piece := answer.read1(PIECE_BYTES):
-            n_ends += piece.count(b"\r\n")
-    except (OSError, http.client.HTTPException):
-        return max(0, n_ends - 1), False  # the daemon has ended
+    with contextlib.closing(connection):
+        connection.request("GET", f"/v1/export?format=csv{limit}")
+        answer = connection.getresponse()
+        if answer.status != http.client.OK:
+            return 0, False
+        n_ends, last = 0, b""
+        try:
+            while piece := answer.read1(PIECE_BYTES):
+                n_ends += (last + piece).count(b"\r\n")  # one may lie in two pieces
+                last = piece[-1:]
+        except (OSError, http.client.HTTPException):
+            return max(0, n_ends - 1), False  # the daemon has ended
     return max(0, n_ends - 1), True
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

@@ -1,5 +1,7 @@
 """What an export costs the learner: the daemon at full rate, with and without a million-row CSV.
 
+Then one download comes to its end, see `whole_export`; those of the runs may be cut by their ends.
+
 Both runs of a pair begin with the same store of a million tweets and learn the same file with the
 default settings. In one a client downloads all stored rows as CSV, again and again until the daemon
 ends, so that the whole run is beside an export. The client is a process of its own on the same
@@ -25,6 +27,7 @@ from benchmarks.recent import write_file
 from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import Tweets
+from benchmarks.whole_export import add_whole_export
 from consumers.search.store import FILE_NAME
 
 MESSAGES = 3_000_000  # learned in a run
@@ -63,6 +66,8 @@ def add_export_cost(result: Result, tweets: Tweets, show: Show) -> None:
             return timed
 
         turns = alternate({kind: learned(kind) for kind in runs}, TURNS, show)
+        whole = Result(result.case, result.texts)
+        add_whole_export(whole, folder / FILE_NAME, ROWS, show)
     for kind, found in runs.items():
         result.add(kind, MESSAGES / turns.median_s(kind), "messages/s")
         spent_us = statistics.median(run.processor_us for run in found)
@@ -72,6 +77,7 @@ def add_export_cost(result: Result, tweets: Tweets, show: Show) -> None:
     for name, unit in (("rows", "rows"), ("rows_per_s", "rows/s")):
         value = statistics.median(each[name] for each in said)
         result.add({"rows": "rows read a run"}.get(name, "rows read a second"), value, unit)
+    result.figures += whole.figures
 
 
 def _put_store(folder: Path, state: Path) -> None:

@@ -46,6 +46,7 @@ from benchmarks import (
     restart,
     scaling,
     vocabulary,
+    whole_export,
 )
 from benchmarks.alternate import alternate
 from benchmarks.peers import LeftOutError, is_installed
@@ -81,6 +82,7 @@ SMALL: dict[ModuleType, dict[str, object]] = {
     page_answers: {"PAINTS": 1, "ROUNDS": 1, "SEARCHES": 1, "MINUTE_S": 1, "RUSH_PER_S": 500},
     page_cost: {"TURNS": 1, "MESSAGES": N_MESSAGES, "DEFAULT_MESSAGES": N_MESSAGES},
     export_cost: {"TURNS": 1, "MESSAGES": N_MESSAGES, "ROWS": N_MESSAGES},
+    whole_export: {"SETTLED": N_MESSAGES, "SPAN_S": 0.5},
     pages: {"TURNS": 1, "MESSAGES": N_MESSAGES, "PAGES": 2},
     numeric: {"TURNS": 1, "TIMED": 100, "LONGEST": 150},
     file_daemon: {
