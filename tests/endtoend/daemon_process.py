@@ -32,7 +32,8 @@ class Daemon:
     Parameters
     ----------
     config : Path
-        Its configuration; `http.port` should be 0.
+        Its configuration, in whose folder it is started; `http.port` should be 0. If this is a
+        folder, it is started there by its arguments alone.
     arguments : str
         More arguments of `streamnb run`.
     stdin : file, optional
@@ -60,10 +61,11 @@ class Daemon:
     ) -> None:
         self._lines: list[dict[str, Any]] = []
         json_ = ["--json"] if name == "run" else []
+        configured = [] if config.is_dir() else ["--config", str(config)]
         self._process = _start(
-            [name, "--config", str(config), *json_, *map(str, arguments)],
+            [name, *configured, *json_, *map(str, arguments)],
             stdin=stdin or subprocess.DEVNULL,
-            cwd=config.parent,
+            cwd=config if config.is_dir() else config.parent,
             env=environment(**(env or {})),
             umask=umask,
             under=under,
