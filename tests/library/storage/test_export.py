@@ -114,6 +114,13 @@ def test_another_program_judges_as_the_model_does(
     assert_judged_alike(learned(stream, mixed), x)
 
 
+def test_the_other_program_is_short() -> None:
+    """A reader of the export has at most 60 lines, none wider than 120 characters."""
+    lines = READER.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 120
+
+
 def test_another_program_judges_student_s_t_and_complement() -> None:
     """The families that the law above does not draw."""
     x = {"text": "good sun", "bag": {"rain": 1}, "reply": True, "income": "never", "age": 28.5}
