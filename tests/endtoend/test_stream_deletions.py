@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import itertools
 import json
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -21,10 +22,11 @@ from consumers.pipeline.checkpoint import Checkpoint, SavedCheckpoint
 from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import fill
-from tests.consumers.sources.live_server import LiveServer, Peer
+from tests.consumers.sources.live_server import LiveServer, Peer, frame, time_us
 from tests.endtoend.correction_clients import ask
 from tests.endtoend.daemon_process import Daemon, write_config
 from tests.endtoend.expected_counts import Example, counts_at, counts_of, message
+from tests.endtoend.jetstream_server import position_at
 from tests.endtoend.test_any_message import DrawnView
 from tests.endtoend.test_reproducible import KEY, replay
 
@@ -206,10 +208,78 @@ def test_a_resync_of_bluesky_leaves_what_the_account_has(tmp_path: Path) -> None
         found = ask(daemon.address, "GET", "/v1/search?q=lovely")[1]["messages"]
         assert sorted(each["text"] for each in found) == ["lovely day", "lovely sun"]
         assert daemon.stop() == 0
-    model = read(tmp_path / "state" / "model.nb").model
-    assert dict(zip(model.classes, model.class_counts.tolist(), strict=True)) == {
-        "negative": 1.0, "positive": 3.0,
-    }  # fmt: skip
+    assert learned_at(tmp_path / "state") == {"negative": 1.0, "positive": 3.0}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_account_deleted_over_the_wire_is_unlearned(tmp_path: Path, version: int) -> None:
+    """On both wires, across a kill behind which the server sends all again: what the accounts had
+    that are gone for good is taken back; one that is expected back keeps what it taught.
+    """
+    numbers = itertools.count(1)
+
+    def sent(did: str, kind: str, own: dict[str, Any]) -> bytes:
+        n = next(numbers)
+        if version == 1:
+            return json.dumps({"did": did, "time_us": time_us(n), "kind": kind, kind: own}).encode()
+        more = own if kind == "commit" else {kind: own}
+        named = {"$type": f"network.bsky.jetstream.subscribeEvents#{kind}", "did": did, "seq": n}
+        payload = named | {"time": f"2026-11-23T06:00:{n:02}.000000Z", **more}
+        return json.dumps({"$type": "message", "payload": payload}).encode()
+
+    def post(did: str, rkey: str, text: str) -> bytes:
+        record = {"text": text, "langs": ["en"]}
+        named = {"operation": "create", "collection": "app.bsky.feed.post", "rkey": rkey}
+        return sent(did, "commit", {"rev": f"r{rkey}", "record": record} | named)
+
+    def account(did: str, status: str | None) -> bytes:
+        own = {"active": status is None, "did": did, "seq": 9, "time": "2026-11-23T06:00:00.000Z"}
+        return sent(did, "account", own | ({} if status is None else {"status": status}))
+
+    ann, bob, cyd, dot = (f"did:plc:{name}" for name in ("ann", "bob", "cyd", "dot"))
+    before = [post(did, "1", "lovely sun :)") for did in (ann, bob, cyd, dot)]
+    before += [post(ann, "2", "awful rain :("), post(ann, "3", "no face")]
+    behind = [account(ann, "deleted"), account(bob, "takendown"), account(cyd, "deactivated")]
+    behind += [account(dot, None), post(bob, "2", "back again :(")]
+    scripts = [playing(before), playing(before + behind)]
+    with LiveServer(*scripts) as server:
+        config = write_config(
+            tmp_path / "config.yaml",
+            source=f"jetstream+ws://{server.host}",
+            jetstream={"version": version},
+            live={"retry_pause_s": 0.05},
+            labels={"kind": "emoticons"},
+            checkpoint={"folder": "state", "interval_s": 0.1},
+        )
+        with Daemon(config) as daemon:
+            daemon.until(lambda: position_at(tmp_path / "state") == len(before), "a checkpoint")
+            daemon.until_page("/v1/summary", 200, f'"n":{len(before)},')
+            assert learned_at(tmp_path / "state") == {"positive": 4.0, "negative": 1.0}
+        with Daemon(config) as daemon:
+            daemon.until_page("/v1/search?q=again", 200, "back again")
+            found = ask(daemon.address, "GET", "/v1/search?q=")[1]["messages"]
+            assert sorted(each["text"] for each in found) == ["back again", *["lovely sun"] * 2]
+            assert daemon.metric("streamnb_rejects_total") == 0
+            assert daemon.stop() == 0
+    left = [("back again", "negative"), *[("lovely sun", "positive")] * 2]
+    assert counts_at(tmp_path / "state") == counts_of(left)
+
+
+def playing(values: list[bytes]) -> Callable[[Peer], None]:
+    """Return a script that sends frames of a WebSocket, and waits."""
+
+    def script(peer: Peer) -> None:
+        peer.accept()
+        peer.send(b"".join(map(frame, values)))
+        peer.until_closed()
+
+    return script
+
+
+def learned_at(state: Path) -> dict[Any, float]:
+    """Return the examples that the newest checkpoint has learned, by class."""
+    model = read(state / "model.nb").model
+    return dict(zip(model.classes, model.class_counts.tolist(), strict=True))
 
 
 def test_an_update_takes_the_place_of_its_message(tmp_path: Path) -> None:
