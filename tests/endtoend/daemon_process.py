@@ -204,6 +204,12 @@ class Daemon:
         (process / "clear_refs").write_text("5", encoding="utf-8")  # begin again
         return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
+    def processor_s(self) -> float:
+        """Return the processor time that it has taken so far."""
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8")
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
         self._process.send_signal(number)
