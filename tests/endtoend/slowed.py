@@ -1,6 +1,7 @@
 """`streamnb` with a learner that takes ten times as long: `python -m tests.endtoend.slowed`.
 
-Behind it stands the command that it runs in its own process: `python -m consumers …`.
+Behind it stands the command that it runs in its own process: `python -m consumers …`. Its memory
+for deletes seals a segment after a thousand messages, so it is full within seconds.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import threading
 import time
 from typing import Any
 
+from consumers.pipeline import learned_memory
 from streamnb import Learner
 
 TIMES = 10
+SEGMENT_RECORDS = 1_000
 
 
 def main() -> None:
     """Slow the learner down, and become the command that is given."""
+    learned_memory.SEGMENT_RECORDS = SEGMENT_RECORDS
     learn, never = Learner.learn, threading.Event()
 
     def slowed(self: Learner, *given: Any, **more: Any) -> Any:

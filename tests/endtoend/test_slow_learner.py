@@ -18,9 +18,13 @@ from tests.endtoend.expected_counts import counts_at
 # learner: from 12,000 to 60,000 it grew by 4 MB, where it grew by 7 between 6,000 and 12,000.
 N, FIRST = 24_000, 200
 N_WORDS = 300
+BACK = 1_000  # how many frames behind its post a delete or an update comes
 LABELS = ("positive", "negative")
 POLL_BYTES = 17 << 16  # at most, see test_live.py
 NOISE_BYTES = 8 << 20  # of the allocator, from one half of a run to the other
+# With deletes there are checkpoints and files of a memory too: 10 MB from the first 30,000 posts to
+# the next, and 18 once. The texts of half the posts are 50.
+N_OF_DELETES, NOISE_BYTES_OF_DELETES = 40_000, 24 << 20
 QUEUE_BATCHES = 4
 
 
@@ -29,26 +33,50 @@ def _text(i: int) -> str:
     return " ".join(f"word{(i * 7 + k) % 1_000}" for k in range(N_WORDS))
 
 
-def _post(i: int, version: int) -> bytes:
-    record = {"text": _text(i), "langs": ["en"], "grade": LABELS[i % 2]}
-    own: dict[str, Any] = {"rev": f"r{i}", "operation": "create", "rkey": f"k{i}", "record": record}
+def _said(i: int, *, deletes: bool) -> tuple[str, int]:
+    """Return what frame `i` does, and to which post: with deletes, every 50th takes one back and
+    every 50th rewrites one.
+    """
+    if not deletes or i < BACK or i % 25:
+        return "create", i
+    return ("delete", i - BACK) if i % 50 else ("update", i - BACK + 1)
+
+
+def _frame(i: int, version: int, *, deletes: bool) -> bytes:
+    operation, named = _said(i, deletes=deletes)
+    own: dict[str, Any] = {"rev": f"r{i}", "operation": operation, "rkey": f"k{named}"}
+    if operation != "delete":
+        own["record"] = {"text": _text(i), "langs": ["en"], "grade": LABELS[i % 2]}
     if version == 2:
         return commit2(i, **own)
     return commit1(i, commit=own | {"collection": "app.bsky.feed.post"})
 
 
+def _living(n: int, *, deletes: bool) -> list[int]:
+    """Return of `n` frames those that still teach: the newest of each post that is left."""
+    newest: dict[int, int] = {}
+    for i in range(n):
+        operation, named = _said(i, deletes=deletes)
+        newest[named] = i
+        if operation == "delete":
+            del newest[named]
+    return list(newest.values())
+
+
 @pytest.mark.deep
 @pytest.mark.slow
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("version", "deletes"), [(1, False), (2, False), (1, True), (2, True)])
 def test_a_learner_slowed_tenfold_drops_nothing_and_holds_little(
-    tmp_path: Path, version: int
+    tmp_path: Path, version: int, *, deletes: bool
 ) -> None:
-    """The server waits, what is read ahead and the memory stay bounded, and each post is learned.
+    """The server waits, what is read ahead and the memory stay bounded, and each post is learned,
+    or taken back where the stream says so.
 
     A flood of 60 MB could come at once. What the daemon and the system's buffers hold of it is no
     more than they can, and memory is the same in both halves.
     """
-    frames = [frame(_post(i, version)) for i in range(N)]
+    n = N_OF_DELETES if deletes else N
+    frames = [frame(_frame(i, version, deletes=deletes)) for i in range(n)]
     n_sent, flood = [0], threading.Event()
 
     def script(peer: Peer) -> None:
@@ -65,9 +93,11 @@ def test_a_learner_slowed_tenfold_drops_nothing_and_holds_little(
         "jetstream": {"version": version},
         "labels": {"field": f"{record}.grade"},
         "model": {"features": {"text": {"ngrams": [1, 1], "negation": False}}},
-        "checkpoint": {"folder": "state"},
+        # What was learned since the last checkpoint is not in its files yet.
+        "checkpoint": {"folder": "state", "interval_s": 0.5 if deletes else 10},
         "recent": {"enabled": False},
-        "learned": {"messages_max": 0},  # its files grow with what was learned, slowly or not
+        # Its files grow with what was learned, slowly or not, up to this bound.
+        "learned": {"messages_max": 2 * BACK if deletes else 0},
     }
     under = (sys.executable, "-m", "tests.endtoend.slowed")
     with LiveServer(script) as server:
@@ -79,7 +109,7 @@ def test_a_learner_slowed_tenfold_drops_nothing_and_holds_little(
             finally:
                 flood.set()
             n_learned, behind, ahead, peaks = 0, [], [], []
-            for half in (N // 2, N):
+            for half in (n // 2, n):
                 while n_learned < half:
                     sent = n_sent[0]
                     ahead.append(int(daemon.metric("streamnb_read_ahead_messages")))
@@ -90,14 +120,18 @@ def test_a_learner_slowed_tenfold_drops_nothing_and_holds_little(
             assert daemon.metric("streamnb_stream_gaps_total") == 0
             assert daemon.metric("streamnb_rejects_total") == 0
             assert daemon.stop() == 0
-            assert daemon.summary["learned"] == N
-    size = min(map(len, frames))
+            said = Counter(_said(i, deletes=deletes)[0] for i in range(n))
+            assert daemon.summary["learned"] == n - said["delete"]
+    size = min(len(frames[i]) for i in range(n) if _said(i, deletes=deletes)[0] != "delete")
+    size = size * (n - said["delete"]) // n  # on average, if deletes weigh nothing
     assert 0 < max(ahead) <= (QUEUE_BATCHES + 1) * (POLL_BYTES // size)
-    assert max(ahead) < max(behind) < 3 * N // 4  # so the server had to wait
-    assert peaks[1] <= peaks[0] + NOISE_BYTES
-    wanted = Counter((word, i % 2) for i in range(N) for word in _text(i).split())
+    assert max(ahead) < max(behind) < 3 * n // 4  # so the server had to wait
+    assert peaks[1] <= peaks[0] + (NOISE_BYTES_OF_DELETES if deletes else NOISE_BYTES)
+    living = _living(n, deletes=deletes)
+    wanted = Counter((word, i % 2) for i in living for word in _text(i).split())
+    of_class = Counter(i % 2 for i in living)
     classes, words = counts_at(tmp_path / "state")
-    assert sorted(classes) == [N / 2, N / 2]
+    assert sorted(classes) == sorted((of_class[0], of_class[1]))
     assert {name: sorted(each) for name, each in words.items()} == {
         f"word{k}": sorted((float(wanted[f"word{k}", 0]), float(wanted[f"word{k}", 1])))
         for k in range(1_000)
