@@ -28,14 +28,25 @@ from tests.campaigns.power_loss import power_loss
 from tests.campaigns.replays import replays
 from tests.campaigns.soak import soak
 
+_AMID = "kills amid a checkpoint"
 CAMPAIGNS: dict[str, Campaign] = {
     each.name: each
     for each in (
-        Campaign(kills, 40, 2, "streams with 5 kills each", ("integration", "deep")),
+        Campaign(
+            kills, 40, 2, "streams with 5 kills each", ("integration", "deep"), must_meet=(_AMID,)
+        ),
         Campaign(broker_kills, 17, 1, "streams with 3 kills each", ("integration", "deep")),
         Campaign(groups, 9, 1, "streams with 12 events each", ("integration", "deep")),
         Campaign(stops, 50, 1, "stops", ("deep",)),
-        Campaign(deletes, 50, 1, "times 20,000 messages of one log", ("deep",), is_chain=True),
+        Campaign(
+            deletes,
+            50,
+            1,
+            "times 20,000 messages of one log",
+            ("deep",),
+            is_chain=True,
+            must_meet=(_AMID, "deletes", "updates", "before their message"),
+        ),
         Campaign(erasures, 10, 1, "folders with 24 deletions and 3 kills each", ("deep",)),
         Campaign(
             jetstream, 10, 1, "minutes of 1,000 commits a second", ("deep", "data"), is_chain=True

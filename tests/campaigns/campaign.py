@@ -20,6 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 _SAY_S = 10.0  # how often progress is said
+_LONG = 10  # from this part of the full size on, what a campaign must meet is met
 
 
 @dataclass(slots=True)
@@ -83,6 +84,9 @@ class Campaign:
         Marks of pytest that its small number gets: `integration`, `deep`, …
     is_chain : bool
         Whether each step goes on where the one before has ended.
+    must_meet : tuple of str
+        Figures that chance leaves at zero in a short run alone. A run of a tenth of the full size
+        or more fails if one of them is zero: it did not try what the campaign is for.
     """
 
     run: Callable[[Run], None]
@@ -91,6 +95,7 @@ class Campaign:
     step: str
     needs: tuple[str, ...] = ()
     is_chain: bool = False
+    must_meet: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -123,6 +128,9 @@ def carry_out(
     except Exception as error:
         trace = "".join(traceback.format_exception(error))
         raise FailedError(f"{trace}step {run.step} failed; replay: {run.replay}") from error
+    missed = [name for name in campaign.must_meet if not run.figures[name]]
+    if missed and _LONG * n >= campaign.n_full:
+        raise FailedError(f"{n:,} {campaign.step}, and never: {', '.join(missed)}")
     return {
         "campaign": campaign.name,
         "seed": seed,

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from streamnb.storage import read
 from tests.broker.broker import Broker, missing_parts
 from tests.campaigns.campaign import Run
+from tests.campaigns.instants import FreshFile
 from tests.consumers.kafka.topics import fill
 from tests.endtoend.daemon_process import PATIENCE_S, Daemon, write_config
 from tests.endtoend.expected_counts import counts_at, counts_of, examples, messages
@@ -27,7 +28,6 @@ BROKER_KILLS = 3
 CLIENTS = ("kafka-python", "librdkafka")
 SHUTDOWN_S = 10.0
 _EXIT_S = 5.0  # the interpreter's own end, behind the daemon's
-_LOOK_S = 0.05
 
 
 def kills(run: Run) -> None:
@@ -55,34 +55,29 @@ def kills(run: Run) -> None:
                     with Daemon(config, "--until-end") as daemon:
                         assert daemon.wait() == 0, daemon.lines[-3:]
                     break
+                fresh = FreshFile(folder / "state")
                 with Daemon(config) as daemon:
-                    daemon.until(_instant(chance, daemon, folder / "state"), "the kill")
+                    daemon.until(_instant(chance, daemon, fresh), "the kill")
                     daemon.kill()
                 run.figures["kills"] += 1
-                run.figures["kills amid a checkpoint"] += (
-                    folder / "state" / ".model.nb.new"
-                ).exists()
+                run.figures["kills amid a checkpoint"] += fresh.is_there()
             positions = read(folder / "state" / "model.nb").positions
             assert sum(positions.values()) == N, positions
             assert counts_at(folder / "state") == expected
             run.figures["messages"] += N
 
 
-def _instant(chance: random.Random, daemon: Daemon, state: Path) -> Callable[[], bool]:
+def _instant(chance: random.Random, daemon: Daemon, fresh: FreshFile) -> Callable[[], bool]:
     """Return a condition that some instant of a life fulfils: by time, by messages, by a file."""
     kind = chance.choice(("time", "messages", "checkpoint", "checkpoint"))
     last_s = time.monotonic() + chance.uniform(0, 4 if kind == "time" else 12)
     n = chance.randrange(N)
-    fresh = state / ".model.nb.new"
 
     def has_come() -> bool:
         if kind == "messages" and daemon.count("serving"):
             return daemon.metric("streamnb_messages_total") >= n or time.monotonic() > last_s
-        if kind == "checkpoint" and daemon.count("restored"):
-            until_s = time.monotonic() + _LOOK_S
-            while time.monotonic() < until_s:
-                if fresh.exists():
-                    return True
+        if kind == "checkpoint" and daemon.count("restored") and fresh.comes():
+            return True
         return time.monotonic() > last_s
 
     return has_come

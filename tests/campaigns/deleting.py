@@ -13,10 +13,12 @@ from typing import Any
 
 from streamnb.storage import read
 from tests.campaigns.campaign import Run
+from tests.campaigns.instants import FreshFile, kill_amid_a_checkpoint
 from tests.endtoend.daemon_process import Daemon, write_config
 
 N = 20_000  # messages a step
 KILLS = 2
+PATIENCE_S = 15.0  # if all is read already, no checkpoint comes
 DELETED, UPDATED = 0.02, 0.02
 LABELS = ("negative", "positive")
 _AHEAD = 3 * N  # how far before its message a delete may come
@@ -80,15 +82,18 @@ def deletes(run: Run) -> None:
                     said = drawn_message(chance, number, run.figures)
                     checker.read(*said)
                     file.write(_line(*said))
-            for _ in range(KILLS):
+            for kill in range(KILLS):
+                fresh = FreshFile(folder / "state")
                 with Daemon(config) as daemon:
-                    daemon.until(_instant(chance, folder / "state"), "the kill")
-                    amid = (folder / "state" / ".model.nb.new").exists()
-                    peak = max(run.figures["MB resident at most"], daemon.peak_bytes() >> 20)
-                    run.figures["MB resident at most"] = peak
-                    daemon.kill()
+                    if kill:  # the first comes while there is something to save
+                        daemon.until(_instant(chance), "the kill")
+                        peak = max(run.figures["MB resident at most"], daemon.peak_bytes() >> 20)
+                        run.figures["MB resident at most"] = peak
+                        daemon.kill()
+                    else:
+                        kill_amid_a_checkpoint(daemon, fresh, chance, PATIENCE_S)
                 run.figures["kills"] += 1
-                run.figures["kills amid a checkpoint"] += amid
+                run.figures["kills amid a checkpoint"] += fresh.is_there()
             with Daemon(config, "--until-end") as daemon:
                 assert daemon.wait() == 0, daemon.lines[-3:]
                 assert not daemon.count("not_taken_back")
@@ -129,18 +134,10 @@ def _line(operation: str, number: int, example: Example | None) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def _instant(chance: random.Random, state: Path) -> Callable[[], bool]:
-    """Return a condition that some instant of a life fulfils: by time, or amid a checkpoint."""
-    began_s, is_by_time = time.monotonic(), chance.random() < 0.5
-    last_s = began_s + chance.uniform(0.5, 6.0)
-    first_s = began_s + chance.uniform(0.5, 4.0)
-
-    def has_come() -> bool:
-        now_s = time.monotonic()
-        fresh = not is_by_time and now_s > first_s and (state / ".model.nb.new").exists()
-        return fresh or now_s > last_s
-
-    return has_come
+def _instant(chance: random.Random) -> Callable[[], bool]:
+    """Return a condition that holds after some time of a life."""
+    last_s = time.monotonic() + chance.uniform(0.5, 6.0)
+    return lambda: time.monotonic() > last_s
 
 
 def word_counts_at(state: Path) -> tuple[list[int], dict[str, list[int]]]:

@@ -76,6 +76,15 @@ def _first_failure(seed: int) -> int:
     return next(i for i in range(1_000) if random.Random(f"unlucky/{seed}/{i}").random() >= 0.9)
 
 
+def test_a_long_run_that_missed_what_it_is_for_fails() -> None:
+    """A short run may miss it by chance; from a tenth of the full size on it is an error."""
+    campaign = Campaign(unlucky, 100, 1, "steps", must_meet=("steps begun", "kills"))
+    seed = next(seed for seed in range(10_000) if _first_failure(seed) >= 10)
+    assert carry_out(campaign, seed, 0, 9, print)["figures"] == {"steps begun": 9}
+    with pytest.raises(FailedError, match="10 steps, and never: kills"):
+        carry_out(campaign, seed, 0, 10, print)
+
+
 def test_the_table_is_that_of_the_published_runs() -> None:
     """Every row of docs/reliability.md is written from docs/campaigns.json."""
     runs = json.loads(publish.RUNS.read_text(encoding="utf-8"))
