@@ -5,32 +5,36 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import re
 import socket
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.routing import Mount
+
+from consumers.http.app import make_app
+from consumers.http.openapi import ApiRoute
 from tests.campaigns.campaign import Run
 from tests.consumers.http.api_daemon import reading_daemon
+from tests.consumers.http.loopback_server import app_state, settings
 from tests.endtoend.daemon_process import Daemon
 
 _A_STEP = 100
 _PATIENCE_S = 30.0
 _GROWTH_MB_MAX = 64  # of resident memory after the first tenth; words that are taught take some
 _STATUSES = {200, 202, 304, 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431, 501, 503}
-_PATHS = (
-    "/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/v1/model", "/v1/page",
-    "/v1/search", "/v1/summary", "/v1/compare", "/v1/events", "/v1/predict", "/v1/labels",
-    "/v1/messages/t1", "/v1/messages/", "/static/../config.yaml", "/%2e%2e/%2e%2e/etc/passwd",
-    "/v1/messages/%ff", "/v1/messages/%00", "//", "*", "http://[::1]/", "/" + "a" * 2_000,
+_ODD_PATHS = (
+    "/v1/messages/", "/static/../config.yaml", "/%2e%2e/%2e%2e/etc/passwd", "/v1/messages/%ff",
+    "/v1/messages/%00", "//", "*", "http://[::1]/", "/" + "a" * 2_000,
 )  # fmt: skip
 _METHODS = (*["GET"] * 3, *["POST"] * 3, "DELETE", "HEAD", "PUT", "OPTIONS", "TRACE", "get")
-_ROUTES = (
-    *(("GET", path) for path in _PATHS[:12]), *[("GET", "/v1/search")] * 5,
-    *[("GET", "/v1/summary")] * 3, *[("POST", "/v1/predict")] * 8, *[("POST", "/v1/labels")] * 4,
-    ("GET", "/v1/messages/t1"), ("DELETE", "/v1/messages/t2"), ("DELETE", "/v1/messages/none"),
+_OFTEN = (
+    *[("GET", "/v1/search")] * 5, *[("GET", "/v1/summary")] * 3, *[("POST", "/v1/predict")] * 8,
+    *[("POST", "/v1/labels")] * 4, ("DELETE", "/v1/messages/none"),
 )  # fmt: skip
+_MESSAGES, _FILE = {"GET": "t1", "DELETE": "t2"}, "main.js"
 _QUERIES = (
     "", "", "", "q=obama", "q=%22", "q=a+-a+OR+NEAR%28", "q=" + "a*+" * 150, "limit=200",
     "limit=99999999999999999999", "limit=-1", "before=9223372036854775807", "before=%00", "q=%ff",
@@ -57,12 +61,19 @@ _HEADERS = (
 
 def odd_requests(run: Run) -> None:
     """Any request is answered as the API describes, or let go, and the daemon is well after it."""
-    with TemporaryDirectory(prefix="odd-requests-") as home, reading_daemon(Path(home)) as daemon:
+    with (
+        TemporaryDirectory(prefix="odd-requests-") as home,
+        reading_daemon(Path(home), snapshots=True) as daemon,
+    ):
         port = urlsplit(daemon.address).port or 0
         first_mb = 0.0
+        known = routes()
+        for method, path in known:
+            status = _checked(_said(port, _plain(method, path)), path.encode())
+            assert status not in {0, 404, 405}, (method, path, status)
         for i, (chance, _) in enumerate(run.steps()):
             for _ in range(_A_STEP):
-                sent = _odd(chance)
+                sent = _odd(chance, known)
                 answer = _said(port, sent)
                 run.figures["requests"] += 1
                 status = _checked(answer, sent)
@@ -74,14 +85,52 @@ def odd_requests(run: Run) -> None:
         growth_mb = round(_resident_mb(daemon) - first_mb)
         run.figures["MB of growth"] = growth_mb
         assert growth_mb <= _GROWTH_MB_MAX
-        assert daemon.metric("streamnb_http_requests_total") > 0
+        assert unasked(daemon.get("/metrics")[1]) == set()
+        run.figures["routes"] = len(known)
         worst = {line["level"] for line in daemon.lines if "level" in line}
         assert worst <= {"info", "warning"}, [x for x in daemon.lines if x.get("level") == "error"]
 
 
-def _odd(chance: random.Random) -> bytes:
+def _served() -> list[tuple[str, str]]:
+    """Return method and path, with its parameters, of each route that the application has."""
+    with app_state(settings()) as state:
+        found = make_app(state).routes
+    listed = []
+    for route in found:
+        assert isinstance(route, ApiRoute | Mount), route
+        methods = {"GET"} if isinstance(route, Mount) else route.methods or set()
+        listed += [(method, route.path.replace(":path}", "}")) for method in sorted(methods)]
+    return listed
+
+
+def routes() -> list[tuple[str, str]]:
+    """Return method and path of a question to each route that the application has."""
+    found = []
+    for method, path in _served():
+        asked = re.sub(r"\{[^}]+\}", _MESSAGES.get(method, ""), path)
+        found.append((method, f"{path}/{_FILE}" if path == "/page" else asked))
+    return found
+
+
+def unasked(metrics: str) -> set[tuple[str, str]]:
+    """Return which routes the metrics of a daemon do not count."""
+    counted = re.findall(r"^streamnb_http_requests_total\{(.*)\} ", metrics, re.MULTILINE)
+    found = [dict(re.findall(r'(\w+)="([^"]*)"', labels)) for labels in counted]
+    return set(_served()) - {(each["method"], each["route"]) for each in found}
+
+
+def _plain(method: str, path: str) -> bytes:
+    body = b'{"id":"t2","label":"positive"}' if path == "/v1/labels" else b'{"text":"a good day"}'
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n"
+    if method != "POST":
+        return f"{head}\r\n".encode()
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def _odd(chance: random.Random, known: list[tuple[str, str]]) -> bytes:
     """Return one or several requests, whole or damaged."""
-    data = b"".join(_request(chance) for _ in range(chance.choice((1, 1, 1, 1, 2, 5))))
+    data = b"".join(request(chance, known) for _ in range(chance.choice((1, 1, 1, 1, 2, 5))))
     if chance.random() < 0.7:
         return data
     changed = bytearray(data)
@@ -93,14 +142,16 @@ def _odd(chance: random.Random) -> bytes:
     return bytes(changed)
 
 
-def _request(chance: random.Random) -> bytes:
+def request(chance: random.Random, known: list[tuple[str, str]]) -> bytes:
     """Return a request: half of them nearly right, the parts of the others need not fit."""
     nearly = chance.random() < 0.5
-    method, path = chance.choice(_ROUTES)
+    method, path = chance.choice(_OFTEN if chance.random() < 0.5 else known)
     if not nearly:
-        method, path = chance.choice(_METHODS), chance.choice(_PATHS)
+        method = chance.choice(_METHODS)
+        path = chance.choice(_ODD_PATHS if chance.random() < 0.5 else [each for _, each in known])
     body = _body(chance) if method == "POST" or not nearly else b""
-    query = chance.choice(_QUERIES) if path in {"/v1/search", "/v1/summary"} or not nearly else ""
+    has_query = not nearly or path in {"/v1/search", "/v1/summary"} or chance.random() < 0.3
+    query = chance.choice(_QUERIES) if has_query else ""
     headers = ["Host: localhost", "Content-Type: application/json"]
     if not nearly or chance.random() < 0.1:
         headers += chance.choices(_HEADERS, k=chance.choice((1, 2, 5, 30)))

@@ -7,8 +7,13 @@ import random
 from pathlib import Path
 
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
 
-from tests.campaigns import __main__, live_streams, publish
+from consumers.http.app import make_app
+from consumers.http.openapi import ApiRoute
+from consumers.http.state import AppState
+from tests.campaigns import __main__, live_streams, odd_requests, publish
 from tests.campaigns.__main__ import CAMPAIGNS
 from tests.campaigns.campaign import Campaign, FailedError, Run, carry_out
 
@@ -83,6 +88,28 @@ def test_a_long_run_that_missed_what_it_is_for_fails() -> None:
     assert carry_out(campaign, seed, 0, 9, print)["figures"] == {"steps begun": 9}
     with pytest.raises(FailedError, match="10 steps, and never: kills"):
         carry_out(campaign, seed, 0, 10, print)
+
+
+def test_odd_requests_ask_whatever_route_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A route that is new is asked by itself; one that nobody asks is found in the metrics."""
+
+    def with_one_more(state: AppState) -> Starlette:
+        app = make_app(state)
+        app.router.routes.append(ApiRoute("/v1/new/{name}", PlainTextResponse, None, "PUT"))
+        return app
+
+    monkeypatch.setattr(odd_requests, "make_app", with_one_more)
+    known, chance = odd_requests.routes(), random.Random(SEED)
+    assert ("PUT", "/v1/new/") in known
+    assert {("GET", f"/v1/{name}") for name in ("export", "history", "snapshot")} < {*known}
+    lines = b"\n".join(odd_requests.request(chance, known) for _ in range(3_000)).splitlines()
+    for method, path in known:
+        begin = f"{method} {path}".encode()
+        assert any(line.startswith((begin + b" ", begin + b"?")) for line in lines), path
+    served = 'streamnb_http_requests_total{method="PUT",route="/v1/new/{name}",status="200"} 1'
+    assert ("GET", "/embed") in odd_requests.unasked(served)
+    assert ("PUT", "/v1/new/{name}") in odd_requests.unasked("")
+    assert ("PUT", "/v1/new/{name}") not in odd_requests.unasked(served)
 
 
 def test_the_table_is_that_of_the_published_runs() -> None:

@@ -30,7 +30,7 @@ def message(i: int) -> dict[str, object]:
 
 
 @contextlib.contextmanager
-def reading_daemon(folder: Path) -> Iterator[Daemon]:
+def reading_daemon(folder: Path, **http: object) -> Iterator[Daemon]:
     """Run a daemon in a folder, once all messages are stored; it waits for more."""
     lines = [json.dumps(message(i)) for i in range(N_MESSAGES)]
     (folder / "tweets.jsonl").write_text("\n".join([*lines, ""]), encoding="utf-8")
@@ -38,7 +38,7 @@ def reading_daemon(folder: Path) -> Iterator[Daemon]:
         folder / "config.yaml",
         source=f"file:{folder / 'tweets.jsonl'}",
         labelling={"enabled": True},
-        http={"port": 0, "embed_sites": [SITE]},
+        http={"port": 0, "embed_sites": [SITE], **http},
         checkpoint={"folder": str(folder / "state"), "interval_s": 0.5},
     )
     with Daemon(config) as daemon:
