@@ -56,7 +56,13 @@ CAMPAIGNS: dict[str, Campaign] = {
         Campaign(replays, 100, 1, "files with 4 kills or stops each", ("deep",)),
         Campaign(decoders, 10_000, 5, "thousand messages"),
         Campaign(record_batches, 1_000, 5, "hundred responses"),
-        Campaign(damaged_files, 2_000, 5, "times 50 checkpoints and 25 journals"),
+        Campaign(
+            damaged_files, 2_000, 5, "times 50 checkpoints, 25 journals and 2 parts",
+            must_meet=(
+                "checkpoints damaged", "checkpoints forged", "journals damaged", "parts damaged",
+                "parts forged",
+            ),
+        ),
         Campaign(soak, 2_500, 60, "times 20,000 messages", ("deep",), is_chain=True),
         Campaign(odd_configurations, 1_000, 1, "times 100 configurations"),
         Campaign(odd_requests, 1_000, 3, "times 100 requests", ("deep",)),

@@ -37,14 +37,17 @@ def damaged_files(run: Run) -> None:
     whole = model().to_bytes()
     for chance, folder in run.steps():
         for _ in range(_A_STEP):
-            run.figures["checkpoints refused"] += not _usable(_damaged(chance, whole))
+            run.figures["damaged checkpoints refused"] += not _usable(_damaged(chance, whole))
             run.figures["forged checkpoints refused"] += not _usable(_forged(chance, whole))
-            run.figures["checkpoints damaged"] += 2
+            run.figures["checkpoints damaged"] += 1
+            run.figures["checkpoints forged"] += 1
             _read_journal(chance, folder / "corrections.jsonl")
             run.figures["journals damaged"] += 1
         for k in range(_PARTS_A_STEP):
-            run.figures["parts refused"] += not _part_usable(chance, folder / f"group {k}")
-            run.figures["parts damaged"] += 1
+            what = "forged" if chance.random() < 0.5 else "damaged"
+            is_usable = _part_usable(chance, folder / f"group {k}", is_forged=what == "forged")
+            run.figures[f"{what} parts refused"] += not is_usable
+            run.figures[f"parts {what}"] += 1
 
 
 def _damaged(chance: random.Random, data: bytes) -> bytes:
@@ -113,7 +116,7 @@ def _read_journal(chance: random.Random, path: Path) -> None:
     assert os.stat(path).st_size == len(left) + 3  # noqa: PTH116
 
 
-def _part_usable(chance: random.Random, folder: Path) -> bool:
+def _part_usable(chance: random.Random, folder: Path, *, is_forged: bool) -> bool:
     """Damage or forge the furthest part of a group; return whether who takes it over goes by it.
 
     Else it is set aside and the one before serves, or a `GroupError` says why not. Either way the
@@ -131,7 +134,7 @@ def _part_usable(chance: random.Random, folder: Path) -> bool:
             writer.save()
         files, before = writer.group.files, Member(folder, "before", SETTINGS).group.files
         furthest = max((folder / "shared").rglob("*.nb"))
-        is_forged, whole = chance.random() < 0.7, furthest.read_bytes()
+        whole = furthest.read_bytes()
         furthest.write_bytes((_forged if is_forged else _damaged)(chance, whole))
         taker = Member(folder, "taker", SETTINGS)
         try:
