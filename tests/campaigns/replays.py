@@ -1,8 +1,8 @@
-"""Kill replays of one file at random instants, and compare all that they wrote, byte for byte."""
+"""Kill replays of one file on a slower machine, and compare all that they wrote, byte for byte."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import random
 import signal
 import time
@@ -12,13 +12,16 @@ from typing import Any
 
 from streamnb.storage import notes_of
 from tests.campaigns.campaign import Run
+from tests.endtoend.busy_core import busy_core
 from tests.endtoend.daemon_process import Daemon, write_config
 from tests.endtoend.expected_counts import examples, message
+from tests.endtoend.test_reproducible import ended, figures
 
 N = 20_000
 KILLS = 4
 FILES = ("out.jsonl", "rejects.jsonl", "state/model.nb")
-OF_THE_CLOCK = ("seconds", "messages_per_s")
+SPINNERS = 2  # beside a daemon on one core, which so has a third of it
+EACH = 5  # steps, of which one has a control
 MODEL: dict[str, Any] = {"hash_key": "5eed"}
 # What learns of the answers beside the model, each with its entry in the checkpoint.
 WATCHED: dict[str, Any] = {
@@ -31,7 +34,11 @@ WATCHED: dict[str, Any] = {
 
 
 def replays(run: Run) -> None:
-    """A replay that was killed or stopped at any instant writes the bytes of one that was not."""
+    """A replay that was killed at any instant, on a core kept busy, writes the bytes of another.
+
+    The other has the machine to itself. A control shows that this is worth comparing: with
+    snapshots by time, the two write different bytes.
+    """
     for chance, folder in run.steps():
         lines = _stream(chance)
         # Snapshots and batches differ from step to step, not between the two replays.
@@ -40,26 +47,19 @@ def replays(run: Run) -> None:
         learning = {"learning": publish, **judging}
         run.figures["replays with all that watches"] += judging is WATCHED
         whole, killed = folder / "whole", folder / "killed"
-        one = _to_the_end(_config(whole, lines, learning, 1 << 20), whole)
-        expected = (whole / "out.jsonl").stat().st_size
-        for _ in range(KILLS):
-            config = _config(killed, lines, learning, chance.choice((1_024, 4_096, 1 << 20)))
-            with Daemon(config) as daemon:
-                before = _size(killed / "out.jsonl")
-                daemon.until(_instant(chance, killed, before, expected), "the end of a life")
-                run.figures["lives ended amid the file"] += (
-                    before < _size(killed / "out.jsonl") < expected
-                )
-                if chance.random() < 0.75:
-                    daemon.kill()
-                    run.figures["kills"] += 1
-                else:
-                    # Before it runs a line of ours, Python ends by the signal.
-                    code = daemon.stop(chance.choice((signal.SIGTERM, signal.SIGINT)))
-                    assert code == 0 or not daemon.lines, (code, daemon.lines[-3:])
-                    run.figures["stops"] += 1
-        other = _to_the_end(_config(killed, lines, learning, 4_096), killed)
-        assert one == other
+        with Daemon(_config(whole, lines, learning, 1 << 20)) as one:
+            one.until_metric("streamnb_messages_total", N)
+            expected = _size(whole / "out.jsonl")
+            with busy_core(SPINNERS) as core:
+                for _ in range(KILLS):
+                    batch_bytes = chance.choice((1_024, 4_096, 1 << 20))
+                    config = _config(killed, lines, learning, batch_bytes)
+                    _one_life(chance, config, expected, core, run)
+                with Daemon(_config(killed, lines, learning, 4_096)) as other:
+                    other.confine(core)
+                    other.until_metric("streamnb_messages_total", N)
+                    other.until(lambda: figures(one) == figures(other), "the same metrics")
+                    assert ended(one) == ended(other)
         for name in FILES:
             assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
         if judging is WATCHED:
@@ -67,6 +67,44 @@ def replays(run: Run) -> None:
             run.figures["promotions"] += entries["challengers"]["n_promotions"]
             run.figures["alarms of drift"] += int(entries["drift"]["alarm_at"] is not None)
         run.figures["messages"] += N
+        if run.step % EACH == 0:
+            run.figures["controls"] += 1
+            run.figures["controls that differed"] += _differs_by_time(folder, lines)
+
+
+def _one_life(chance: random.Random, config: Path, expected: int, core: int, run: Run) -> None:
+    """Let a replay go on beside a busy core until some instant, and end it there."""
+    folder = config.parent
+    with Daemon(config) as daemon:
+        daemon.confine(core)
+        before = _size(folder / "out.jsonl")
+        daemon.until(_instant(chance, folder, before, expected), "the end of a life")
+        run.figures["lives ended amid the file"] += before < _size(folder / "out.jsonl") < expected
+        if chance.random() < 0.75:
+            daemon.kill()
+            run.figures["kills"] += 1
+        else:
+            # Before it runs a line of ours, Python ends by the signal.
+            code = daemon.stop(chance.choice((signal.SIGTERM, signal.SIGINT)))
+            assert code == 0 or not daemon.lines, (code, daemon.lines[-3:])
+            run.figures["stops"] += 1
+
+
+def _differs_by_time(folder: Path, lines: bytes) -> bool:
+    """Return whether an idle and a busy machine write other predictions by snapshots of a clock."""
+    by_time = {"learning": {"publish_interval_s": 1e-3, "publish_share_max": 1.0}, "model": MODEL}
+    written = []
+    for name in ("idle", "busy"):
+        with contextlib.ExitStack() as stack:
+            core = stack.enter_context(busy_core(SPINNERS)) if name == "busy" else None
+            daemon = stack.enter_context(Daemon(_config(folder / name, lines, by_time, 4_096)))
+            if core is not None:
+                daemon.confine(core)
+            daemon.until_metric("streamnb_messages_total", N)
+            ended(daemon)
+        written.append((folder / name / "out.jsonl").read_bytes())
+    assert written[0].count(b"\n") == written[1].count(b"\n")
+    return written[0] != written[1]
 
 
 def _stream(chance: random.Random) -> bytes:
@@ -90,21 +128,11 @@ def _config(folder: Path, lines: bytes, learning: dict[str, Any], batch_bytes: i
         folder / "config.yaml",
         source="file:in.jsonl",
         file={"batch_bytes": batch_bytes},
-        http={"enabled": False},
         **learning,
         predictions={"to": "file:out.jsonl"},
         rejects={"to": "file:rejects.jsonl"},
         checkpoint={"folder": "state", "interval_s": 0.05},
     )
-
-
-def _to_the_end(config: Path, folder: Path) -> dict[str, Any]:
-    """Run to the file's end; return the summary without what the clock says."""
-    with Daemon(config, "--until-end") as daemon:
-        assert daemon.wait() == 0, daemon.lines[-3:]
-        summary = json.loads(daemon.output)
-    assert (folder / "state" / "model.nb").is_file()
-    return {key: value for key, value in summary.items() if key not in OF_THE_CLOCK}
 
 
 def _instant(chance: random.Random, folder: Path, begin: int, end: int) -> Callable[[], bool]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from tests.endtoend.busy_core import confine
 from tests.endtoend.forked import ForkedProcess, can_fork
 from tests.stopped import stop
 
@@ -213,6 +214,10 @@ class Daemon:
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
         self._process.send_signal(number)
+
+    def confine(self, core: int) -> None:
+        """Let it run on one core alone, from here on."""
+        confine(self._process.pid, core)
 
     def stand_still(self) -> None:
         """Stop it by SIGSTOP until it is sent SIGCONT."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from consumers.config.settings import Settings
 from consumers.daemon import run
 from consumers.errors import MismatchError
 from consumers.monitoring.status import Summary
+from tests.endtoend.busy_core import busy_core
 from tests.endtoend.daemon_process import Daemon, write_config
 from tests.endtoend.expected_counts import examples, message
 from tests.endtoend.test_restart_laws import NoView
@@ -177,16 +177,18 @@ def figures(daemon: Daemon) -> list[str]:
     return [line for line in daemon.get("/metrics")[1].splitlines() if line.startswith(wanted)]
 
 
-def start(folder: Path) -> Daemon:
+def start(folder: Path, lines: list[bytes], **learning: Any) -> Daemon:
     """Start a daemon that follows a file in a folder of its own."""
     folder.mkdir(exist_ok=True)
+    (folder / "in.jsonl").write_bytes(b"".join(lines))
+    by_examples = {"publish": "examples", "publish_examples": 70}
     return Daemon(
         write_config(
             folder / "config.yaml",
             source="file:in.jsonl",
             file={"batch_bytes": 2_048},
             model={"hash_key": KEY},
-            learning={"publish": "examples", "publish_examples": 70, "window": 500},
+            learning={"window": 500} | (learning or by_examples),
             predictions={"to": "file:out.jsonl"},
             rejects={"to": "file:rejects.jsonl"},
             checkpoint={"folder": "state", "interval_s": 0.01},
@@ -194,36 +196,50 @@ def start(folder: Path) -> Daemon:
     )
 
 
+def ended(daemon: Daemon) -> dict[str, Any]:
+    """Stop a daemon; return its summary without what the clock says."""
+    assert daemon.stop() == 0
+    return {key: value for key, value in daemon.summary.items() if key not in OF_THE_CLOCK}
+
+
 @pytest.mark.deep
-def test_a_kill_and_a_busy_core_change_no_byte(tmp_path: Path) -> None:
-    """Model, outputs, metrics and summary of a killed replay are those of an undisturbed one."""
+def test_kills_beside_a_busy_core_change_no_byte(tmp_path: Path) -> None:
+    """Model, outputs, metrics and summary are those of a replay that had the machine to itself."""
     lines = stream(tmp_path).read_bytes().splitlines(keepends=True)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    for folder in (whole, killed):
-        folder.mkdir()
-    (whole / "in.jsonl").write_bytes(b"".join(lines))
-    spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        (killed / "in.jsonl").write_bytes(b"".join(lines[:2_000]))
-        with start(killed) as daemon:
-            daemon.until_metric("streamnb_messages_total", 700)
-            daemon.kill()
-        with (killed / "in.jsonl").open("ab") as file:
-            file.writelines(lines[2_000:])
-        with start(whole) as one, start(killed) as other:
-            for daemon in (one, other):
-                daemon.until_metric("streamnb_messages_total", N)
-            other.until(lambda: figures(one) == figures(other), "the metrics are the same")
-            assert len(figures(one)) > 30
-            assert (one.stop(), other.stop()) == (0, 0)
-            summaries = [
-                {key: value for key, value in each.summary.items() if key not in OF_THE_CLOCK}
-                for each in (one, other)
-            ]
-    finally:
-        spinning.kill()
-        spinning.wait()
+    with start(whole, lines) as one:
+        one.until_metric("streamnb_messages_total", N)
+        with busy_core(2) as core:
+            for n in (700, 1_900):
+                with start(killed, lines[:2_000]) as daemon:
+                    daemon.confine(core)
+                    daemon.until_metric("streamnb_messages_total", n)
+                    daemon.kill()
+            with start(killed, lines) as other:
+                other.confine(core)
+                other.until_metric("streamnb_messages_total", N)
+                other.until(lambda: figures(one) == figures(other), "the metrics are the same")
+                assert len(figures(one)) > 30
+                summaries = ended(one), ended(other)
     assert summaries[0] == summaries[1]
     assert summaries[0]["messages"] == N
     for name in ("out.jsonl", "rejects.jsonl", "state/model.nb"):
         assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
+
+
+@pytest.mark.deep
+def test_a_busy_core_shows_what_goes_by_the_clock(tmp_path: Path) -> None:
+    """With snapshots by time the same two replays differ: a busy core is another machine."""
+    lines = stream(tmp_path).read_bytes().splitlines(keepends=True)
+    by_time = {"publish_interval_s": 1e-3, "publish_share_max": 1.0}
+    written = []
+    for name in ("idle", "busy"):
+        busy = busy_core(2) if name == "busy" else contextlib.nullcontext()
+        with busy as core, start(tmp_path / name, lines, **by_time) as daemon:
+            if core is not None:
+                daemon.confine(core)
+            daemon.until_metric("streamnb_messages_total", N)
+            ended(daemon)
+        written.append((tmp_path / name / "out.jsonl").read_bytes())
+    assert written[0].count(b"\n") == written[1].count(b"\n") > N / 4
+    assert written[0] != written[1]
