@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.campaigns import publish
 from tests.campaigns.campaign import Campaign, FailedError, carry_out
+from tests.campaigns.correcting import corrections
 from tests.campaigns.daemons import broker_kills, kills, stops
 from tests.campaigns.damaged_files import damaged_files
 from tests.campaigns.decoding import decoders, record_batches
@@ -47,19 +48,40 @@ CAMPAIGNS: dict[str, Campaign] = {
             is_chain=True,
             must_meet=(_AMID, "deletes", "updates", "before their message"),
         ),
+        Campaign(
+            corrections,
+            4,
+            2,
+            "logs with 20 kills amid 12,000 corrections",
+            ("integration", "deep"),
+            must_meet=(_AMID, "corrections in the journal", "corrections in the label topic"),
+        ),
         Campaign(erasures, 10, 1, "folders with 24 deletions and 3 kills each", ("deep",)),
         Campaign(
             jetstream, 10, 1, "minutes of 1,000 commits a second", ("deep", "data"), is_chain=True
         ),
         Campaign(live_streams, 2, 2, "times 1,000,000 frames, 20 cuts and 5 kills", ("deep",)),
         Campaign(power_loss, 300, 1, "runs of eight kinds", ("deep",)),
-        Campaign(replays, 100, 1, "files with 4 kills or stops each", ("deep",)),
+        Campaign(
+            replays,
+            100,
+            1,
+            "files with 4 kills or stops each",
+            ("deep",),
+            must_meet=("kills", "lives ended amid the file", "controls that differed"),
+        ),
         Campaign(decoders, 10_000, 5, "thousand messages"),
         Campaign(record_batches, 1_000, 5, "hundred responses"),
         Campaign(
-            damaged_files, 2_000, 5, "times 50 checkpoints, 25 journals and 2 parts",
+            damaged_files,
+            2_000,
+            5,
+            "times 50 checkpoints, 25 journals and 2 parts",
             must_meet=(
-                "checkpoints damaged", "checkpoints forged", "journals damaged", "parts damaged",
+                "checkpoints damaged",
+                "checkpoints forged",
+                "journals damaged",
+                "parts damaged",
                 "parts forged",
             ),
         ),

@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from consumers.http.app import make_app
 from consumers.http.openapi import ApiRoute
 from consumers.http.state import AppState
-from tests.campaigns import __main__, live_streams, odd_requests, publish
+from tests.campaigns import __main__, correcting, live_streams, odd_requests, publish
 from tests.campaigns.__main__ import CAMPAIGNS
 from tests.campaigns.campaign import Campaign, FailedError, Run, carry_out
 
@@ -32,6 +32,8 @@ def test_a_few_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small number of each campaign's steps passes."""
     for constant, value in {"N": 100_000, "CUTS": 2, "KILLS": 1}.items():
         monkeypatch.setattr(live_streams, constant, value)
+    for constant, value in {"KILLS": 2, "CORRECTIONS": 400}.items():
+        monkeypatch.setattr(correcting, constant, value)
     found = carry_out(CAMPAIGNS[name], SEED, 0, CAMPAIGNS[name].n_small, print)
     assert found["figures"]
 

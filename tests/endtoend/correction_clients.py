@@ -52,10 +52,17 @@ class People:
         What was answered otherwise.
     """
 
-    def __init__(self, daemon: Daemon, ids: Iterable[int], n_people: int, seed: int) -> None:
+    def __init__(
+        self,
+        daemon: Daemon,
+        ids: Iterable[int],
+        n_people: int,
+        seed: int,
+        deleted: float = 0.2,
+    ) -> None:
         self.answered: list[tuple[str, dict[str, Any]]] = []
         self.refused: list[tuple[int, dict[str, Any]]] = []
-        self._address = daemon.address
+        self._address, self._deleted = daemon.address, deleted
         known = list(ids)
         self._threads = [
             threading.Thread(target=self._correct, args=(known[i::n_people], seed * 100 + i))
@@ -74,7 +81,7 @@ class People:
         try:
             while True:
                 number = chance.choice(ids)
-                if chance.random() < 0.2:
+                if chance.random() < self._deleted:
                     self._note("delete", *ask(self._address, "DELETE", f"/v1/messages/m{number}"))
                 else:
                     body = {"id": f"m{number}", "label": chance.choice(CLASSES)}
