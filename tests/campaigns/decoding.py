@@ -15,6 +15,7 @@ from consumers.messages import Messages, Partition, RawColumns, Reason
 from consumers.sources.records import raw_columns, split_lines
 from streamnb.kernels import warm_up
 from tests.campaigns.campaign import Run
+from tests.campaigns.watchdog import resident_mb, watchdog
 from tests.consumers.kafka.test_fetch_columns import CODECS, STOCK, drained, opened
 from tests.consumers.raw_batches import CLASSES
 from tests.endtoend.test_any_message import USUAL, odd_message
@@ -23,6 +24,7 @@ from tests.kernels.record_batches import batch, next_offset
 N_DRAWN, N_MADE = 50, 1_000
 SHORT = 2_000  # bytes: what is longer takes its time, and is not changed
 N_RESPONSES = 100
+GROWTH_MB_MAX = 64  # of resident memory after the first tenth; the largest batches take some
 _LOG = Partition("topic", 3)
 _READS: Any = {
     "text": "words", "amount": "numbers", "flag": "flags", "kind": "categories", "x": "words",
@@ -37,18 +39,30 @@ def decoders(run: Run) -> None:
         FieldLabeller(FieldLabels(), CLASSES),
         reads=_READS,
     )
-    for chance, _ in run.steps():
-        values = _odd_values(chance)
-        data = batch(
-            0, [(b"k", value) for value in values], codec=chance.choice([*CODECS.values()])
-        )
-        ends = [
-            _ends(decoder.decode(raw))
-            for raw in (_of_file(values), _of_kafka(ColumnRecords, data), _of_kafka(STOCK, data))
-        ]
-        assert ends[0] == ends[1] == ends[2]
-        run.figures["messages"] += len(values)
-        run.figures["rejects"] += sum(isinstance(end, Reason) for end in ends[0].values())
+    first_mb = 0.0
+    with watchdog() as say:
+        for i, (chance, _) in enumerate(run.steps()):
+            say(run.replay)
+            values = _odd_values(chance)
+            data = batch(
+                0, [(b"k", value) for value in values], codec=chance.choice([*CODECS.values()])
+            )
+            ends = [
+                _ends(decoder.decode(raw))
+                for raw in (
+                    _of_file(values),
+                    _of_kafka(ColumnRecords, data),
+                    _of_kafka(STOCK, data),
+                )
+            ]
+            assert ends[0] == ends[1] == ends[2]
+            run.figures["messages"] += len(values)
+            run.figures["rejects"] += sum(isinstance(end, Reason) for end in ends[0].values())
+            if i == run.n // 10:
+                first_mb = resident_mb()
+    growth_mb = max(0, round(resident_mb() - first_mb))
+    run.figures["MB of growth"] = growth_mb
+    assert growth_mb <= GROWTH_MB_MAX
 
 
 def _odd_values(chance: random.Random) -> list[bytes]:
@@ -112,23 +126,29 @@ def _ends(found: Messages) -> dict[int, Any]:
 def record_batches(run: Run) -> None:
     """Record batches with flipped bits or without their end give what the client gives, or less."""
     warm_up()
-    for chance, _ in run.steps():
-        for _ in range(N_RESPONSES):
-            whole = bytearray(b"".join(_batches(chance)))
-            for _ in range(chance.choice((0, 1, 1, 3)) if whole else 0):
-                whole[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
-            cut = bytes(whole[: chance.choice((len(whole), chance.randrange(len(whole) + 1)))])
-            found, error = drained(opened(ColumnRecords, cut), chance.choice((1, 3, 50)))
-            run.figures["responses"] += 1
-            run.figures["refused"] += error is not None
-            try:
-                expected, stock_error = drained(opened(STOCK, cut), 50)
-            except (struct.error, AssertionError):  # the client stumbles over its own header
-                assert error is not None
-                continue
-            assert found == expected[: len(found)]
-            if error is None:
-                assert (len(found), stock_error) == (len(expected), None)
+    with watchdog() as say:
+        for chance, _ in run.steps():
+            say(run.replay)
+            _read_responses(chance, run)
+
+
+def _read_responses(chance: random.Random, run: Run) -> None:
+    for _ in range(N_RESPONSES):
+        whole = bytearray(b"".join(_batches(chance)))
+        for _ in range(chance.choice((0, 1, 1, 3)) if whole else 0):
+            whole[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        cut = bytes(whole[: chance.choice((len(whole), chance.randrange(len(whole) + 1)))])
+        found, error = drained(opened(ColumnRecords, cut), chance.choice((1, 3, 50)))
+        run.figures["responses"] += 1
+        run.figures["refused"] += error is not None
+        try:
+            expected, stock_error = drained(opened(STOCK, cut), 50)
+        except (struct.error, AssertionError):  # the client stumbles over its own header
+            assert error is not None
+            continue
+        assert found == expected[: len(found)]
+        if error is None:
+            assert (len(found), stock_error) == (len(expected), None)
 
 
 def _batches(chance: random.Random) -> list[bytes]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import random
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
+from starlette.requests import Request
+from starlette.responses import Response
 
 from consumers.http.app import make_app
 from consumers.http.openapi import ApiRoute
 from consumers.http.state import AppState
 from tests.campaigns import __main__, correcting, live_streams, odd_requests, publish
 from tests.campaigns.__main__ import CAMPAIGNS
-from tests.campaigns.campaign import Campaign, FailedError, Run, carry_out
+from tests.campaigns.campaign import ROOT, Campaign, FailedError, Run, carry_out
+from tests.endtoend.daemon_process import environment
 
 SEED = 14
 
@@ -95,9 +100,12 @@ def test_a_long_run_that_missed_what_it_is_for_fails() -> None:
 def test_odd_requests_ask_whatever_route_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A route that is new is asked by itself; one that nobody asks is found in the metrics."""
 
+    async def answer(_request: Request) -> Response:
+        return Response()
+
     def with_one_more(state: AppState) -> Starlette:
         app = make_app(state)
-        app.router.routes.append(ApiRoute("/v1/new/{name}", PlainTextResponse, None, "PUT"))
+        app.router.routes.append(ApiRoute("/v1/new/{name}", answer, None, "PUT"))
         return app
 
     monkeypatch.setattr(odd_requests, "make_app", with_one_more)
@@ -112,6 +120,28 @@ def test_odd_requests_ask_whatever_route_there_is(monkeypatch: pytest.MonkeyPatc
     assert ("GET", "/embed") in odd_requests.unasked(served)
     assert ("PUT", "/v1/new/{name}") in odd_requests.unasked("")
     assert ("PUT", "/v1/new/{name}") not in odd_requests.unasked(served)
+
+
+# The first waits, the second works for ever.
+@pytest.mark.parametrize("hang", ["threading.Event().wait()", "next(i for i in count() if i < 0)"])
+def test_a_step_that_hangs_is_ended_and_named(hang: str) -> None:
+    """A step has a limit that only a hang reaches; the replay and the tracebacks are shown."""
+    code = f"""
+import threading
+from itertools import count
+from tests.campaigns.watchdog import watchdog
+with watchdog(0.5) as say:
+    for step in range(3):
+        say(f"step {{step}}")
+    {hang}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGABRT
+    assert "it hangs, for more than 0.5 s; replay: step 2\n" in done.stderr
+    assert 'File "<string>", line 8' in done.stderr
 
 
 def test_the_table_is_that_of_the_published_runs() -> None:
