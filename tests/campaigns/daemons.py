@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import tempfile
@@ -19,7 +20,7 @@ from tests.campaigns.campaign import Run
 from tests.campaigns.instants import FreshFile
 from tests.consumers.kafka.topics import fill
 from tests.endtoend.daemon_process import PATIENCE_S, Daemon, write_config
-from tests.endtoend.expected_counts import counts_at, counts_of, examples, messages
+from tests.endtoend.expected_counts import counts_at, counts_of, examples, message, messages
 
 N = 20_000
 PARTITIONS = 2
@@ -27,7 +28,8 @@ KILLS = 5
 BROKER_KILLS = 3
 CLIENTS = ("kafka-python", "librdkafka")
 SHUTDOWN_S = 10.0
-_EXIT_S = 5.0  # the interpreter's own end, behind the daemon's
+EXIT_S = 1.0  # the interpreter's own end behind the summary
+STOPPED = (("file", 1), ("topic", 2), ("file", 0), ("topic", 0))  # each how many has a label
 
 
 def kills(run: Run) -> None:
@@ -147,35 +149,78 @@ def _written(broker: Broker, values: list[bytes]) -> Iterator[threading.Event]:
 
 
 def stops(run: Run) -> None:
-    """A daemon told to stop at full rate ends in order and in time, and nothing learned is lost."""
+    """A daemon told to stop at full rate ends in order and in time, and nothing learned is lost.
+
+    Its stream is a file or a topic, in which all, half or none of the messages have a label.
+    """
     found = examples(5 * N)
-    expected = counts_of(found)
-    for chance, folder in run.steps():
-        (folder / "in.jsonl").write_bytes(b"\n".join(messages(found)) + b"\n")
-        config = write_config(
-            folder / "config.yaml",
-            source="file:in.jsonl",
-            file={"batch_bytes": 1 << 16},
-            predictions={"to": "file:told.jsonl"},
-            checkpoint={"folder": "state", "interval_s": 3600},
-            shutdown_timeout_s=SHUTDOWN_S,
-        )
-        with Daemon(config) as daemon:
-            daemon.until_metric("streamnb_messages_total", chance.randrange(1, 2 * N))
-            began_s = time.monotonic()
-            assert daemon.stop(chance.choice((signal.SIGTERM, signal.SIGINT))) == 0
-            took_s = time.monotonic() - began_s
-            assert took_s <= SHUTDOWN_S + _EXIT_S
-            run.figures["longest stop in ms"] = max(
-                run.figures["longest stop in ms"], int(1e3 * took_s)
+    with started_broker() as broker:
+        topics = set[str]()
+        for chance, folder in run.steps():
+            kind, labelled = STOPPED[run.step % len(STOPPED)]
+            taught = [i for i in range(len(found)) if labelled and i % labelled == 0]
+            lines = [message(each, i, labelled=bool(labelled) and i % labelled == 0)
+                     for i, each in enumerate(found)]  # fmt: skip
+            (folder / "in.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+            source = "file:in.jsonl"
+            if kind == "topic":
+                topic = f"stops-{labelled}"
+                source = f"kafka://{broker.address}/{topic}"
+                if topic not in topics:
+                    topics.add(topic)
+                    broker.create_topic(topic, PARTITIONS)
+                    for number in range(PARTITIONS):
+                        fill(broker.address, topic, lines[number::PARTITIONS], number)
+            config = write_config(
+                folder / "config.yaml",
+                source=source,
+                file={"batch_bytes": 1 << 16},
+                kafka={
+                    "max_poll_messages": 200, "group_id": f"stops-{run.step}",
+                    "client": chance.choice(CLIENTS),
+                },
+                predictions={"to": "file:told.jsonl"},
+                checkpoint={"folder": "state", "interval_s": 3600},
+                shutdown_timeout_s=SHUTDOWN_S,
+            )  # fmt: skip
+            with Daemon(config) as daemon:
+                daemon.until_metric("streamnb_messages_total", chance.randrange(1, 2 * N))
+                by = chance.choice((signal.SIGTERM, signal.SIGINT))
+                _stop_in_time(daemon, by, run)
+                first = daemon.summary
+            stored = read(folder / "state" / "model.nb")
+            assert stored.model.n_examples == first["learned"]
+            assert sum(stored.positions.values()) > 0
+            with Daemon(config, "--until-end") as daemon:
+                assert daemon.wait() == 0
+                assert first["messages"] + daemon.summary["messages"] == len(found)
+            if taught:
+                assert counts_at(folder / "state") == counts_of(found[i] for i in taught)
+            told = [json.loads(line)["id"] for line in (folder / "told.jsonl").open("rb")]
+            assert sorted(told) == sorted(
+                {f"m{i}" for i in range(len(found))} - {f"m{i}" for i in taught}
             )
-            n_first = daemon.summary["messages"]
-        assert sum(read(folder / "state" / "model.nb").positions.values()) > 0
-        with Daemon(config, "--until-end") as daemon:
-            assert daemon.wait() == 0
-            assert n_first + daemon.summary["messages"] == len(found)
-        assert counts_at(folder / "state") == expected
-        run.figures["stops"] += 1
+            run.figures["stops"] += 1
+            run.figures["stops amid the stream"] += first["messages"] < len(found)
+            of = {0: "no labels", 1: "labels", 2: "labels for half"}[labelled]
+            run.figures[f"of a {kind} with {of}"] += 1
+
+
+def _stop_in_time(daemon: Daemon, by: signal.Signals, run: Run) -> None:
+    """Stop a daemon; its summary comes in time, and behind that Python's own end alone."""
+    began_s = time.monotonic()
+    daemon.send(by)
+    while not daemon.output:
+        assert daemon.listen(0.1), daemon.lines[-3:]
+    said_s = time.monotonic()
+    assert daemon.wait() == 0
+    for what, took_s, most_s in (
+        ("stop", said_s - began_s, SHUTDOWN_S),
+        ("end of a process behind it", time.monotonic() - said_s, EXIT_S),
+    ):
+        assert took_s <= most_s, (what, took_s)
+        name = f"longest {what} in ms"
+        run.figures[name] = max(run.figures[name], int(1e3 * took_s))
 
 
 @contextmanager
