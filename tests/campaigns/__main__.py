@@ -37,8 +37,26 @@ CAMPAIGNS: dict[str, Campaign] = {
             kills, 40, 2, "streams with 5 kills each", ("integration", "deep"), must_meet=(_AMID,)
         ),
         Campaign(broker_kills, 17, 1, "streams with 3 kills each", ("integration", "deep")),
-        Campaign(groups, 9, 1, "streams with 12 events each", ("integration", "deep")),
-        Campaign(stops, 50, 1, "stops", ("deep",)),
+        Campaign(
+            groups,
+            9,
+            1,
+            "streams with 12 events each",
+            ("integration", "deep"),
+            must_meet=("slept beyond the session", "slept for less", "died", "left"),
+        ),
+        Campaign(
+            stops,
+            50,
+            4,
+            "stops",
+            ("integration", "deep"),
+            must_meet=(
+                "stops amid the stream",
+                "of a file with no labels",
+                "of a topic with no labels",
+            ),
+        ),
         Campaign(
             deletes,
             50,
