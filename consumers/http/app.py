@@ -386,10 +386,15 @@ EMBED = ApiOperation(
         parameter("lang", {"type": "string"}, "Messages in this language alone."),
     ),
     problems={
-        400: "The address is not UTF-8.",
         404: "http.embed_sites is empty, or recent.enabled is false.",
-        422: "A parameter is wrong; of the query the card itself says so.",
-        503: "The store cannot be read just now, or too much is asked at once; the card says so.",
+        422: "A parameter is wrong.",
+    },
+    also={
+        422: ("A card that says what is wrong with the query.", '<p class="problem">…</p>'),
+        503: (
+            "A card that says that the store cannot be read just now, or too much is asked.",
+            '<p class="problem">…</p>',
+        ),
     },
 )
 

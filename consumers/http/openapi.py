@@ -32,6 +32,7 @@ from streamnb import __version__
 
 _EXAMPLES = Path(__file__).parent / "examples.json"
 _JSON = "application/json"
+_HTML = "text/html"
 Handler = Callable[[Request], Awaitable[Response]]
 DESCRIPTION = "Naive Bayes that learns one message at a time, and answers while it learns."
 _SCHEMAS = "#/components/schemas/{name}"
@@ -51,11 +52,16 @@ ul { list-style: none; padding: 0; }
 """
 
 
-# What any route may answer with.
+# What any route may answer with, whatever else its operation says of the same status.
 _ANYWHERE = {
-    400: "The address is not UTF-8, or the request is no HTTP.",
+    400: "The address is not UTF-8, the request is not HTTP, or it has not exactly one Host.",
     403: "The Host of the request is a name that is not answered.",
+    405: "The path takes another method; Allow names those that it takes.",
+    408: "The request was not whole within http.request_timeout_s.",
+    429: "More than 128 requests wait on the connection.",
+    431: "The head is longer than 65,536 bytes.",
     500: "A mistake of the program; the log has it.",
+    503: "There are http.connections_max connections, or the daemon is stopping.",
 }
 
 
@@ -76,8 +82,9 @@ class ApiOperation(msgspec.Struct, frozen=True):
     parameters: tuple[dict[str, Any], ...] = ()
     problems: Mapping[int, str] = field(default_factory=dict)  # when it answers with which problem
     status: int = 200  # of the answer
-    # Other answers that are no problems: what each says, and an example, or None without a body.
-    also: Mapping[int, tuple[str, msgspec.Struct | None]] = field(default_factory=dict)
+    # Other answers that are no problems: what each says, and an example, or None without a body;
+    # a text is HTML.
+    also: Mapping[int, tuple[str, msgspec.Struct | str | None]] = field(default_factory=dict)
 
 
 def parameter(
@@ -176,6 +183,13 @@ def _media(answer: type | str | tuple[str, ...], shown: Mapping[str, Any]) -> di
     return content
 
 
+def _shown(told: msgspec.Struct | str) -> dict[str, Any]:
+    """Return the content of an answer by what it shows."""
+    if isinstance(told, str):
+        return _media(_HTML, {_HTML: told})
+    return _media(type(told), {_JSON: msgspec.to_builtins(told)})
+
+
 def _problem(status: int, why: str) -> dict[str, Any]:
     shown = ApiProblem("about:blank", HTTPStatus(status).phrase, status, why)
     media = {"schema": _reference(ApiProblem), "example": msgspec.to_builtins(shown)}
@@ -183,15 +197,19 @@ def _problem(status: int, why: str) -> dict[str, Any]:
 
 
 def _described(operation: ApiOperation, example: RouteExample) -> dict[str, Any]:
-    problems = _ANYWHERE | dict(operation.problems)
+    problems = dict(operation.problems)
+    for status, why in _ANYWHERE.items():
+        problems[status] = " ".join(filter(None, (problems.get(status), why)))
     answers: dict[str, Any] = {
         str(status): _problem(status, why) for status, why in problems.items()
     }
     for status, (why, told) in operation.also.items():
-        answers[str(status)] = {"description": why}
-        if told is not None:
-            shown = {_JSON: msgspec.to_builtins(told)}
-            answers[str(status)]["content"] = _media(type(told), shown)
+        problem = answers.get(str(status), {"description": ""})
+        content = {} if told is None else _shown(told)
+        content |= problem.get("content", {})
+        answers[str(status)] = {"description": f"{why} {problem['description']}".strip()}
+        if content:
+            answers[str(status)]["content"] = content
     content = _media(operation.answer, example.answers)
     answers[str(operation.status)] = {"description": "The answer.", "content": content}
     parameters = [

@@ -64,7 +64,6 @@ _TIME = {"type": "string"}
 _FROM = parameter("from", _TIME, "Unix milliseconds or an ISO time of the oldest message.")
 _TO = parameter("to", _TIME, "The time before which all messages are.")
 _PROBLEMS = {
-    400: "The address is not UTF-8.",
     404: "recent.enabled is false.",
     422: "The query cannot be searched for, or a parameter is wrong.",
     503: "Too much is being asked at once, or the stored messages are still loading.",
