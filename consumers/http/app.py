@@ -304,7 +304,7 @@ class PageFiles(StaticFiles):
     """The page's files; a browser asks each time whether it still has the newest.
 
     They are read once, when the daemon starts. Each answer from the disk would be handed between
-    threads four times, which wait for one another while messages rush in; a page has 14 files.
+    threads four times, which wait for one another while messages rush in; a page has 13 files.
     """
 
     def __init__(self, directory: Path) -> None:

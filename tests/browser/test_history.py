@@ -26,7 +26,7 @@ def test_steps_of_days_are_those_of_utc(book: Book, open_page: Callable[..., Ope
     page, _ = open_page(f"{book.address}/?view=try", **west)
     said = page.evaluate(
         """async () => {
-            const { moment } = await import('/page/drawing.js');
+            const { moment } = await import('/page/base.js');
             const begin = Date.UTC(2020, 10, 2);
             return [moment(begin, 86_400_000), moment(begin, 60_000)];
         }"""
@@ -55,7 +55,7 @@ def test_short_steps_of_another_day_are_told_apart(
         expect(told).to_contain_text(re.compile(r"\w+ \d+, \d{4}, \d+:\d\d:\d\d"))
     said = page.evaluate(
         """async () => {
-            const { moment } = await import('/page/drawing.js');
+            const { moment } = await import('/page/base.js');
             const begin = new Date(2020, 10, 2, 10, 4).getTime();
             return [moment(begin, 1_000), moment(begin + 5_000, 1_000), moment(begin, 60_000)];
         }"""

@@ -135,7 +135,7 @@ def test_ticks_are_told_apart(book: Book, open_page: Callable[..., Opened]) -> N
     page, _ = open_page(book.address, locale="en-GB")
     written = """async ([name, ...ticks]) => {
       const { apart } = await import("/page/model.js");
-      const format = await import("/page/drawing.js");
+      const format = await import("/page/base.js");
       return apart(ticks, format[name]);
     }"""
     assert page.evaluate(written, ["fine", 0.0015, 0.002]) == ["0.15%", "0.20%"]
@@ -160,7 +160,7 @@ def test_small_shares_are_not_rounded_to_none(book: Book, open_page: Callable[..
     note = "219,444 messages. 1,080 unsure (0.49%)."  # nothing is searched for, so nothing matches
     expect(page.get_by_test_id("count-note")).to_have_text(note)
     written = """async (shares) => {
-      const { withError } = await import("/page/drawing.js");
+      const { withError } = await import("/page/base.js");
       return shares.map(([low, share, high]) => withError({ low, share, high }));
     }"""
     shares = [[0, 0, 0.0004], [0.9996, 1, 1], [0.002, 0.003, 0.004], [0.58, 0.62, 0.66]]

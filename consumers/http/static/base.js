@@ -1,4 +1,4 @@
-/** What all parts of the page need: elements, and asking the daemon. */
+/** What all parts of the page need: elements, asking the daemon, how things are named, written and drawn. */
 
 export const $ = (id) => document.getElementById(id);
 export const part = (node, name) => node.querySelector(`.${name}`);
@@ -152,30 +152,9 @@ export function queryOf(values) {
 
 export const messagePath = (id) => `/v1/messages/${encodeURIComponent(id)}`;
 
-export const VIEWS = ["search", "model", "try"];
-
-export function read() {
-  const said = new URLSearchParams(location.search);
-  const text = (name) => said.get(name) ?? "";
-  const view = VIEWS.includes(text("view")) ? text("view") : "search";
-  const range = /^(15m|6h|7d|all|-?\d{1,15}--?\d{1,15})$/.test(text("range")) ? text("range") : "";
-  const vs = said.getAll("vs").map((q) => q.trim()).filter(Boolean).slice(0, 3);
-  const change = /^-?\d{1,15}(--?\d{1,15}){2}$/.test(text("change")) ? text("change") : "";
-  return { view, q: text("q").trim(), lang: text("lang"), range, vs, change, text: text("text") };
-}
-
 export function address({ view, q, lang, range, vs, change, text }) {
   if (view === "search") return `/${queryOf({ q, lang, range, vs, change })}`;
   return `/${queryOf({ view, text })}`;
-}
-
-/** Write a route into the address. What is typed, and sent off, is one entry of the history. */
-export function write(route, isTyping) {
-  const url = address(route);
-  const isSame = url === address(read());
-  if (isTyping && isSame) return;
-  const isOver = (isTyping !== undefined && history.state?.isTyping) || isSame;
-  history[isOver ? "replaceState" : "pushState"]({ isTyping }, "", url);
 }
 
 // Of more, all that is asked with it is refused.
@@ -185,3 +164,432 @@ const cut = (said, most) => [...said.replaceAll("\0", "")].slice(0, most).join("
 
 /** Return a query as the daemon is asked: without the blank its last word would be a beginning. */
 export const asked = ({ q, lang = "" }) => ({ q: q && `${cut(q, QUERY_MAX)} `, lang: cut(lang, LANG_MAX) });
+
+export const names = { title: "streamnb", message: "message", messages: "messages", classes: [] };
+
+export const capital = (words) => words.charAt(0).toLocaleUpperCase() + words.slice(1);
+
+export function setNames(given) {
+  Object.assign(names, given);
+  text($("brand"), names.title);
+  text($("question"), names.question);
+  text($("count-heading"), `${capital(names.messages)} by class`);
+  attr($("q"), "placeholder", names.placeholder);
+}
+
+const drawn = (id) => [...$(id).children].map((path) => [path.dataset.name, path.getAttribute("d")]);
+const MARKS = new Map(drawn("marks"));
+const PATTERNS = new Map(drawn("patterns"));
+
+const KNOWN = {
+  __proto__: null, // a class may be called "constructor"
+  negative: ["negative", "down", "lines"],
+  neutral: ["neutral", "diamond", "dots"],
+  positive: ["positive", "up", "solid"],
+};
+const COLOURS = 8;
+export const DASHES = [[], [8, 3], [2, 3], [10, 3, 2, 3]]; // one a pattern
+
+const looks = new Map();
+const listeners = [];
+const turn = (names, i) => [...names.keys()][i % names.size];
+
+export const onClasses = (listener) => listeners.push(listener);
+
+/** Learn which classes there are, in the model's order: those that joined come last. */
+export function setClasses(labels) {
+  const news = labels.filter((label) => !looks.has(label));
+  const tiles = news.map((label) => {
+    const i = looks.size;
+    const others = [`k${i % COLOURS}`, turn(MARKS, i), turn(PATTERNS, i)];
+    const [name, mark, pattern] = KNOWN[label.toLowerCase()] ?? others;
+    const own = names.classes.find((one) => one.label === label);
+    const colour = `var(--${own?.colour ?? name})`;
+    looks.set(label, { name: own?.name ?? label, colour, mark: MARKS.get(mark), pattern, dash: DASHES[[...PATTERNS.keys()].indexOf(pattern)], fill: `url(#pattern-${i})` });
+    return svg(
+      "pattern",
+      { id: `pattern-${i}`, width: 8, height: 8, patternUnits: "userSpaceOnUse", "--class": colour },
+      svg("rect", { width: 8, height: 8 }),
+      svg("path", { d: PATTERNS.get(pattern) }),
+    );
+  });
+  $("patterns").append(...tiles);
+  if (news.length) for (const listener of listeners) listener();
+}
+
+export const classNames = () => [...looks.keys()];
+
+/** Return whether these may be the classes of the same model, earlier or later. */
+export const goOn = (labels) => classNames().every((label, i) => i >= labels.length || label === labels[i]);
+
+export const look = (label) => looks.get(label) ?? looks.values().next().value;
+
+export const mark = (label) =>
+  svg(
+    "svg.mark",
+    { viewBox: "0 0 12 12", "aria-hidden": "true", "--class": look(label).colour },
+    svg("path", { d: look(label).mark }),
+  );
+
+export const nameOf = (label) => looks.get(label)?.name ?? label;
+
+export function inOrder(labels) {
+  const first = names.classes.map(({ label }) => label).filter((label) => labels.includes(label));
+  return [...first, ...labels.filter((label) => !first.includes(label))];
+}
+
+export const meant = (set) =>
+  set && el("span@prediction-set", `Can be meant: ${inOrder(set).map(nameOf).join(", ")}.`);
+
+export const named = (label) => el("span.named", mark(label), nameOf(label));
+
+export function bar(label, share, from = 0) {
+  const { colour, pattern } = look(label);
+  return el(`span.bar.${pattern}`, { "--class": colour, "--from": from, "--share": share });
+}
+
+export const leading = (values) =>
+  Object.keys(values).reduce((best, label) => (values[label] > values[best] ? label : best));
+
+const LINE = 0.005; // of a turn: the gap between two pieces, and the end of a whisker
+
+export function makeBars(row, figure, raw = "raw") {
+  function makeBar(label) {
+    const own = { "data-class": label };
+    const stripe = bar(label, 0);
+    const whisker = el("span.whisker");
+    const words = el(`span.bar-figure@${figure}`, own);
+    const plain = el(`span.bar-raw@${raw}`, own);
+    const node = el(`li@${row}`, own, named(label), el("span.bar-words", words, plain), el("span.track", stripe, whisker));
+    node.update = (value) => {
+      stripe.style.setProperty("--share", value.share);
+      whisker.hidden = !(value.high > value.low);
+      whisker.style.setProperty("--from", value.low);
+      whisker.style.setProperty("--share", value.high - value.low);
+      text(words, value.words);
+      say(plain, value.raw);
+    };
+    return node;
+  }
+  const list = el("ul.bars");
+
+  /** Draw what `valueOf(label)` returns: `{share, low, high, words, raw}`, shares of the track. */
+  list.update = (labels, valueOf) =>
+    keyed(list, labels, String, makeBar).forEach((node, i) => node.update(valueOf(labels[i])));
+  return list;
+}
+
+/** Return a circle that begins at the top; `dash` draws parts of it. */
+const circle = (name, radius, stroke) =>
+  svg(`path.${name}`, { d: `M50 ${50 - radius}a${radius} ${radius} 0 1 1-.001 0z`, pathLength: 1, stroke });
+
+function dash(path, from, ...lengths) {
+  attr(path, "stroke-dasharray", [...lengths, 1].join(" "));
+  attr(path, "stroke-dashoffset", -from);
+}
+
+export function makeRing() {
+  const pieces = svg("g");
+  const whisker = circle("ring-whisker", 49.2);
+  const ends = circle("ring-ends", 39);
+  const node = svg("svg.ring", { viewBox: "0 0 100 100", role: "img" }, pieces, whisker, ends);
+
+  node.update = (labels, shares, words) => {
+    attr(node, "aria-label", words);
+    let from = 0;
+    const paths = keyed(pieces, labels, String, (label) => circle("piece", 38.5, look(label).fill));
+    labels.forEach((label, i) => {
+      const share = shares[label]?.share ?? 0;
+      dash(paths[i], from + LINE / 2, Math.max(0, share - LINE));
+      from += share;
+    });
+    const { low = 0, high = 0 } = (labels.length === 2 && shares[labels[0]]) || {};
+    const end = Math.min(LINE, high - low);
+    dash(whisker, low, high - low);
+    dash(ends, low, end, high - low - end, end);
+  };
+  return node;
+}
+
+// Numbers, shares, times and languages as the reader writes them.
+
+const locales = navigator.languages;
+const NONE = "–";
+const formats = new Map();
+
+/** Write a number; the formats, which cost most, are made once each. */
+function write(value, options) {
+  if (!Number.isFinite(value)) return NONE;
+  const key = JSON.stringify(options);
+  if (!formats.has(key)) formats.set(key, new Intl.NumberFormat(locales, options));
+  return formats.get(key).format(value);
+}
+
+const exactly = (digits) => ({ minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+export const count = (n, digits = 0) => write(n, { maximumFractionDigits: digits });
+export const short = (n) => write(n, { notation: "compact", maximumFractionDigits: 1 });
+export const decimal = (x, digits = 3) => write(x, exactly(digits));
+export const percent = (x, digits = 0) => write(x, { style: "percent", ...exactly(digits) });
+export const fine = (x, digits = 3) => percent(x, digits - 2);
+export const digits = (x, n = 2) => write(x, { maximumFractionDigits: 0, maximumSignificantDigits: n, roundingPriority: "morePrecision" });
+
+export const signed = (x, digits = 2) => (Number.isFinite(x) ? (x < 0 ? "−" : "+") + decimal(Math.abs(x), digits) : NONE);
+
+/** Return a probability: what is nearly certain is not 100%, nor is its opposite 0%. */
+export function probability(p, digits = 0) {
+  if (p < 0.0001) return `< ${percent(0.0001, 2)}`;
+  if (p > 0.9999) return `> ${percent(0.9999, 2)}`;
+  return percent(p, p > 0.995 || p < 0.005 ? 2 : digits);
+}
+
+/** Return "62% ± 4", as finely as its error, or both ends where the share is not in their middle. */
+export function withError({ share, low, high }) {
+  if (!(high > low)) return percent(share);
+  const half = (high - low) / 2;
+  if (Math.abs((high + low) / 2 - share) > 0.006) {
+    return `${percent(share)} (${count(100 * low)}–${count(100 * high)})`;
+  }
+  const digits = [0.0095, 0.00095, 0.000095].filter((one) => half < one).length;
+  return `${percent(share, share % 1 && digits)} ± ${decimal(100 * half, digits)}`;
+}
+
+export function withinWords({ low, high, level }) {
+  const [from, to] = [probability(low, 1), probability(high, 1)];
+  return `${percent(level)} credible interval: ${from === to ? from : `${from} to ${to}`}`;
+}
+
+const time = (options) => new Intl.DateTimeFormat(locales, options).format;
+export const clock = time({ timeStyle: "medium" });
+export const fullTime = time({ dateStyle: "full", timeStyle: "medium" });
+const date = time({ dateStyle: "medium", timeStyle: "short" });
+const exact = time({ dateStyle: "medium", timeStyle: "medium" });
+const day = time({ dateStyle: "medium" });
+const utcDay = time({ dateStyle: "medium", timeZone: "UTC" });
+export const hourAndMinute = time({ timeStyle: "short" });
+export const dayAndMonth = time({ day: "numeric", month: "short" });
+
+/** Return when a step of a length begins: the time, the day as well, or the day alone. */
+export function moment(timeMs, stepMs = 0) {
+  if (stepMs >= 1000 * DAY_S) return utcDay(timeMs);
+  return (day(timeMs) === day(Date.now()) ? clock : stepMs % 60_000 ? exact : date)(timeMs);
+}
+
+const agoFormat = new Intl.RelativeTimeFormat(locales, { numeric: "auto", style: "short" });
+const DAY_S = 86_400;
+const UNITS = [["day", DAY_S], ["hour", 3600], ["minute", 60]];
+const unitOf = (seconds, least) => UNITS.find(([, size]) => seconds >= least * size) ?? ["second", 1];
+
+export function ago(timeMs, nowMs) {
+  const elapsed = Math.max(0, (nowMs - timeMs) / 1000);
+  const [unit, size] = unitOf(elapsed, 1);
+  return elapsed < 7 * DAY_S ? agoFormat.format(-Math.floor(elapsed / size), unit) : date(timeMs);
+}
+
+export function span(seconds) {
+  const [unit, size] = unitOf(seconds, 1.5);
+  return write(seconds / size, { style: "unit", unit, maximumFractionDigits: seconds / size < 10 ? 1 : 0 });
+}
+
+const languages = new Intl.DisplayNames(locales, { type: "language" });
+
+export function language(code) {
+  try {
+    const name = languages.of(code);
+    return name === code ? code : `${name} (${code})`;
+  } catch {
+    return code; // a stream may call a language what it likes
+  }
+}
+
+// Charts by uPlot, with a crosshair that keys move too.
+
+const { uPlot } = globalThis; // vendor/uPlot.iife.min.js runs before any module
+const DAY_MS = 86_400_000;
+const DRAG_PX_MIN = 6; // less is a click
+
+export const swatch = (dash) =>
+  svg("svg.swatch", { viewBox: "0 0 22 8", "aria-hidden": "true" }, svg("path", { d: "M0 4h22", "stroke-dasharray": dash.join(" ") }));
+
+export const Z = 1.96; // of 95%
+
+/** Return Wilson's interval of a share, k of n. */
+export function within(k, n) {
+  const [middle, half] = [(k + (Z * Z) / 2) / (n + Z * Z), (Z * Math.sqrt((k * (n - k)) / n + (Z * Z) / 4)) / (n + Z * Z)];
+  return { share: k / n, low: middle - half, high: middle + half };
+}
+
+const charts = new Set();
+const probe = document.body.appendChild(el("i", { hidden: "" }));
+const inks = new Map();
+
+/** Return a colour of the theme as a canvas takes it, which knows no variables. */
+export function ink(colour, opacity = 1) {
+  if (!inks.has(colour)) {
+    probe.style.color = colour;
+    inks.set(colour, getComputedStyle(probe).color);
+  }
+  return inks.get(colour).replace(")", `, ${opacity})`);
+}
+
+export const bandOf = (column, colour) => ({ series: [column, column + 1], fill: () => ink(colour, 0.2) });
+
+export function linesOf(label, colour, own) {
+  const line = { width: 2, scale: "y", points: { show: false }, ...own };
+  const end = { ...line, width: 0 };
+  return [{ ...line, stroke: () => ink(colour), label, colour }, end, end];
+}
+
+function repaint() {
+  inks.clear();
+  for (const chart of charts) chart.redraw(false);
+}
+
+function pictureOf({ ctx: { canvas }, series, root }) {
+  const unit = devicePixelRatio;
+  const paper = el("canvas", { width: canvas.width, height: canvas.height + 28 * unit });
+  const pen = paper.getContext("2d");
+  pen.fillStyle = ink("var(--surface)");
+  pen.fillRect(0, 0, paper.width, paper.height);
+  pen.font = `${13 * unit}px ${getComputedStyle(root).fontFamily}`;
+  let x = 8 * unit;
+  for (const { label, colour } of [{ label: `${document.title} · ${root.parentNode.ariaLabel.split(/[.:]/)[0]}`, colour: "var(--ink)" }, ...series]) {
+    if (!colour) continue;
+    pen.fillStyle = ink(colour);
+    pen.fillText(label, x, 18 * unit);
+    x += pen.measureText(label).width + 16 * unit;
+  }
+  pen.drawImage(canvas, 0, 28 * unit);
+  return paper.toDataURL();
+}
+
+const FORMULA = /^[-=+@\t\r\n＝＋－＠']/; // as in the export
+const quoted = (said) => `"${said.replace(FORMULA, "'$&").replaceAll('"', '""')}"`;
+
+const csvOf = ({ rows }) => [...rows].map(({ cells }) => [...cells].map(({ textContent: said }) => quoted(said)).join()).join("\r\n");
+
+on(document, "click", ({ target }) => {
+  const { save } = target.dataset;
+  const place = save && target.closest(".line-chart, .figure");
+  const href = save === "csv" ? `data:text/csv;charset=utf-8,${encodeURIComponent(csvOf(part(place, "scroll table")))}` : save && pictureOf([...charts].find(({ root }) => place.contains(root)));
+  if (href) el("a", { href, download: `${document.title}.${save}` }).click();
+});
+
+new MutationObserver(repaint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+on(matchMedia("(forced-colors: active)"), "change", repaint);
+
+function timeTicks(chart, ticks, axis, space, stepMs) {
+  if (stepMs >= DAY_MS) return ticks.map(dayAndMonth);
+  const write = stepMs < 60_000 ? clock : hourAndMinute;
+  const { min, max } = chart.scales.x;
+  if (dayAndMonth(min) === dayAndMonth(max)) return ticks.map(write);
+  const isNewDay = (tick, i) => i === 0 || dayAndMonth(tick) !== dayAndMonth(ticks[i - 1]);
+  return ticks.map((tick, i) => write(tick) + (isNewDay(tick, i) ? `\n${dayAndMonth(tick)}` : ""));
+}
+
+const lines = () => ink("var(--rule)");
+
+const axis = (own) => ({
+  stroke: () => ink("var(--muted)"),
+  grid: { stroke: lines, width: 1 },
+  ticks: { show: false },
+  gap: 6,
+  ...own,
+});
+
+const timeAxis = () =>
+  axis({
+    space: 72,
+    size: (chart, ticks) => (ticks?.some((tick) => tick.includes("\n")) ? 40 : 24),
+    grid: { show: false },
+    ticks: { stroke: lines, size: 4 },
+    values: timeTicks,
+  });
+
+/**
+ * Return a chart that fills `node`.
+ *
+ * `onPoint(index)` hears which column of the data the crosshair is at, or null; `onSpan(from, to)` which time
+ * was dragged over, and `onSpan()` a double click. With `isStepped` a value holds until the next one.
+ */
+export function makeChart(node, { series, bands, scales, axes, isStepped, onPoint, onSpan, onDraw }) {
+  let at = null;
+
+  function pointed(chart) {
+    const { left, idx } = chart.cursor;
+    at = left < 0 || idx === null || idx === undefined ? null : idx;
+    if (at !== null && isStepped) {
+      if (chart.data[0][at] > chart.posToVal(left, "x")) at -= 1;
+      at = Math.min(Math.max(at, 0), chart.data[0].length - 2); // the last one ends the last step
+    }
+    onPoint(at);
+  }
+
+  function selected(chart) {
+    const { left, width } = chart.select;
+    if (!onSpan || width < DRAG_PX_MIN) return;
+    chart.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    onSpan(chart.posToVal(left, "x"), chart.posToVal(left + width, "x"));
+  }
+
+  const font = `11px ${getComputedStyle(node).fontFamily}`;
+  const chart = new uPlot(
+    {
+      width: node.clientWidth || 300,
+      height: node.clientHeight || 100,
+      ms: 1,
+      legend: { show: false },
+      padding: [6, null, 0, null],
+      cursor: {
+        y: false,
+        points: { show: false },
+        drag: { x: Boolean(onSpan), y: false, setScale: false, dist: DRAG_PX_MIN },
+        bind: { dblclick: () => () => onSpan?.() },
+      },
+      scales,
+      series: [{}, ...series],
+      bands,
+      axes: [timeAxis(), ...axes.map(axis)].map((own) => ({ font, labelFont: font, ...own })),
+      hooks: { setCursor: [pointed], setSelect: [selected], draw: [onDraw] },
+    },
+    null,
+    node,
+  );
+  charts.add(chart);
+  const size = new ResizeObserver(() => {
+    const { clientWidth: width, clientHeight: height } = node;
+    // What is only shown again is drawn already.
+    if (width && (width !== chart.width || height !== chart.height)) chart.setSize({ width, height });
+  });
+  size.observe(node);
+
+  const place = (index) => {
+    const [xs] = chart.data;
+    const middle = isStepped ? (xs[index] + xs[index + 1]) / 2 : xs[index];
+    chart.setCursor({ left: chart.valToPos(middle, "x"), top: 0 });
+  };
+
+  node.onkeydown = (event) => {
+    const last = chart.data[0].length - (isStepped ? 2 : 1);
+    const next = { ArrowLeft: (at ?? last + 1) - 1, ArrowRight: (at ?? -1) + 1, Home: 0, End: last }[event.key];
+    if (event.key === "Escape") chart.setCursor({ left: -10, top: -10 });
+    if (next === undefined || last < 0) return;
+    event.preventDefault();
+    place(Math.min(Math.max(next, 0), last));
+  };
+
+  return {
+    chart,
+    destroy() {
+      size.disconnect();
+      charts.delete(chart);
+      chart.destroy();
+    },
+    /** Draw columns of data, unless somebody is dragging over what is there. */
+    update(data) {
+      if (chart.select.width > 0) return;
+      chart.setData(data);
+      attr(node, "aria-valuemax", Math.max(0, data[0].length - (isStepped ? 2 : 1)));
+    },
+  };
+}

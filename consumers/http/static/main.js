@@ -1,10 +1,30 @@
 /** Begins the page, shows the view of the address and keeps it live. */
 
-import { $, address, announce, ask, asked, attr, copy, correctionsOn, el, keyed, load, on, part, queryOf, read, say, setCorrections, text, VIEWS, write } from "./base.js";
-import { classNames, count, goOn, inOrder, makeRing, named, nameOf, names, onClasses, probability, setClasses, setNames, withError } from "./drawing.js";
+import { $, address, announce, ask, asked, attr, classNames, copy, correctionsOn, count, el, goOn, inOrder, keyed, load, makeRing, named, nameOf, names, on, onClasses, part, probability, queryOf, say, setClasses, setCorrections, setNames, text, withError } from "./base.js";
 import { makeModel, makeTryIt, tried } from "./model.js";
 import { inWords, makeSearch, sharesOf } from "./search.js";
 import { comparisonOf, timesOf } from "./series.js";
+
+const VIEWS = ["search", "model", "try"];
+
+function read() {
+  const said = new URLSearchParams(location.search);
+  const text = (name) => said.get(name) ?? "";
+  const view = VIEWS.includes(text("view")) ? text("view") : "search";
+  const range = /^(15m|6h|7d|all|-?\d{1,15}--?\d{1,15})$/.test(text("range")) ? text("range") : "";
+  const vs = said.getAll("vs").map((q) => q.trim()).filter(Boolean).slice(0, 3);
+  const change = /^-?\d{1,15}(--?\d{1,15}){2}$/.test(text("change")) ? text("change") : "";
+  return { view, q: text("q").trim(), lang: text("lang"), range, vs, change, text: text("text") };
+}
+
+/** Write a route into the address. What is typed, and sent off, is one entry of the history. */
+function write(route, isTyping) {
+  const url = address(route);
+  const isSame = url === address(read());
+  if (isTyping && isSame) return;
+  const isOver = (isTyping !== undefined && history.state?.isTyping) || isSame;
+  history[isOver ? "replaceState" : "pushState"]({ isTyping }, "", url);
+}
 
 const TICK_MS = 1_000;
 const PAUSE_MAX_MS = 60_000;

@@ -1,8 +1,7 @@
 /** What the model says: of itself, why it judged a text so, and of what one types. */
 
-import { $, announce, ask, attr, copy, debounced, el, load, on, part, say, send, tell, text } from "./base.js";
-import * as format from "./drawing.js";
-import { bandOf, bar, classNames, count, DASHES, decimal, digits, fine, ink, inOrder, linesOf, look, makeBars, makeChart, meant, moment, named, nameOf, probability, setClasses, signed, within, withinWords } from "./drawing.js";
+import { $, announce, ask, attr, bandOf, bar, classNames, copy, count, DASHES, debounced, decimal, digits, el, fine, ink, inOrder, linesOf, load, look, makeBars, makeChart, meant, moment, named, nameOf, on, part, probability, say, send, setClasses, signed, tell, text, within, withinWords } from "./base.js";
+import * as format from "./base.js";
 
 const charts = new Map();
 

@@ -1,7 +1,6 @@
 /** The view of a search: its box, figures and messages, newest first. */
 
-import { $, address, announce, ask, asked, attr, coalesced, copy, correctionsOn, debounced, el, keyed, messagePath, on, part, QUERY_MAX, queryOf, say, send, tell, text } from "./base.js";
-import { ago, capital, classNames, count, fine, fullTime, inOrder, language, leading, look, makeBars, makeRing, mark, meant, moment, named, nameOf, names, onClasses, percent, probability, withError, withinWords } from "./drawing.js";
+import { $, address, ago, announce, ask, asked, attr, capital, classNames, coalesced, copy, correctionsOn, count, debounced, el, fine, fullTime, inOrder, keyed, language, leading, look, makeBars, makeRing, mark, meant, messagePath, moment, named, nameOf, names, on, onClasses, part, percent, probability, QUERY_MAX, queryOf, say, send, tell, text, withError, withinWords } from "./base.js";
 import { colouring, explanationTable } from "./model.js";
 import { inMoved, makeComparison, makeSeries, timesOf } from "./series.js";
 

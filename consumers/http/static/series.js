@@ -1,7 +1,6 @@
 /** Shares over time with their intervals, of a search and of what is compared. */
 
-import { $, address, ask, asked, attr, coalesced, copy, debounced, el, keyed, on, part, queryOf, say, text } from "./base.js";
-import { bandOf, capital, classNames, count, DASHES, ink, inOrder, leading, linesOf, look, makeChart, moment, nameOf, names, onClasses, percent, short, signed, span, swatch, withError, within, Z } from "./drawing.js";
+import { $, address, ask, asked, attr, bandOf, capital, classNames, coalesced, copy, count, DASHES, debounced, el, ink, inOrder, keyed, leading, linesOf, look, makeChart, moment, nameOf, names, on, onClasses, part, percent, queryOf, say, short, signed, span, swatch, text, withError, within, Z } from "./base.js";
 
 const SPANS_MS = { "15m": 900_000, "6h": 21_600_000, "7d": 604_800_000 };
 const SPAN_MS_MIN = 10_000; // of a chart that was zoomed
@@ -536,9 +535,9 @@ export function makeComparison(onRoute) {
     refresh,
     show(next) {
       route = next;
-      const isSame = path === comparisonOf(next);
-      if (isSame) return refresh(); // it may have rested unseen
-      [path, isDrawn, askedMs, pauseMs] = [comparisonOf(next), false, 0, 1_000];
+      const nextPath = comparisonOf(next);
+      if (path === nextPath) return refresh(); // it may have rested unseen
+      [path, isDrawn, askedMs, pauseMs] = [nextPath, false, 0, 1_000];
       $("comparison").hidden = !isAny();
       $("compare-drawn").hidden ||= !isAny();
       say($("compare-problem"));
