@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from html import escape
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
@@ -28,12 +28,14 @@ from starlette.types import Receive, Scope, Send
 
 from consumers.http.requests import PROBLEM_MEDIA_TYPE
 from consumers.http.schemas import ApiProblem
+from consumers.http.state import FORMS, pieces_in
 from streamnb import __version__
 
 _EXAMPLES = Path(__file__).parent / "examples.json"
 _JSON = "application/json"
 _HTML = "text/html"
 Handler = Callable[[Request], Awaitable[Response]]
+AnswerForms: TypeAlias = type | str | tuple[type | str, ...]
 DESCRIPTION = "Naive Bayes that learns one message at a time, and answers while it learns."
 _SCHEMAS = "#/components/schemas/{name}"
 _STYLE = """\
@@ -77,7 +79,7 @@ class ApiOperation(msgspec.Struct, frozen=True):
     """What OpenAPI says of a route."""
 
     summary: str
-    answer: type | str | tuple[str, ...]  # its type; the media types of one that is not JSON
+    answer: AnswerForms  # its type, its media types if it is not JSON, or all of them
     body: type | None = None
     parameters: tuple[dict[str, Any], ...] = ()
     problems: Mapping[int, str] = field(default_factory=dict)  # when it answers with which problem
@@ -95,6 +97,18 @@ def parameter(
     return {"name": name, "in": place, "required": required, "description": description} | {
         "schema": schema
     }
+
+
+FORMAT = parameter(
+    "format",
+    {"type": "string", "enum": ["json", *FORMS], "default": "json"},
+    "As a file: a row for the answer, and one for each object in a list of it.",
+)
+
+
+def in_forms(answer: type) -> AnswerForms:
+    """Return a type that the parameter `FORMAT` turns into a file."""
+    return answer, *FORMS.values()
 
 
 class ApiRoute(Route):
@@ -151,7 +165,8 @@ def openapi(routes: Sequence[ApiRoute]) -> dict[str, Any]:
             example = examples.get(f"{method.upper()} {route.path_format}", RouteExample())
             described = names | _described(operation, example)
             paths.setdefault(route.path_format, {})[method] = described
-        types += [each for each in (operation.answer, operation.body) if isinstance(each, type)]
+        forms = _forms(operation.answer)
+        types += [each for each in (*forms, operation.body) if isinstance(each, type)]
     return {
         "openapi": "3.1.0",
         "info": {"title": "streamnb", "description": DESCRIPTION, "version": __version__},
@@ -171,16 +186,30 @@ def _reference(a_type: type) -> dict[str, str]:
     return {"$ref": _SCHEMAS.format(name=a_type.__name__.removeprefix("Api"))}
 
 
-def _media(answer: type | str | tuple[str, ...], shown: Mapping[str, Any]) -> dict[str, Any]:
+def _forms(answer: AnswerForms) -> tuple[type | str, ...]:
+    return answer if isinstance(answer, tuple) else (answer,)
+
+
+def _media(answer: AnswerForms, shown: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of a body, with what is shown of it by media type."""
-    if isinstance(answer, type):
-        content: dict[str, Any] = {_JSON: {"schema": _reference(answer)}}
-    else:
-        names = (answer,) if isinstance(answer, str) else answer
-        content = {name: {"schema": {"type": "string"}} for name in names}
+    content: dict[str, Any] = {}
+    for form in _forms(answer):
+        if isinstance(form, type):
+            content[_JSON] = {"schema": _reference(form)}
+        else:
+            content[form] = {"schema": {"type": "string"}}
     for name in content.keys() & shown.keys():
         content[name]["example"] = shown[name]
     return content
+
+
+def _with_files(shown: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is shown of an answer, and the beginnings of the files that it is as well."""
+    files = {} if _JSON not in shown else FORMS
+    return {
+        media: "\n".join(b"".join(pieces_in(form, shown[_JSON])).decode().splitlines()[:2])
+        for form, media in files.items()
+    } | dict(shown)
 
 
 def _shown(told: msgspec.Struct | str) -> dict[str, Any]:
@@ -210,7 +239,7 @@ def _described(operation: ApiOperation, example: RouteExample) -> dict[str, Any]
         answers[str(status)] = {"description": f"{why} {problem['description']}".strip()}
         if content:
             answers[str(status)]["content"] = content
-    content = _media(operation.answer, example.answers)
+    content = _media(operation.answer, _with_files(example.answers))
     answers[str(operation.status)] = {"description": "The answer.", "content": content}
     parameters = [
         each | ({"example": example.asked[each["name"]]} if each["name"] in example.asked else {})

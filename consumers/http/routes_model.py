@@ -31,7 +31,7 @@ from consumers.config.settings import (
 )
 from consumers.features import judged_kinds
 from consumers.http import schemas
-from consumers.http.openapi import ApiOperation, ApiRoute
+from consumers.http.openapi import FORMAT, ApiOperation, ApiRoute, in_forms
 from consumers.http.requests import (
     NO_STORE,
     NOT_OPEN,
@@ -48,7 +48,7 @@ from consumers.http.requests import (
     json_response,
     needs_token,
 )
-from consumers.http.state import AppState, sample_of
+from consumers.http.state import AppState, form_of, response_in, sample_of
 from consumers.http.threads import Batcher, WorkerPool, predict_columns
 from consumers.monitoring.quality import QualityReport
 from consumers.monitoring.status import HealthReport
@@ -234,9 +234,19 @@ def _predict_examples(
 
 # ---- the model, the page and probes --------------------------------------------------------------
 
-_PROBLEMS = {422: "There is a parameter.", 503: "Too much is asked at once; ask again."}
-MODEL = ApiOperation("The model, and how well it does", schemas.ModelAnswer, problems=_PROBLEMS)
-FIELDS = ApiOperation("What was counted of each field", schemas.FieldsAnswer, problems=_PROBLEMS)
+_PROBLEMS = {422: "A parameter is wrong.", 503: "Too much is asked at once; ask again."}
+MODEL = ApiOperation(
+    "The model, and how well it does",
+    in_forms(schemas.ModelAnswer),
+    parameters=(FORMAT,),
+    problems=_PROBLEMS,
+)
+FIELDS = ApiOperation(
+    "What was counted of each field",
+    in_forms(schemas.FieldsAnswer),
+    parameters=(FORMAT,),
+    problems=_PROBLEMS,
+)
 PAGE = ApiOperation("What the page must know at its start", schemas.PageAnswer, problems=_PROBLEMS)
 
 
@@ -249,10 +259,11 @@ def model_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> 
     """Return the route `/v1/model`."""
 
     async def model(request: Request) -> Response:
-        QueryParameters(request)
+        form = form_of(QueryParameters(request, ("format",)))
         queue = app_state.label_queue
         labelling = None if queue is None else await workers.run(queue.state)
-        return json_response(await batcher.ask(partial(_model, app_state, labelling)))
+        answer = await batcher.ask(partial(_model, app_state, labelling))
+        return response_in(form, answer, "model")
 
     return [ApiRoute("/v1/model", model, MODEL)]
 
@@ -305,10 +316,10 @@ def fields_routes(batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
     """Return the route `/v1/fields`."""
 
     async def fields(request: Request) -> Response:
-        QueryParameters(request)
+        form = form_of(QueryParameters(request, ("format",)))
         # Not on the predictor's thread: a model may have thousands of fields.
         snapshot = await batcher.ask(lambda current: current)
-        return json_response(await workers.run(partial(fields_of, snapshot)))
+        return response_in(form, await workers.run(partial(fields_of, snapshot)), "fields")
 
     return [ApiRoute("/v1/fields", fields, FIELDS)]
 

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from consumers.config.addresses import Bound
 from consumers.errors import ConsumerError
 from consumers.http import schemas
-from consumers.http.openapi import ApiOperation, ApiRoute, parameter
+from consumers.http.openapi import FORMAT, ApiOperation, ApiRoute, in_forms, parameter
 from consumers.http.requests import (
     NO_STORE,
     ProblemError,
@@ -34,7 +34,7 @@ from consumers.http.requests import (
     message_id,
 )
 from consumers.http.routes_model import credible_interval, explain
-from consumers.http.state import AppState, Serializer, csv_form, jsonl_form
+from consumers.http.state import AppState, Serializer, csv_form, form_of, jsonl_form, response_in
 from consumers.http.threads import Batcher, WorkerPool, call_soon
 from consumers.monitoring.quality import function_words
 from consumers.search.chunks import RowFilter
@@ -85,19 +85,20 @@ SEARCH = ApiOperation(
 )
 SUMMARY = ApiOperation(
     "Shares and counts over the newest messages that match",
-    schemas.ApiSummary,
+    in_forms(schemas.ApiSummary),
     parameters=(
         _Q,
         _LANG,
         parameter("from", _TIME, "As for /v1/history; of messages of this time or later alone."),
         parameter("to", _TIME, "As for /v1/history; of messages before this time alone."),
+        FORMAT,
     ),
     problems=_PROBLEMS,
 )
 _LISTED = {"type": "array", "items": {"type": "string"}}
 COMPARE = ApiOperation(
     f"Two to {SIDES_MAX} queries side by side, or one query at two times",
-    schemas.CompareAnswer,
+    in_forms(schemas.CompareAnswer),
     parameters=(
         parameter(
             "q",
@@ -115,6 +116,7 @@ COMPARE = ApiOperation(
             _LISTED | {"maxItems": 2, "examples": [["2026-11-02T14:32Z", "2026-11-02T15:00Z"]]},
             "The time before which all messages are, as often as `from`.",
         ),
+        FORMAT,
     ),
     problems=_PROBLEMS,
 )
@@ -127,7 +129,7 @@ MESSAGE = ApiOperation(
 HISTORY_S = 86_400
 HISTORY = ApiOperation(
     "Counts over time of all messages, or of those that match",
-    schemas.HistoryAnswer,
+    in_forms(schemas.HistoryAnswer),
     parameters=(
         parameter(
             "q",
@@ -143,6 +145,7 @@ HISTORY = ApiOperation(
             {"type": "string", "enum": list(STEPS_S)},
             "By default the finest that is known since `from` and gives 1,500 steps at most.",
         ),
+        FORMAT,
     ),
     problems=_PROBLEMS
     | {
@@ -214,17 +217,18 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
 
     async def summary(request: Request) -> Response:
         recent = _store(app_state)
-        given = QueryParameters(request, ("q", "lang", "from", "to"))
-        query, lang = _asked(recent, given)
+        given = QueryParameters(request, ("q", "lang", "from", "to", "format"))
+        form, (query, lang) = form_of(given), _asked(recent, given)
         span_ms = _span_ms(given)[:2] if given.text("from") or given.text("to") else None
         counted = await workers.run(partial(recent.counted, query, lang, span_ms))
-        return json_response(serializer.summary(query, lang, counted, recent.state()))
+        return response_in(form, serializer.summary(query, lang, counted, recent.state()), "shares")
 
     async def compare_queries(request: Request) -> Response:
         recent = _store(app_state)
-        sides = _sides(recent, QueryParameters(request, ("q", "lang", "from", "to")))
+        given = QueryParameters(request, ("q", "lang", "from", "to", "format"))
+        form, sides = form_of(given), _sides(recent, given)
         found = await workers.run(partial(compare, recent, sides, left_out))
-        return json_response(serializer.comparison(found, recent.state()))
+        return response_in(form, serializer.comparison(found, recent.state()), "comparison")
 
     async def get_message(request: Request) -> Response:
         recent = _store(app_state)
@@ -241,22 +245,22 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
         recent = _store(app_state)
         if not recent.has_history:
             raise component_is_off("messages are not counted over time", "history.enabled: true")
-        given = QueryParameters(request, ("q", "lang", "from", "to", "step"))
+        given = QueryParameters(request, ("q", "lang", "from", "to", "step", "format"))
         # Nobody is typing: without the blank the last word would be a beginning.
         query, lang = recent.parse(f"{given.text('q')} "), _lang(given)
-        step = given.text("step") or None
+        form, step = form_of(given), given.text("step") or None
         if step is not None and step not in STEPS_S:
             raise ProblemError(
                 422, f"step is {step[:80]!r}; one of {', '.join(STEPS_S)} is wanted, or none"
             )
-        from_ms, to_ms, now_ms = _span_ms(given)
+        from_ms, to_ms, _ = times_ms = _span_ms(given)
         if step is not None and (to_ms - from_ms) / (1000 * STEPS_S[step]) > POINTS_MAX:
             raise ProblemError(
                 422, f"more than {POINTS_MAX:,} steps; ask for a shorter time or a longer step"
             )
         span_s = (from_ms // 1000, -(-to_ms // 1000))
         found = await workers.run(partial(_over_time, recent, query, lang, span_s, step))
-        return json_response(serializer.history((from_ms, to_ms, now_ms), found, query, lang))
+        return response_in(form, serializer.history(times_ms, found, query, lang), "history")
 
     return [
         ApiRoute("/v1/compare", compare_queries, COMPARE),

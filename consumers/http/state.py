@@ -8,18 +8,20 @@ At the end stand the forms in which rows leave as a file; SQLite writes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
-from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 from msgspec import UNSET
 from prometheus_client import CollectorRegistry
+from starlette.responses import Response, StreamingResponse
 
 from consumers.config.settings import Settings, message_names
 from consumers.http import schemas
+from consumers.http.requests import NO_STORE, ProblemError, QueryParameters, json_response
 from consumers.messages import NO_TIME
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.prequential import Judgements
@@ -506,3 +508,84 @@ def _joined(parts: Sequence[str]) -> str:
         return parts[0]
     middle = len(parts) // 2
     return f"({_joined(parts[:middle])} || {_joined(parts[middle:])})"
+
+
+# ---- an answer as a table ------------------------------------------------------------------------
+
+FORMS = {"csv": "text/csv", "jsonl": "application/jsonl"}
+_ROWS_AT_ONCE = 200
+FileRow = dict[str, Any]
+
+
+def form_of(given: QueryParameters) -> str:
+    """Return the form that is asked for, `json` by default; 422 if there is no such form."""
+    form = given.text("format") or "json"
+    if form != "json" and form not in FORMS:
+        raise ProblemError(
+            422, f"format is {form[:80]!r}; one of json, {', '.join(FORMS)} is wanted"
+        )
+    return form
+
+
+def response_in(form: str, answer: msgspec.Struct | bytes, name: str) -> Response:
+    """Return an answer as JSON, or as the file of its rows, which a thread makes piece by piece."""
+    if form == "json":
+        return json_response(answer)
+    body = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
+    headers = NO_STORE | {"Content-Disposition": f'attachment; filename="{name}.{form}"'}
+    pieces = pieces_in(form, msgspec.json.decode(body))
+    return StreamingResponse(pieces, 200, headers, FORMS[form])
+
+
+def pieces_in(form: str, answer: Any) -> Iterator[bytes]:
+    """Yield the file of an answer's rows, piece by piece."""
+    rows = list(_rows((), (), answer))
+    columns = list(dict.fromkeys(chain.from_iterable(rows)))
+    if form == "csv":
+        yield _line(columns)
+    for i in range(0, len(rows), _ROWS_AT_ONCE):
+        some = rows[i : i + _ROWS_AT_ONCE]
+        if form == "csv":
+            yield b"".join([_line([row.get(name) for name in columns]) for row in some])
+        else:
+            yield b"".join([msgspec.json.encode(row) + b"\n" for row in some])
+
+
+def _rows(of: tuple[str, ...], at: tuple[str, ...], value: Any) -> Iterator[FileRow]:
+    """Yield a value as a row, then those of the lists in it: `of` names the list, `at` the place.
+
+    >>> list(_rows((), (), {"n": 2, "points": [{"t": 1, "counts": {"a": 2}}]}))
+    [{'of': '', 'at': '', 'n': 2}, {'of': 'points', 'at': '0', 't': 1, 'counts.a': 2}]
+    """
+    row: FileRow = {"of": ".".join(of), "at": ".".join(at)}
+    lists: list[tuple[tuple[str, ...], list[Any]]] = []
+    _flatten((), value, row, lists)
+    yield row
+    for name, items in lists:
+        for i, item in enumerate(items):
+            yield from _rows((*of, *name), (*at, str(i)), item)
+
+
+def _flatten(
+    name: tuple[str, ...], value: Any, row: FileRow, lists: list[tuple[tuple[str, ...], list[Any]]]
+) -> None:
+    """Put what is plain into a row, and note lists of lists and objects."""
+    if isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+        lists.append((name, value))
+    elif isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            _flatten((*name, str(key)), each, row, lists)
+    else:
+        row[".".join(name)] = value
+
+
+def _line(cells: Sequence[Any]) -> bytes:
+    return (",".join(map(_cell, cells)) + "\r\n").encode()
+
+
+def _cell(value: Any) -> str:
+    """Return a cell of CSV, safe in a spreadsheet."""
+    if not isinstance(value, str):
+        return "" if value is None else msgspec.json.encode(value).decode()
+    guard = "'" if value.startswith(tuple(_FORMULA)) else ""
+    return '"{}{}"'.format(guard, value.replace('"', '""'))

@@ -538,6 +538,7 @@ export function makeComparison(onRoute) {
       const nextPath = comparisonOf(next);
       if (path === nextPath) return refresh(); // it may have rested unseen
       [path, isDrawn, askedMs, pauseMs] = [nextPath, false, 0, 1_000];
+      for (const format of ["csv", "jsonl"]) attr($(`compare-${format}`), "href", `${path}&format=${format}`);
       $("comparison").hidden = !isAny();
       $("compare-drawn").hidden ||= !isAny();
       say($("compare-problem"));

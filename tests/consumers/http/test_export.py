@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import csv
+import io
+import json
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
@@ -14,8 +17,11 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
+from consumers.config.sections import HistorySettings
+from consumers.features import build_model
 from consumers.http.requests import ProblemError
 from consumers.http.routes_search import EXPORTS_MAX, ExportError, ExportStream
+from consumers.http.state import pieces_in
 from consumers.monitoring.metrics import Metrics
 from consumers.search import QueryError, RecentStore
 from consumers.search.rows import TEXT_MAX
@@ -279,3 +285,103 @@ def test_a_client_that_takes_all_gets_the_end(port: int) -> None:
     with connected(port) as connection:
         connection.sendall(ASK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") % b"?limit=9")
         assert until_end(connection).endswith(b"\r\n0\r\n\r\n")
+
+
+# ---- the other views -----------------------------------------------------------------------------
+
+VIEWS = {
+    "/v1/summary?q=day": "shares",
+    "/v1/compare?q=day&q=night": "comparison",
+    "/v1/history?from=2023-11-13&to=2023-11-16&step=day": "history",
+    "/v1/model?": "model",
+    "/v1/fields?": "fields",
+}
+
+
+@pytest.fixture(scope="module")
+def every_view() -> Iterator[httpx.Client]:
+    """Yield a client of a server that has all views, also with what a spreadsheet would compute."""
+    of = settings(
+        model={
+            "features": {
+                "kinds": {"kind": "categories", "fields": ["colour"]},
+                "sizes": {"kind": "numbers", "fields": ["height"]},
+            }
+        }
+    )
+    model = build_model(of.model)
+    columns = {"colour": ['=red "1"', "blue"] * 4, "height": [float(i) for i in range(8)]}
+    model.learn_many(columns, ["positive", "negative"] * 4)
+    with (
+        running(None, history=HistorySettings()) as made,
+        app_state(of, model) as state,
+        served(state, recent=made) as bound,
+        httpx.Client(
+            base_url=f"http://127.0.0.1:{bound}", trust_env=False, timeout=PATIENCE_S
+        ) as client,
+    ):
+        tell(made, ["a good day", "a bad day", "a long night"] * 50)
+        yield client
+
+
+def leaves(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each plain value of an answer with its place."""
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(each, f"{at}.{key}")
+    else:
+        yield at, value
+
+
+@pytest.mark.parametrize(("path", "name"), VIEWS.items())
+def test_every_view_is_a_file_too(every_view: httpx.Client, path: str, name: str) -> None:
+    """Each value of an answer stands in the files once, as it is; both forms have the same rows."""
+    answer = every_view.get(path)
+    assert answer.status_code == 200
+    told = answer.json()
+    rows = [json.loads(line) for line in b"".join(pieces_in("jsonl", told)).splitlines()]
+    cells = [(key, value) for row in rows for key, value in row.items() if key not in {"of", "at"}]
+    expected = sorted(leaves(told), key=lambda leaf: repr(leaf[1]))
+    cells.sort(key=lambda cell: repr(cell[1]))
+    assert [value for _, value in cells] == [value for _, value in expected]
+    assert {key for key, _ in cells} == {
+        max((key for key, _ in cells if place.endswith(f".{key}")), key=len)
+        for place, _ in expected
+    }
+    lines = every_view.get(f"{path}&format=jsonl")
+    assert lines.headers["Content-Type"] == "application/jsonl"
+    assert lines.headers["Content-Disposition"] == f'attachment; filename="{name}.jsonl"'
+    assert lines.headers["Transfer-Encoding"] == "chunked"
+    sent_rows = [json.loads(line) for line in lines.text.splitlines()]
+    assert [list(row) for row in sent_rows] == [list(row) for row in rows]
+    table = every_view.get(f"{path}&format=csv")
+    assert table.headers["Content-Type"].startswith("text/csv")
+    head, *body = csv.reader(io.StringIO(table.text))
+    assert head[:2] == ["of", "at"]
+    assert [line[:2] for line in body] == [[row["of"], row["at"]] for row in rows]
+    assert {len(line) for line in body} == {len(head)}
+    assert len({*head}) == len(head)
+
+
+def test_a_view_as_a_table_computes_nothing(every_view: httpx.Client) -> None:
+    """A text that a spreadsheet would compute gets a sign in front in CSV alone."""
+    assert '"\'=red ""1"""' in every_view.get("/v1/fields?format=csv").text
+    lines = map(json.loads, every_view.get("/v1/fields?format=jsonl").text.splitlines())
+    assert '=red "1"' in [line.get("value") for line in lines]
+
+
+@pytest.mark.parametrize("path", VIEWS)
+def test_another_form_of_a_view_is_refused(every_view: httpx.Client, path: str) -> None:
+    """The answer names the forms that there are."""
+    answer = every_view.get(f"{path}&format=xlsx")
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "format is 'xlsx'; one of json, csv, jsonl is wanted"
+
+
+def test_a_long_table_comes_in_pieces() -> None:
+    """No piece has more than some hundred rows, and together they have all of them."""
+    answer = {"points": [{"n": i, "counts": {"a": i}} for i in range(1_000)]}
+    for form, n_heads in (("csv", 1), ("jsonl", 0)):
+        pieces = list(pieces_in(form, answer))
+        assert max(piece.count(b"\n") for piece in pieces) == 200
+        assert b"".join(pieces).count(b"\n") == 1_001 + n_heads

@@ -1,0 +1,142 @@
+"""What the page hands out: each view as CSV and JSON Lines, and each chart as a picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.conftest import Opened
+from tests.browser.file_daemon import Book
+
+HEAD_PX = 28  # of a picture: the names of its lines
+
+
+@pytest.fixture(scope="module")
+def civets(book: Book) -> Book:
+    """Return the book with tweets of two animals."""
+    book.write(*["a civet sniffs coffee"] * 40)
+    book.write(*["a margay climbs trees"] * 40, label=0)
+    for word in ("civet", "margay"):
+        book.until_found(word, 40)
+    return book
+
+
+def downloaded(page: Page, test_id: str) -> tuple[str, bytes]:
+    """Click a link or button; return the name and the content of what it hands out."""
+    with page.expect_download() as under_way:
+        page.get_by_test_id(test_id).click()
+    return under_way.value.suggested_filename, under_way.value.path().read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("query", "view", "name", "lists"),
+    [
+        ("?q=civet&vs=margay", "compare", "comparison", {"compared", "compared.words"}),
+        ("?view=model", "model", "model", {"classes", "calibration", "confusion.counts"}),
+        ("?view=model", "fields", "fields", {"", "classes"}),
+    ],
+)
+def test_a_view_can_be_downloaded(
+    civets: Book,
+    open_page: Callable[..., Opened],
+    query: str,
+    view: str,
+    name: str,
+    lists: set[str],
+) -> None:
+    """Its links hand out all of its figures, as CSV and as JSON Lines."""
+    page, _ = open_page(f"{civets.address}/{query}")
+    if view == "compare":
+        expect(page.get_by_test_id("compare-words")).to_have_count(2)
+    if view == "fields":  # of a model of words alone there is nothing to hand out
+        expect(page.get_by_test_id("model-classes")).to_be_visible()
+        expect(page.get_by_test_id("fields-csv")).to_be_hidden()
+        return
+    found, table = downloaded(page, f"{view}-csv")
+    assert found == f"{name}.csv"
+    head, *rows = csv.reader(io.StringIO(table.decode()))
+    assert head[:2] == ["of", "at"]
+    assert lists <= {row[0] for row in rows}
+    found, lines = downloaded(page, f"{view}-jsonl")
+    assert found == f"{name}.jsonl"
+    told = [json.loads(line) for line in lines.splitlines()]
+    assert lists <= {each["of"] for each in told}
+    if view == "compare":
+        queries = [each["query"].strip() for each in told if each["of"] == "compared"]
+        assert queries == ["civet", "margay"]
+        words = {each["word"] for each in told if each["of"] == "compared.words"}
+        assert {"sniffs", "climbs"} <= words
+
+
+def picture_of(page: Page, place: str) -> Image.Image:
+    """Save the picture of a chart; return it."""
+    with page.expect_download() as under_way:
+        page.locator(place).get_by_test_id("save-picture").click()
+    assert under_way.value.suggested_filename.endswith(".png")
+    return Image.open(under_way.value.path()).convert("RGB")
+
+
+def is_drawn(picture: Image.Image) -> bool:
+    """Return whether there are names above, and lines below them."""
+    width, height = picture.size
+    above = np.asarray(picture.crop((0, 0, width, HEAD_PX))).astype(int)
+    below = np.asarray(picture.crop((60, HEAD_PX, width - 60, height - 30))).astype(int)
+    n_colours = len(np.unique(below.reshape(-1, 3), axis=0))
+    return height > HEAD_PX + 60 and bool(np.ptp(above) > 100) and n_colours > 3
+
+
+def test_the_comparison_as_a_picture(civets: Book, open_page: Callable[..., Opened]) -> None:
+    """Both lines have their names and colours in it."""
+    civets.write_past("a serval waits", n=60)
+    civets.until_found("serval", 60)
+    page, _ = open_page(f"{civets.address}/?q=serval&vs=margay")
+    expect(page.get_by_test_id("compare-words")).to_have_count(2)
+    picture = picture_of(page, "#comparison")
+    assert is_drawn(picture)
+    alone, _ = open_page(f"{civets.address}/?q=serval")
+    expect(alone.get_by_test_id("series-chart").locator("canvas")).to_be_visible()
+    assert picture.tobytes() != picture_of(alone, ".figures").tobytes()
+
+
+LINES = {
+    "accuracy": "Accuracy", "log_loss": "Log-loss, in nats", "rate_per_s": "Messages per second",
+    "calibration_error": "Calibration error", "covered": "Coverage", "lag": "Lag, in messages",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_of_the_model_as_a_picture(
+    civets: Book, open_page: Callable[..., Opened], line: str
+) -> None:
+    """Each has a button of its own, and the picture is of that line."""
+    page, _ = open_page("about:blank")
+
+    def answer(route: Route) -> None:
+        told = route.fetch().json()
+        point = told["history"][0]
+        told["history"] = [
+            {**point, "time_ms": 1_700_000_000_000 + 10_000 * i, "events": []}
+            | {"accuracy": 0.7 + 0.002 * i, "log_loss": 0.5 - 0.002 * i, "lag": 3 * i}
+            | {"calibration_error": 0.01 * (i % 7), "rate_per_s": 100.0 + i * i, "n": 1_000}
+            | {"covered": 0.9 + 0.001 * (i % 9), "set_size": 1.2}
+            for i in range(40)
+        ]
+        route.fulfill(json=told | {"coverage": 0.9, "lag": 9})
+
+    civets.daemon.until(lambda: bool(civets.json("/v1/model")["history"]), "there is a point")
+    page.route("**/v1/model", answer)
+    page.goto(f"{civets.address}/?view=model")
+    place = page.locator(f"[data-line={line}]")
+    expect(place.locator("canvas")).to_be_visible()
+    expect(place.get_by_test_id("history-line")).to_have_attribute(
+        "aria-label", re.compile(f"^{re.escape(LINES[line])}: ")
+    )
+    assert is_drawn(picture_of(page, f"[data-line={line}]"))
