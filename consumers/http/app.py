@@ -222,7 +222,10 @@ def make_app(app_state: AppState) -> Starlette:
         ]
         files = file_routes(app_state.settings)
     routes += model_routes(app_state, batcher, workers)
-    routes += [*fields_routes(batcher, workers), *snapshot_routes(app_state, batcher, workers)]
+    routes += [
+        *fields_routes(app_state, batcher, workers),
+        *snapshot_routes(app_state, batcher, workers),
+    ]
     routes += probe_routes(app_state, workers)
     app = Starlette(
         routes=[*routes, *description_routes(routes), *files],

@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -52,6 +53,8 @@ from consumers.http.state import AppState, form_of, response_in, sample_of
 from consumers.http.threads import Batcher, WorkerPool, predict_columns
 from consumers.monitoring.quality import QualityReport
 from consumers.monitoring.status import HealthReport
+from consumers.search import QueryError, RecentStore
+from consumers.search.comparison import number_bins
 from consumers.search.label_queue import LabellingState
 from consumers.search.query_syntax import BUILT_IN, written_name
 from streamnb import EveryInterval, Snapshot, __version__, serialization
@@ -268,9 +271,12 @@ def model_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> 
     return [ApiRoute("/v1/model", model, MODEL)]
 
 
-def fields_of(snapshot: Snapshot) -> schemas.FieldsAnswer:
-    """Return what a snapshot has counted of its fields."""
-    state = snapshot.state
+def fields_of(snapshot: Snapshot, recent: RecentStore | None = None) -> schemas.FieldsAnswer:
+    """Return what a snapshot has counted of its fields, and how stored numbers lie."""
+    state, bins = snapshot.state, dict[str, Any]()
+    if recent is not None:
+        with suppress(QueryError):  # the store is not open yet
+            bins = number_bins(recent)
     classes = [str(label) for label in snapshot.classes]
 
     def by_class(values: NDArray[np.float64]) -> dict[str, Any]:
@@ -306,20 +312,22 @@ def fields_of(snapshot: Snapshot) -> schemas.FieldsAnswer:
                     by_class(row.n),
                     by_class(np.where(row.n > 0, row.mean, np.nan)),
                     by_class(row.deviation),
+                    *bins.get(row.field, ()),
                 )
                 for row in summary.number_rows(state)
             ],
         )
 
 
-def fields_routes(batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
+def fields_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
     """Return the route `/v1/fields`."""
 
     async def fields(request: Request) -> Response:
         form = form_of(QueryParameters(request, ("format",)))
         # Not on the predictor's thread: a model may have thousands of fields.
         snapshot = await batcher.ask(lambda current: current)
-        return response_in(form, await workers.run(partial(fields_of, snapshot)), "fields")
+        found = await workers.run(partial(fields_of, snapshot, app_state.recent))
+        return response_in(form, found, "fields")
 
     return [ApiRoute("/v1/fields", fields, FIELDS)]
 

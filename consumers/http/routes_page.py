@@ -51,7 +51,8 @@ def part_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> l
     shared_curves = Shared(curves)  # up to a dozen sorts of the window, for each open page
     parts: dict[str, Callable[[Snapshot], str]] = {
         "fields": lambda snapshot: (
-            drawn_models(app_state.status().per) + drawn_fields(settings, fields_of(snapshot))
+            drawn_models(app_state.status().per)
+            + drawn_fields(settings, fields_of(snapshot, app_state.recent))
         ),
         "quality": of_status(drawn_quality),
         "words": of_status(drawn_words),
@@ -281,7 +282,7 @@ def drawn_curves(settings: Settings, classes: Sequence[str], judged: Judgements)
         for name, stroke, curve in found
     ]
     heads = "Class", "AUC", "Average precision", "Messages", "Others"
-    names = [name for name, *_ in found]
+    names = tuple(name for name, *_ in found)
     at_shares = [
         (f"{at:.0%}", *[f"{_recall_at(curve, at):.1%}" for *_, curve in found]) for at in _SHARES
     ]
@@ -290,7 +291,6 @@ def drawn_curves(settings: Settings, classes: Sequence[str], judged: Judgements)
         for at in _RECALLS
     ]
     ticks = _QUARTERS, _QUARTERS
-    diagonal = '<path class="diagonal" d="M0 100L100 0"/>'
     return (
         "<h2>ROC, precision and recall</h2>"
         f"<p class=note>Each class against all others, by its probability, over the latest {n:,} "
@@ -299,7 +299,8 @@ def drawn_curves(settings: Settings, classes: Sequence[str], judged: Judgements)
         '<div class="plots"><div><h3>ROC</h3>'
         + _plot(
             f"ROC curves. Area below: {told}.",
-            ("false positive rate", "true positive rate"), ticks, diagonal + roc,
+            ("false positive rate", "true positive rate"), ticks,
+            '<path class="diagonal" d="M0 100L100 0"/>' + roc,
         )
         + "</div><div><h3>Precision and recall</h3>"
         + _plot(
@@ -358,15 +359,9 @@ def drawn_challengers(settings: Settings, status: Status) -> str:
     heads = ["Model", *(["Half-life"] if any(half_lives.values()) else [])]
     heads += ["Log-loss, last block", "Accuracy, last block"]
     heads += ["Log-loss, latest", "Accuracy, latest", "Learned"]
-    charts = ""
-    if report.blocks:
-        charts = "".join(
-            _by_block(title, name, report.blocks, strokes)
-            for title, name in (
-                ("Log-loss by block, in nats", "log_loss"),
-                ("Accuracy by block", "accuracy"),
-            )
-        )
+    titles = {"log_loss": "Log-loss by block, in nats", "accuracy": "Accuracy by block"}
+    drawn = titles.items() if report.blocks else ()
+    charts = "".join(_by_block(title, name, report.blocks, strokes) for name, title in drawn)
     note = "Half-lives are compared, not mixed: the model that answers has all the weight."
     return (
         '<h2>Challengers</h2><p data-testid="challengers-rule">'
@@ -431,21 +426,17 @@ def _by_block(
     values = [value for each in blocks for value in getattr(each, name).values()]
     ticks = _steps(min(values), max(values))
     first, last = blocks[0].example, blocks[-1].example
-    lines = "".join(
-        _line(
-            [
-                (
-                    (each.example - first) / (last - first) if last > first else 0.5,
-                    (getattr(each, name)[model] - ticks[0]) / (ticks[-1] - ticks[0]),
-                )
-                for each in blocks
-                if model in getattr(each, name)
-            ],
-            stroke,
-        )
-        for model, stroke in strokes.items()
-        if any(model in getattr(each, name) for each in blocks)
-    )
+    lines = ""
+    for model, stroke in strokes.items():
+        points = [
+            (
+                (each.example - first) / (last - first) if last > first else 0.5,
+                (getattr(each, name)[model] - ticks[0]) / (ticks[-1] - ticks[0]),
+            )
+            for each in blocks
+            if model in getattr(each, name)
+        ]
+        lines += _line(points, stroke) if points else ""
     ends = [f"{first:,}", f"{last:,}"] if last > first else ["", f"{last:,}", ""]
     step = ticks[1] - ticks[0]
     digits = max(0, math.ceil(-math.log10(100 * step if name == "accuracy" else step)))
@@ -483,9 +474,8 @@ def drawn_fields(settings: Settings, answer: schemas.FieldsAnswer) -> str:
     heads = "".join(f"<th scope=col>{name}</th>" for _, name, *_ in looks)
     figures = []
     for category in answer.categories:
-        rows = [(one.value, one.counts) for one in category.values]
-        note = f"{category.n_values:,} values" if category.n_values > len(rows) else ""
-        shares = [(value, _shares_of(counts, category.counts)) for value, counts in rows]
+        note = f"{category.n_values:,} values" * (category.n_values > len(category.values))
+        shares = [(one.value, _shares_of(one.counts, category.counts)) for one in category.values]
         figures.append(_field(category, _share_table(category, shares, looks, heads), note))
     figures += [
         _field(flag, _share_table(flag, [("true", flag.shares)], looks, heads), "")
@@ -525,11 +515,11 @@ def _share_table(
                 bar = f"{share:.1%}{bar_of(Share(share, share, share), colour)}"
             cells.append(f"<td class=number>{bar}</td>")
         lines.append(f"<tr><th scope=row><bdi>{escape(value)}</bdi></th>{''.join(cells)}</tr>")
-    table = (
-        f"<table><thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    )
     title = escape(f"{field.field} of {field.group} by class")
-    return f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table}</div>'
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{title}"><table><thead>'
+        f"<tr><td></td>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )
 
 
 def _number(value: float, n_digits: int = 4) -> str:
@@ -566,35 +556,45 @@ def _curves(field: schemas.NumberField, looks: Sequence[ClassLook]) -> str:
     if not math.isfinite(width):
         return "<p class=note>The numbers are too large to be drawn.</p>"
     sharpest = min((deviation for *_, deviation in known if deviation > 0), default=0.0)
-    # A dash beside the colour, so that colour is never the only sign.
     strokes = {label: _stroke(colour, dash) for label, _, colour, dash, *_ in known}
-    paths = []
-    for label, *_, mean, deviation in known:
+    bins, paths = [], []
+    for label, _, colour, _, mean, deviation in known:
+        at = 100 * (mean - low) / width
+        line = f"{at:.2f} 40L{at:.2f} 2"
         if deviation > 0:
-            steps = (2 * i / _CURVE_POINTS - 1 for i in range(_CURVE_POINTS + 1))
-            points = [
-                (mean + _DEVIATIONS * t * deviation, math.exp(-0.5 * (_DEVIATIONS * t) ** 2))
-                for t in steps
-            ]
+            bins.append(_histogram(field, label, colour, (low, width, sharpest)))
+            steps = [_DEVIATIONS * (2 * i / _CURVE_POINTS - 1) for i in range(_CURVE_POINTS + 1)]
             line = "L".join(
-                f"{100 * (x - low) / width:.2f} {40 - 38 * y * sharpest / deviation:.2f}"
-                for x, y in points
+                f"{100 * (mean + t * deviation - low) / width:.2f} "
+                f"{40 - 38 * math.exp(-0.5 * t * t) * sharpest / deviation:.2f}"
+                for t in steps
             )
-        else:
-            at = 100 * (mean - low) / width
-            line = f"{at:.2f} 40L{at:.2f} 2"
         paths.append(f'<path d="M{line}" {strokes[label]}/>')
     rows = "".join(
-        f'<tr><th scope=row><i><svg viewBox="0 0 22 8" aria-hidden="true">'
-        f'<path d="M0 4H22" {strokes[label]}/></svg></i>{name}</th>'
+        f"<tr><th scope=row>{_swatch(strokes[label])}{name}</th>"
         f"<td class=number>{_number(mean)} ± {_number(deviation, 3)}</td>"
         f"<td class=number>{field.counts[label]:,.0f}</td></tr>"
         for label, name, *_, mean, deviation in known
     )
     return (
         '<svg class="curves" viewBox="0 0 100 40" preserveAspectRatio="none" aria-hidden="true">'
-        f"{''.join(paths)}</svg>"
+        f"{''.join(bins + paths)}</svg>"
         f"<p class=ends><span>{_number(low, 3)}</span><span>{_number(low + width, 3)}</span></p>"
         "<table><thead><tr><td></td><th scope=col class=number>mean ± deviation</th>"
         f"<th scope=col class=number>examples</th></tr></thead><tbody>{rows}</tbody></table>"
     )
+
+
+def _histogram(
+    field: schemas.NumberField, label: str, colour: str, scale: tuple[float, float, float]
+) -> str:
+    """Return the steps of a class's stored numbers, as high as its curve if they lie as it says."""
+    (low, width, sharpest), counts = scale, field.bins.get(label, [])
+    if not sum(counts):
+        return ""
+    xs = [min(100.0, max(0.0, 100 * (edge - low) / width)) for edge in field.edges]
+    # A normal curve of deviation 1 is 1 / sqrt(2 pi) high.
+    unit = math.sqrt(2 * math.pi) * sharpest / (sum(counts) * (field.edges[1] - field.edges[0]))
+    tops = [40 - min(40.0, 38 * n * unit) for n in counts]
+    line = "".join(f"V{y:.2f}H{x:.2f}" for y, x in zip(tops, xs[1:], strict=True))
+    return f'<path class=bins d="M{xs[0]:.2f} 40{line}V40Z" fill="var(--{colour})"/>'

@@ -143,9 +143,8 @@ class PredictAnswer(Struct):
 class Sample(Struct):
     """Which part of the stream the store holds.
 
-    `share` is that of what came in the time of the messages that are held, which are `messages`.
-    Both are null until what was stored before the daemon's start has been opened. What is stored
-    and offered per second is of the last minute.
+    `share` is that of what came in the time of the `messages` that are held; both are null until
+    what was stored before the start has been opened. Rates are of the last minute.
     """
 
     share: float | None
@@ -438,10 +437,9 @@ class CountedValue(Struct):
 
 
 class CategoryField(Struct):
-    """A field of categories, or of numbers in bins, with its most frequent values.
+    """A field of categories, or of numbers in bins: how many examples of each class had it.
 
-    `counts` is how many examples of each class had the field; `n_values` counts the values that are
-    not listed, too.
+    Its most frequent values are listed; `n_values` counts the others, too.
     """
 
     group: str
@@ -466,7 +464,7 @@ class FlagField(Struct):
 class NumberField(Struct):
     """A field of numbers: how many there were of each class, their mean and standard deviation.
 
-    Both are null if there are none.
+    `bins`: what each class has between `edges` of the newest stored messages, 2,000 at most.
     """
 
     group: str
@@ -474,6 +472,8 @@ class NumberField(Struct):
     counts: ByClass
     means: dict[LabelText, float | None]
     deviations: dict[LabelText, float | None]
+    edges: list[float] = []
+    bins: dict[LabelText, list[int]] = {}
 
 
 class FieldsAnswer(Struct):
@@ -523,7 +523,7 @@ class PageNames(Struct):
 class PageAnswer(Struct):
     """What the page must know at its start; without history /v1/history answers 404.
 
-    `fields`: those that the model reads, with what each holds: words, categories, flags or numbers.
+    `fields` are those that the model reads, each with its kind: words, categories, flags, numbers;
     `conditions`: the names that a condition of a query begins with, as it has them: `lang`.
     """
 

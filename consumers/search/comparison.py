@@ -53,6 +53,7 @@ WORD_MESSAGES_MAX = 2_000  # of a side, whose words are counted
 WORD_CHARS_MAX = 300_000  # of their texts: 0.05 s of processor time, of Chinese 0.35 s
 WORDS_MAX = 12  # listed of a side
 MOVING_WORDS_MAX = 5
+BINS = 20  # of a field of numbers
 PRIOR_SHARE = 0.1  # what the prior counts for, as a share of all words counted
 # By chance alone one word in 740 is as far above zero. With this prior a word needs 18 messages.
 STANDARD_ERRORS_MIN = 3.0
@@ -261,6 +262,31 @@ def distinctive_words(
         sorted(one + other, key=lambda each: -each.standard_errors)[:WORDS_MAX]
         for one, other in zip(words, conditions, strict=True)
     ]
+
+
+def number_bins(store: RecentStore) -> dict[str, tuple[list[float], dict[str, list[int]]]]:
+    """Return the edges of equal bins of each field of numbers, and what each class has in them.
+
+    They are of the newest stored messages, as many as words are counted of.
+    """
+    names = [name for name, kind in store.compared.items() if kind == "numbers"]
+    keys = store.keys(store.parse(""), None, WORD_MESSAGES_MAX if names else 0)
+    rows = newest_texts(partial(store.texts, with_fields=True), keys, WORD_CHARS_MAX)
+    classes, found = tuple(store.classes), {}
+    for name in names:
+        given = [
+            (row.label, value)
+            for row in rows
+            if (value := (row.fields or {}).get(name)) is not None
+        ]
+        labels, values = np.array(given, np.float64).reshape(-1, 2).T
+        with suppress(ValueError):  # the numbers are too large to be told apart
+            edges = np.histogram_bin_edges(values, BINS)
+            bins = [
+                np.histogram(values[labels == i], edges)[0].tolist() for i in range(len(classes))
+            ]
+            found[name] = (edges.tolist(), dict(zip(classes, bins, strict=True)))
+    return found
 
 
 def newest_texts(

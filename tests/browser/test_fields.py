@@ -112,7 +112,16 @@ def test_fields_by_class(
             names = fields.locator("h3 bdi").all_inner_texts()
             assert names == ["income", "score", "missed_payments", "stable_job", "age", "amount"]
             expect(fields.nth(1).locator("tbody tr")).to_have_count(2)
-            expect(fields.nth(4).locator(".curves path")).to_have_count(2)
+            expect(fields.nth(4).locator(".curves path:not(.bins)")).to_have_count(2)
+            bins = fields.nth(4).locator(".curves .bins")
+            expect(bins).to_have_count(2)
+            for shape in bins.all():  # half seen, behind the curves, and as high as they are
+                assert shape.evaluate("node => getComputedStyle(node).fill") != "none"
+                height, whole = shape.evaluate(
+                    "node => [node, node.parentNode].map(n => n.getBoundingClientRect().height)"
+                )
+                assert 0.2 * whole < height <= whole + 1
+            expect(page.get_by_test_id("fields-csv")).to_be_visible()
             expect(page.get_by_role("heading", name="Fields by class")).to_be_visible()
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert violations(page) == []

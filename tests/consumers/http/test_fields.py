@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import msgspec
+import numpy as np
 import pytest
 
 from consumers.config.settings import Settings
@@ -17,7 +18,10 @@ from consumers.features import build_model
 from consumers.http.routes_page import drawn_fields
 from consumers.http.schemas import FieldsAnswer, FlagField, NumberField
 from consumers.search import RecentStore
+from consumers.search.comparison import BINS, number_bins
+from streamnb.columns import LARGEST
 from tests.consumers.http.loopback_server import app_state, served, settings
+from tests.consumers.search.test_compared_fields import SENSORS, sensors, stored
 
 MODEL = {
     "classes": ["yes", "no", "never"],
@@ -166,3 +170,65 @@ def test_a_model_of_words_has_no_figures_of_fields() -> None:
         answer = httpx.get(f"http://127.0.0.1:{port}/v1/fields", trust_env=False, timeout=60).json()
     found = msgspec.convert(answer, FieldsAnswer)
     assert drawn_fields(settings(), found) == ""
+
+
+def test_stored_numbers_lie_in_bins() -> None:
+    """Of each class the newest stored numbers stand in twenty equal bins, and are drawn so."""
+    rows = sensors(300)
+    of = settings(model=SENSORS)
+    model = build_model(of.model)
+    columns = {name: [row[name] for row in rows] for name in ("temp", "rpm", "mode")}
+    model.learn_many(columns, [row["label"] for row in rows])
+    with (
+        stored(SENSORS, rows) as store,
+        app_state(of, model) as state,
+        served(state, recent=store) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client,
+    ):
+        numbers = client.get("/v1/fields").json()["numbers"]
+        drawn = client.get("/page/fields").text
+        file = client.get("/v1/fields?format=jsonl").text
+    for field in numbers:
+        values = [row[field["field"]] for row in rows]
+        assert len(field["edges"]) == BINS + 1
+        assert (field["edges"][0], field["edges"][-1]) == (min(values), max(values))
+        for label in ("fine", "overheating"):
+            own = [row[field["field"]] for row in rows if row["label"] == label]
+            assert field["bins"][label] == np.histogram(own, field["edges"])[0].tolist()
+            assert sum(field["bins"][label]) == len(own)
+    assert '"bins.overheating.0":' in file
+    shapes = re.findall(r'<path class=bins d="M([\d.]+) 40((?:V[\d.]+H[\d.]+)+)V40Z"', drawn)
+    assert len(shapes) == 2 * 2
+    for _, steps in shapes:
+        places = [(float(y), float(x)) for y, x in re.findall(r"V([\d.]+)H([\d.]+)", steps)]
+        assert len(places) == BINS
+        assert all(0 <= y <= 40 and 0 <= x <= 100 for y, x in places)
+        assert [x for _, x in places] == sorted(x for _, x in places)
+    # Of numbers that lie as a normal curve the highest step is about as high as the curve.
+    tops = [min(float(y) for y in re.findall(r"V([\d.]+)H", steps)) for _, steps in shapes]
+    assert min(tops) < 12
+
+
+@pytest.mark.parametrize(
+    "values", [[LARGEST, -LARGEST], [LARGEST, LARGEST], [0.0, 5e-324], [None, None], [7.0, 7.0]]
+)
+def test_bins_of_odd_numbers(values: list[float | None]) -> None:
+    """The largest, the smallest, the same and none: there are bins of all of them, or no bins."""
+    rows = [{"temp": value, "mode": "eco", "label": "fine"} for value in values]
+    with stored(SENSORS, rows) as store:
+        found = number_bins(store)
+    if "temp" in found:
+        edges, bins = found["temp"]
+        assert np.isfinite(edges).all()
+        assert sum(bins["fine"]) == sum(value is not None for value in values)
+
+
+def test_a_store_that_is_not_open_has_no_bins(loans: Settings) -> None:
+    """What the model has counted is told all the same."""
+    store = RecentStore(loans.recent, None, loans.model.classes, ["height"], 0.65,
+                        compared={"height": "numbers"})  # fmt: skip
+    with app_state(loans, build_model(loans.model)) as of, served(of, recent=store) as port:
+        answer = httpx.get(f"http://127.0.0.1:{port}/v1/fields", trust_env=False, timeout=60)
+    store.stop()
+    assert answer.status_code == 200
+    assert {tuple(each["edges"]) for each in answer.json()["numbers"]} == {()}
