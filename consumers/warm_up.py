@@ -35,6 +35,7 @@ from streamnb.kernels import (
     counting,
     drift,
     gaussian,
+    hashing,
     hybrid,
     multinomial,
     posterior,
@@ -123,7 +124,7 @@ def needed(settings: Settings) -> list[Kernel]:
     """
     if DISABLED:
         return []
-    modules = {posterior, json_scan}
+    modules = {posterior, json_scan, hashing}
     spare: set[Any] = {table.encode, table.encode_extras}  # each reader of texts takes one of them
     groups = [each for model in settings.models.values() for each in model.features.values()]
     for group in groups:

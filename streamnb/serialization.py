@@ -4,6 +4,10 @@ A JSON header and raw little-endian arrays, readable in any language, without pi
 says format and version and holds a BLAKE2b digest of the whole container, taken with the digest's
 own place zeroed. It is written here, array by array, because the library's own writer holds every
 array twice.
+
+A `Version` is such a header and arrays, of which a container need not have been made. What changed
+from one version to another is a container of its own (`delta`), small where few words changed, and
+`patched` makes the other version of it: the same to the last bit, or it is an error.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import safetensors
@@ -28,14 +32,18 @@ from streamnb.errors import (
     check_kind,
     check_whole,
 )
+from streamnb.features import statistics
 from streamnb.features.bag import Bag
 from streamnb.features.categorical import Categories
+from streamnb.features.counted_words import CountedState
 from streamnb.features.flags import Flags
 from streamnb.features.numeric import Numbers
 from streamnb.features.protocol import Arrays, Group
 from streamnb.features.statistics import of_shape
 from streamnb.features.words import Words
+from streamnb.kernels.hashing import checksum
 from streamnb.kernels.posterior import DUST
+from streamnb.kernels.word_table import gather_text
 from streamnb.priors import class_prior_from_dict
 from streamnb.state import ModelState, PartState, new_state
 
@@ -64,6 +72,8 @@ DTYPES = {
     "uint64": "U64",
     "uint8": "U8",
 }
+_NARROW = {"int8": "I8", "int16": "I16"}  # of deltas alone
+_DELTA = "delta"  # the key of a delta's header, and how the names of its own arrays begin
 _BLOCK = 1 << 20
 
 
@@ -84,14 +94,14 @@ def to_blocks(header: dict[str, Any], arrays: Arrays) -> list[bytes | memoryview
     for name in order:
         begin, end = end, end + arrays[name].nbytes
         entries[name] = {
-            "dtype": DTYPES[arrays[name].dtype.name],
+            "dtype": (DTYPES | _NARROW)[arrays[name].dtype.name],
             "shape": list(arrays[name].shape),
             "data_offsets": [begin, end],
         }
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     blocks: list[bytes | memoryview] = [len(text).to_bytes(8, "little"), text]
-    blocks += [np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data for name in order]
+    blocks += [_memory(arrays[name]).data for name in order]
     digest = hashlib.blake2b(digest_size=32)
     for block in blocks:
         digest.update(block)
@@ -199,6 +209,31 @@ _SIGNED = ("mean", "mean_low", "m2_low", "hybrid_groups", "hybrid_others", "hybr
 _MEAN_MAX, _COUNT_MAX = 1e100, 1e300
 
 
+class Version(NamedTuple):
+    """A model's header and arrays, and by group which columns its words have in which table.
+
+    Groups of declared words have none, nor have others than of words.
+    """
+
+    header: dict[str, Any]
+    arrays: Arrays
+    columns: dict[str, NDArray[np.int64]]
+    tables: dict[str, NDArray[np.uint64]]  # the fingerprints of all columns that there are
+
+
+def version_of(state: ModelState, notes: dict[str, Any]) -> Version:
+    """Return a model that is not kept in parts as a version; arrays may share its memory."""
+    header, arrays, shared = _packed(state, {})
+    groups = {
+        name: group
+        for name, group in state.groups.items()
+        if isinstance(group, CountedState) and group.n_declared is None
+    }
+    columns = {name: shared[name]["columns"] for name in groups}
+    tables = {name: group.vocabulary.arrays_of()[0] for name, group in groups.items()}
+    return Version(header | {"notes": notes}, arrays, columns, tables)
+
+
 def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays of a model; arrays may share the state's memory.
 
@@ -207,6 +242,13 @@ def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any
     it was before only if no file was read meanwhile. Of groups `in_order` they stand by their
     fingerprints, so that the bytes are a function of what was counted.
     """
+    return _packed(state, positions)[:2]
+
+
+def _packed(
+    state: ModelState, positions: Mapping[str, int]
+) -> tuple[dict[str, Any], Arrays, dict[str, Any]]:
+    """Return what `pack` does, and by group which columns and fields a file has of it."""
     _check_names(state)
     parts = _sections(state)
     unknown = set(positions) - {name for name, _ in parts}
@@ -249,7 +291,7 @@ def pack(state: ModelState, positions: Mapping[str, int]) -> tuple[dict[str, Any
         header["weights_decay"] = True
     header["states"] = {name: group.state_to_dict() for name, group in state.groups.items()}
     header["sections"] = sections
-    return header, arrays
+    return header, arrays, shared
 
 
 def unpack(header: dict[str, Any], arrays: Arrays) -> tuple[ModelState, dict[str, int]]:
@@ -393,3 +435,156 @@ def _join(state: ModelState, sections: list[tuple[str | None, PartState]]) -> No
     state.set_parts({name or "": part for name, part in sections})
     if sections[0][0] is None:
         state.forget_parts()
+
+
+# ---- what changed from one version to another ----------------------------------------------------
+
+
+def name_of(header: dict[str, Any], arrays: Arrays) -> str:
+    """Return what tells a version from others: a hash of its header, and of arrays' checksums."""
+    digest = hashlib.blake2b(json.dumps(header).encode(), digest_size=32)
+    for name in sorted(arrays):
+        digest.update(f"{name}/{arrays[name].dtype}{arrays[name].shape}".encode())
+        memory = _memory(arrays[name])
+        n = len(memory) - len(memory) % 8
+        words, sums = memory[:n].view(np.uint64), np.arange(4, dtype=np.uint64)
+        checksum(words if words.flags.aligned else words.copy(), sums)
+        digest.update(sums.tobytes() + memory[n:].tobytes())
+    return digest.hexdigest()
+
+
+def delta(old: Version, new: Version, name: str) -> tuple[dict[str, Any], Arrays] | None:
+    """Return the header and arrays by which `patched` makes `new` of `old`; `name` is that of new.
+
+    Of a group of words these are the words that came, which ones stayed, and the numbers that
+    changed; other arrays that changed are there whole. None if the versions have other arrays.
+    """
+    if old.arrays.keys() != new.arrays.keys():
+        return None
+    changes: Arrays = {}
+    known = set[str]()
+    for group in sorted(old.columns.keys() & new.columns.keys()):
+        if _has_rows_alike(old, new, group):
+            changes |= _changed_words(old, new, group)
+            known |= {*_table_of(group), *_rows_of(group, new.arrays)}
+    for each in new.arrays.keys() - known:
+        before, after = old.arrays[each], new.arrays[each]
+        is_like = (before.dtype, before.shape) == (after.dtype, after.shape)
+        if not is_like or not np.array_equal(_memory(before), _memory(after)):
+            changes[each] = after
+    return {_DELTA: {"header": new.header, "name": name}}, changes
+
+
+def patched(old: Arrays, header: dict[str, Any], changes: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Return the header and arrays that a `delta` says, if they are those of its name.
+
+    It is a StoreError if they are not, or one of `UNREADABLE` if it is no delta of these arrays.
+    """
+    said, arrays = header[_DELTA], dict(old)
+    for name in changes:
+        kind, _, group = name.partition("/")
+        if kind != _DELTA:
+            arrays[name] = changes[name].copy()
+        elif group.endswith("/came"):
+            arrays |= _patched_words(old, changes, group.removesuffix("/came"))
+    if name_of(said["header"], arrays) != said["name"]:
+        raise StoreError("a delta: damaged, or of another version. Take that version whole.")
+    return said["header"], arrays
+
+
+def _memory(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _table_of(group: str) -> list[str]:
+    return [f"groups/{group}/{each}" for each in ("fingerprints", "words", "word_ends")] + [
+        f"sections/0/{group}/columns"
+    ]
+
+
+def _rows_of(group: str, arrays: Arrays) -> list[str]:
+    names = [f"sections/0/{group}/{each}" for each in ("by_word", "hybrid_words")]
+    return [name for name in names if name in arrays]
+
+
+def _has_rows_alike(old: Version, new: Version, group: str) -> bool:
+    """Return whether words have the columns they had, for as many classes, and all have a row."""
+    shapes = [
+        [each.arrays[name].shape[1:] for name in _rows_of(group, each.arrays)]
+        for each in (old, new)
+    ]
+    table, own = old.tables[group], new.tables[group]
+    if shapes[0] != shapes[1] or not np.array_equal(own[: len(table)], table):
+        return False
+    columns = f"sections/0/{group}/columns"
+    return all(len(each.arrays[columns]) == len(each.columns[group]) for each in (old, new))
+
+
+def _changed_words(old: Version, new: Version, group: str) -> Arrays:
+    """Return what a delta holds of a group."""
+    before, after, n = old.columns[group], new.columns[group], len(new.tables[group])
+    came, stayed = ~statistics.are_among(after, before, n), statistics.are_among(before, after, n)
+    fps, words, word_ends, _ = (new.arrays[each] for each in _table_of(group))
+    rows = statistics.places(came)
+    sizes = np.diff(word_ends, prepend=0)[rows]
+    text = np.empty(int(sizes.sum()), np.uint8)
+    gather_text(words, word_ends[rows], np.cumsum(sizes), text)
+    changes: Arrays = {
+        "came": np.packbits(came),
+        "stayed": np.packbits(stayed),
+        "fingerprints": fps[rows],
+        "sizes": statistics.narrow(sizes),
+        "words": text,
+    }
+    changes = {f"{_DELTA}/{group}/{each}": array for each, array in changes.items()}
+    for name in _rows_of(group, new.arrays):
+        now, was = new.arrays[name], statistics.moved(old.arrays[name], came, stayed)
+        is_changed = np.zeros(len(now), np.bool_)
+        for c in range(now.shape[1]):
+            is_changed |= was.view(np.int64)[:, c] != now.view(np.int64)[:, c]
+        rows = np.flatnonzero(is_changed)
+        was, now = was.take(rows, axis=0), now.take(rows, axis=0)
+        added = statistics.narrow(now - was)
+        is_exact = added.dtype != np.float64 and np.array_equal(_memory(was + added), _memory(now))
+        changes[f"{_DELTA}/{name}/changed"] = np.packbits(is_changed)
+        changes[f"{_DELTA}/{name}/values"] = added if is_exact else now
+    return changes
+
+
+def _patched_words(old: Arrays, changes: Arrays, group: str) -> Arrays:
+    """Return the arrays of a group that `_changed_words` says."""
+    table = _table_of(group)
+    fps, words, word_ends, _ = (old[each] for each in table)
+    new_fps, sizes, text = (
+        changes[f"{_DELTA}/{group}/{each}"] for each in ("fingerprints", "sizes", "words")
+    )
+    n_new = len(new_fps)
+    stayed = statistics.bits(changes, f"{_DELTA}/{group}/stayed", len(fps))
+    came = statistics.bits(changes, f"{_DELTA}/{group}/came", int(stayed.sum()) + n_new)
+    # What kernels take on trust; anything else that is wrong shows in the name.
+    n_bytes = len(text) if text.dtype == np.uint8 and text.ndim == 1 else -1
+    are_sizes = sizes.dtype.kind in "iu" and sizes.shape == (n_new,) and sizes.min(initial=0) >= 0
+    lie_within = are_sizes and sizes.max(initial=0) <= n_bytes == sizes.sum(dtype=np.int64)
+    if not lie_within or int(came.sum()) != n_new or new_fps.dtype != np.uint64:
+        raise InputError(f"group {group!r}: the words that came do not lie within their text.")
+    rows = statistics.places(came)
+    ends_at = statistics.moved(word_ends, came, stayed)
+    ends_at[rows] = len(words) + np.cumsum(sizes, dtype=np.int64)
+    lengths = statistics.moved(np.diff(word_ends, prepend=0), came, stayed)
+    lengths[rows] = sizes
+    new_ends = np.cumsum(lengths)
+    whole = np.concatenate([words, text])
+    if not np.array_equal(ends_at, new_ends):  # as they stand unless words went or came amid others
+        whole, packed = np.empty(int(lengths.sum()), np.uint8), whole
+        gather_text(packed, ends_at, new_ends, whole)
+    all_fps = statistics.moved(fps, came, stayed)
+    all_fps[rows] = new_fps
+    arrays: Arrays = dict(
+        zip(table, (all_fps, whole, new_ends, np.arange(len(came), dtype=np.int32)), strict=True)
+    )
+    for name in _rows_of(group, old):
+        array = arrays[name] = statistics.moved(old[name], came, stayed)
+        rows = np.flatnonzero(statistics.bits(changes, f"{_DELTA}/{name}/changed", len(came)))
+        values = of_shape(changes, f"{_DELTA}/{name}/values", len(rows), *array.shape[1:])
+        array[rows] = values if values.dtype == np.float64 else array.take(rows, axis=0) + values
+    return arrays

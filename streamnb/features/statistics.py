@@ -508,3 +508,43 @@ def has_short(held: Floats, labels: NDArray[np.int32], weights: Floats) -> bool:
 def at_row(row: int, n: int) -> str:
     """Return which of several rows an error is of; nothing if there is only one."""
     return f", row {row}" if n > 1 else ""
+
+
+# ---- rows of one version of a model, at the places of another ------------------------------------
+
+
+def moved(rows: NDArray[Any], came: NDArray[np.bool_], stayed: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return rows that stayed at their new places, and zeros at those of rows that came."""
+    moved = np.empty((len(came), *rows.shape[1:]), rows.dtype)
+    moved[places(~came)] = rows[places(stayed)]
+    moved[places(came)] = 0
+    return moved
+
+
+def places(mask: NDArray[np.bool_]) -> NDArray[np.int64] | slice:
+    """Return where a mask is true: as a slice if that is one run, as it nearly always is."""
+    places = np.flatnonzero(mask)
+    is_run = len(places) and places[-1] - places[0] == len(places) - 1
+    return slice(places[0], places[-1] + 1) if is_run else places
+
+
+def are_among(columns: NDArray[np.int64], others: NDArray[np.int64], n: int) -> NDArray[np.bool_]:
+    """Return which of some columns, of `n` in all, are among others."""
+    is_other = np.zeros(n, np.bool_)
+    is_other[others] = True
+    return is_other[columns]
+
+
+def bits(changes: Arrays, name: str, n: int) -> NDArray[np.bool_]:
+    """Return a mask of `n` places that `numpy.packbits` has packed."""
+    return np.unpackbits(of_shape(changes, name, -(-n // 8)), count=n).view(np.bool_)
+
+
+def narrow(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers in the smallest type that holds them all; others as they are."""
+    low, high = numbers.min(initial=0), numbers.max(initial=0)
+    for kind in (np.int8, np.uint8, np.int16, np.int32):
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            narrow = numbers.astype(kind)
+            return narrow if np.array_equal(narrow, numbers) else numbers
+    return numbers

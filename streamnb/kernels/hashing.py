@@ -6,6 +6,9 @@ The 128-bit key stands in the model's header and is drawn at random, so nobody c
 that collide without having the file. An n-gram's fingerprint, and that of a negated word, is made
 from the words' own by the finaliser of MurmurHash3, a bijection: unpredictable as they are.
 
+A `checksum` of arrays has no key and takes a twentieth of the time of a digest: it finds what
+went wrong by accident, and nothing that was made to deceive.
+
 Everything is uint64 and wraps around; in numba a stray int64 operand would turn the sum into a
 float.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamnb.kernels.jit import inner
+from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import U8, U64, Int
 
 _MAGIC0 = np.uint64(0x736F6D6570736575)
@@ -125,3 +128,22 @@ def plain_hash(data: U8, start: Int, end: Int) -> np.uint64:
     for at in range(start, end):
         value = (value ^ np.uint64(data[at])) * _FNV_PRIME
     return mix(value)
+
+
+@kernel
+def checksum(words: U64, out: U64) -> None:
+    """Mix words into the four sums of `out`, each into every fourth, as xxHash64 does."""
+    a, b, c, d = out[0], out[1], out[2], out[3]
+    last = len(words) - len(words) % 4
+    for at in range(0, last, 4):
+        a, b = _mixed_in(a, words[at]), _mixed_in(b, words[at + 1])
+        c, d = _mixed_in(c, words[at + 2]), _mixed_in(d, words[at + 3])
+    for at in range(last, len(words)):
+        a, b, c, d = b, c, d, _mixed_in(a, words[at])
+    out[0], out[1], out[2], out[3] = a, b, c, d
+
+
+@inner
+def _mixed_in(value: np.uint64, word: np.uint64) -> np.uint64:
+    value = value + word * _MIX2
+    return ((value << _R32) | (value >> _R32)) * _MIX1
