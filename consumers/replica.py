@@ -2,9 +2,10 @@
 
 `streamnb serve --follow` runs it. It has the routes of the daemon's API that ask the model, and the
 same code behind them; it reads no stream and writes nothing. A `ModelFeed` gets the newest version:
-of a state folder, the checkpoint; of a daemon, what its `/v1/snapshot` hands out. Each version
-comes whole, with a digest of all its bytes, and answers once that is right: what a kill left
-half-written, or a connection that broke, is never answered from.
+of a state folder, the checkpoint; of a daemon, what its `/v1/snapshot` hands out. A version comes
+whole, with a digest of all its bytes, or as what changed since the last one, and answers once that
+digest and the checksum of all of it are right: what a kill left half-written, or a connection that
+broke, is never answered from.
 
 If the newest version cannot be had, the replica answers by the last one, and `degraded` of
 `/readyz` says why. If that lasts longer than `follow.stale_after_s`, the replica is not ready.
@@ -38,7 +39,7 @@ from consumers.decode.example_input import kinds_in
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.features import kinds_of, learned_rule, own_costs
 from consumers.http.client import NoRedirects
-from consumers.http.routes_model import AGE_HEADER, SNAPSHOT_ROUTE
+from consumers.http.routes_model import AGE_HEADER, DELTAS, SNAPSHOT_ROUTE
 from consumers.http.server import start_server
 from consumers.http.state import AppState
 from consumers.messages import KnownClasses
@@ -90,10 +91,11 @@ _HAS_OWN_MODELS = (
 
 
 class NewVersion(msgspec.Struct, frozen=True):
-    """A version of the model: the snapshot that answers by it, and how long its bytes were."""
+    """A version of the model: the snapshot that answers by it, and how many bytes came of it."""
 
     snapshot: Snapshot
     n_bytes: int
+    is_delta: bool = False
 
 
 def feed_of(place: str, settings: Settings) -> ModelFeed:
@@ -195,7 +197,9 @@ class FolderFeed:
 class UrlFeed:
     """Asks a daemon, or another replica, for its newest snapshot; the version is the daemon's.
 
-    One that came whole and cannot be used is not sent again: it may be large, and asked for often.
+    It is sent what changed since the last one, if that is less. If it cannot make the version of
+    it, it asks for it whole. One that came whole and cannot be used is not sent again: it may be
+    large, and asked for often.
     """
 
     def __init__(self, url: str, settings: Settings) -> None:
@@ -204,6 +208,7 @@ class UrlFeed:
         token = settings.http.bearer_token
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._etag: str | None = None  # of the last that came whole
+        self._base: Snapshot | None = None  # of that version, if it can be used
         self._refused: str | None = None  # why it cannot be used
         # The daemon is near: no proxy is between, and nobody else is given the token.
         bounded = BoundedHttp(), BoundedHttps()
@@ -212,10 +217,11 @@ class UrlFeed:
     def newest(self) -> tuple[NewVersion | None, float]:
         """Return the snapshot if the daemon has another one than the last; see `ModelFeed`."""
         headers = self._headers | ({} if self._etag is None else {"If-None-Match": self._etag})
+        headers |= {} if self._base is None else {"A-IM": DELTAS}
         asked = Request(self._url, headers=headers)  # noqa: S310 -- the operator's own address
         try:
             with self._open(asked, timeout=self.timeout_s) as answer:
-                data = self._body(answer)
+                data, is_delta = self._body(answer), answer.status == HTTPStatus.IM_USED
                 etag, behind_s = answer.headers["ETag"], _behind_s(answer.headers)
         except HTTPError as error:
             with error:
@@ -231,15 +237,18 @@ class UrlFeed:
             raise SourceError(
                 f"{self._url}: no answer ({said}). Is the daemon there, and http.snapshots true?"
             ) from error
+        base, self._base = self._base if is_delta else None, None
         try:
-            version = self._version(data)
+            version = self._version(data, base)
         except (SourceError, MismatchError) as error:
             cause = error.__cause__
             # What came damaged may come whole at the next look.
-            if not isinstance(cause, StoreError) or isinstance(cause, StoreVersionError):
+            if base is not None:
+                self._etag = None
+            elif not isinstance(cause, StoreError) or isinstance(cause, StoreVersionError):
                 self._etag, self._refused = etag, str(error)
             raise
-        self._etag, self._refused = etag, None
+        self._etag, self._refused, self._base = etag, None, version.snapshot
         return version, behind_s
 
     def _body(self, answer: Any) -> bytes:
@@ -253,9 +262,13 @@ class UrlFeed:
             raise ConnectionError(f"it broke off after {n:,} of {n + answer.length:,} bytes")
         return b"".join(blocks)
 
-    def _version(self, data: bytes) -> NewVersion:
+    def _version(self, data: bytes, base: Snapshot | None) -> NewVersion:
+        """Return the version of a model file, or of a delta from a snapshot."""
         try:
             header, arrays = serialization.from_bytes(data)
+            if base is not None:
+                _, known = serialization.pack(base.state, {})
+                header, arrays = serialization.patched(known, header, arrays)
             state, _ = serialization.unpack(header, arrays)
             said = header["notes"]["snapshot"]
             model = NaiveBayes.of(state)
@@ -269,7 +282,7 @@ class UrlFeed:
         except StoreError as error:
             raise SourceError(f"{self._url}: {error}") from error
         check_kinds(self._url, model, self._settings)
-        return NewVersion(snapshot, len(data))
+        return NewVersion(snapshot, len(data), base is not None)
 
 
 def check_kinds(place: str | Path, model: NaiveBayes, settings: Settings) -> None:
@@ -319,6 +332,8 @@ class FollowFigures(msgspec.Struct):
     """What a replica has done; the main thread alone writes it."""
 
     n_versions: int = 0
+    n_deltas: int = 0
+    n_bytes_in_all: int = 0
     n_failures: int = 0
     load_s: float = 0.0
     n_bytes: int = 0
@@ -387,6 +402,8 @@ class Replica(Collector):
         self.board.publish(snapshot)
         self._taken_at_s = self._clock()
         self.figures.n_versions += 1
+        self.figures.n_deltas += version.is_delta
+        self.figures.n_bytes_in_all += version.n_bytes
         self.figures.load_s, self.figures.n_bytes = self._taken_at_s - began_s, version.n_bytes
         self.health.set_ready(snapshot.version)
 
@@ -417,11 +434,15 @@ class Replica(Collector):
             (GaugeMetricFamily, "age_seconds", "For how long the model may be outdated.",
              float("nan") if age_s is None else age_s),
             (CounterMetricFamily, "versions", "Versions of the model taken.", figures.n_versions),
+            (CounterMetricFamily, "deltas", "Versions taken of which only changes came.",
+             figures.n_deltas),
+            (CounterMetricFamily, "received_bytes", "Bytes of the versions taken.",
+             figures.n_bytes_in_all),
             (CounterMetricFamily, "failures", "Looks that found no version to be had.",
              figures.n_failures),
             (GaugeMetricFamily, "load_seconds", "How long it took to get the last version.",
              figures.load_s),
-            (GaugeMetricFamily, "bytes", "Size of the last version.", figures.n_bytes),
+            (GaugeMetricFamily, "bytes", "Bytes that came of the last version.", figures.n_bytes),
         )  # fmt: skip
         for family, name, text, value in rows:
             yield family(f"streamnb_follow_{name}", text, value=value)

@@ -2,14 +2,13 @@
 
 `POST /v1/predict` judges texts or messages, with explanations and intervals. `GET /v1/model`,
 `/v1/fields` and `/v1/page` tell of the model, `/metrics`, `/healthz` and `/readyz` of the daemon.
-`GET /v1/snapshot` hands the model out whole, to replicas.
+`GET /v1/snapshot` hands the model out to replicas: whole, or what changed in it.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -50,14 +49,14 @@ from consumers.http.requests import (
     needs_token,
 )
 from consumers.http.state import AppState, form_of, response_in, sample_of
-from consumers.http.threads import Batcher, WorkerPool, predict_columns
+from consumers.http.threads import Batcher, SnapshotEncoder, WorkerPool, predict_columns
 from consumers.monitoring.quality import QualityReport
 from consumers.monitoring.status import HealthReport
 from consumers.search import QueryError, RecentStore
 from consumers.search.comparison import number_bins
 from consumers.search.label_queue import LabellingState
 from consumers.search.query_syntax import BUILT_IN, written_name
-from streamnb import EveryInterval, Snapshot, __version__, serialization
+from streamnb import Snapshot, __version__
 from streamnb.errors import InputError
 from streamnb.inspection import summary
 from streamnb.inspection.explain import Contribution
@@ -437,50 +436,13 @@ SNAPSHOT = ApiOperation(
         422: "There is a parameter.",
         503: "There is no snapshot yet, or too much is asked at once.",
     },
-    also={304: ("If-None-Match names the newest version.", None)},
+    also={
+        226: ("What changed since the version of If-None-Match: A-IM is streamnb-delta.", None),
+        304: ("If-None-Match names the newest version.", None),
+    },
 )
-# A version is made for whoever asks, all together: so often at most, and within this share of one
-# processor's time, so that a learner of many words keeps its own.
-_MADE_EACH_S, _MADE_SHARE_MAX = 0.1, 0.25
 _CHUNK = 256 << 10  # other requests are answered between two of them
-
-
-class SnapshotEncoder:
-    """Makes the bytes of a model file of snapshots, one for all that ask at a time."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._policy = EveryInterval(_MADE_EACH_S, _MADE_SHARE_MAX, clock)
-        self._lock = threading.Lock()
-        self._made_at_s = 0.0
-        self._snapshot: Snapshot | None = None
-        self._etag, self._blocks = "", list[bytes | memoryview]()
-
-    def newest(self, snapshot: Snapshot) -> tuple[str, float, list[bytes | memoryview]]:
-        """Return the ETag, the age and the blocks of a snapshot, or of an older one within bounds.
-
-        The age is for how many seconds there may be a newer one.
-        """
-        with self._lock:
-            made = self._snapshot
-            if made is not snapshot and (made is None or self._policy.is_due(0)):
-                # Of the thread alone: a machine with much to do would make fewer and fewer.
-                began_s, self._made_at_s = time.thread_time(), self._clock()
-                self._blocks, self._snapshot = _file_of(snapshot), snapshot
-                # By its content: its number comes again when the daemon that learns is restarted.
-                self._etag = f'"{serialization.digest_of(self._blocks)}"'
-                self._policy.published(0, time.thread_time() - began_s)
-                made = snapshot
-            assert made is not None
-            age_s = 0.0 if made is snapshot else self._clock() - self._made_at_s
-            return self._etag, age_s, self._blocks
-
-
-def _file_of(snapshot: Snapshot) -> list[bytes | memoryview]:
-    """Return what `streamnb.save` would write of a snapshot; its notes say what it answers by."""
-    header, arrays = serialization.pack(snapshot.state, {})
-    said = {"version": snapshot.version, "rule": snapshot.rule.to_dict()}
-    return serialization.to_blocks(header | {"notes": {"snapshot": said}}, arrays)
+DELTAS = "streamnb-delta"  # in the headers A-IM and IM of RFC 3229
 
 
 def snapshot_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
@@ -494,14 +456,19 @@ def snapshot_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) 
         # It holds all words, and the key of their fingerprints.
         check_change(request, http, "snapshots are handed out")
         current = await batcher.ask(lambda snapshot: snapshot)
-        etag, age_s, blocks = await workers.run(partial(encoder.newest, current))
+        known, by_delta = (request.headers.get(name, "") for name in ("if-none-match", "a-im"))
+        make = partial(encoder.newest, current, known, by_delta=by_delta == DELTAS)
+        etag, age_s, blocks, is_delta = await workers.run(make)
         if app_state.follow_age_s is not None:
             age_s += app_state.follow_age_s() or 0.0
         headers = NO_STORE | {"ETag": etag, AGE_HEADER: f"{age_s:.3f}"}
-        if request.headers.get("if-none-match") == etag:
+        if known == etag:
             return Response(status_code=304, headers=headers)
         headers["Content-Length"] = str(sum(map(len, blocks)))
-        return StreamingResponse(_chunks(blocks), 200, headers, "application/octet-stream")
+        if is_delta:
+            headers |= {"IM": DELTAS, "Delta-Base": known}
+        status = 226 if is_delta else 200
+        return StreamingResponse(_chunks(blocks), status, headers, "application/octet-stream")
 
     return [ApiRoute(SNAPSHOT_ROUTE, snapshot, SNAPSHOT)]
 

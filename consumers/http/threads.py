@@ -4,7 +4,8 @@
 texts that arrive together are predicted in one batch. What a request costs beyond its prediction is
 the way to the predictor's thread and back. Texts that arrive while a batch is under way form the
 next one, so they share that cost. A batch gives, bit for bit, what single examples give. `Shared`
-makes what is dear, and the same for all, once for those who ask within a second.
+makes what is dear, and the same for all, once for those who ask within a second, and
+`SnapshotEncoder` what is handed out of a snapshot.
 What nobody waits for any more is neither kept nor worked off.
 """
 
@@ -16,20 +17,21 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from consumers.http.requests import HELD_BYTES_MAX, RETRY_SOON, ProblemError
 from consumers.http.schemas import ApiPrediction, ByClass, PredictAnswer
 from consumers.process import cached
 from consumers.sinks.records import decided_by
-from streamnb import Predictor, Snapshot
+from streamnb import EveryInterval, Predictor, Snapshot, serialization
 from streamnb.errors import InputError, PredictorError, PredictorStopped, QueueFullError
 from streamnb.reader import ModelReader
 
@@ -41,6 +43,11 @@ THREADS = 4
 WAITING_MAX = 64
 SHARED_S = 1.0  # for which what was made for one is given to others
 TOGETHER_MAX = 1_000  # single texts in one batch; a longer one would keep the first waiting
+# A version is made for whoever asks, all together: so often at most, and within this share of one
+# processor's time, so that a learner of many words keeps its own.
+_MADE_EACH_S, _MADE_SHARE_MAX = 0.1, 0.25
+# Several replicas ask in turns, each by the version that it has: the last few are kept for deltas.
+_VERSIONS_MAX, _DELTA_SHARE_MAX = 4, 0.5
 
 
 class TaskTimeoutError(ProblemError):
@@ -327,3 +334,77 @@ def _settle(waiters: list[_Waiter], future: Future[T], own: Callable[[T, int], A
 def _own(answer: PredictAnswer, i: int) -> PredictAnswer:
     own = [answer.predictions[i]]
     return PredictAnswer(answer.classes, answer.snapshot_version, answer.n_examples, own)
+
+
+_Blocks = list[bytes | memoryview]
+
+
+class HandedOut(NamedTuple):
+    """What is handed out of a version, whose age is for how long there may be a newer one."""
+
+    etag: str
+    age_s: float
+    blocks: _Blocks  # of the model file, or of a delta; none for who has the version
+    is_delta: bool
+
+
+class SnapshotEncoder:
+    """Makes the bytes of a model file of snapshots, or of deltas, one for all that ask."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._policy = EveryInterval(_MADE_EACH_S, _MADE_SHARE_MAX, clock)
+        self._lock = threading.Lock()
+        self._made_at_s = self._took_s = 0.0
+        self._snapshot: Snapshot | None = None
+        self._etag = ""  # of the newest version
+        self._versions: dict[str, serialization.Version] = {}  # by ETag, the newest last
+        self._blocks: dict[str, _Blocks] = {}  # of the newest, by which version they are a delta of
+
+    def newest(self, snapshot: Snapshot, known: str = "", *, by_delta: bool = False) -> HandedOut:
+        """Return a snapshot, or an older one within bounds, for who has the version `known`."""
+        with self._lock:
+            # Of the thread alone: a machine with much to do would make fewer and fewer.
+            began_s, made = time.thread_time(), self._snapshot
+            is_new = made is not snapshot and (made is None or self._policy.is_due(0))
+            if is_new:
+                made, self._made_at_s, self._took_s = snapshot, self._clock(), 0.0
+                self._keep(snapshot)
+            n_made, is_delta = len(self._blocks), False
+            blocks: _Blocks = []
+            if known != self._etag:
+                is_delta = by_delta and known in self._versions and bool(self._made(known))
+                blocks = self._made(known if is_delta else "")
+            if is_new or len(self._blocks) > n_made:
+                self._took_s += time.thread_time() - began_s
+                self._policy.published(0, self._took_s)
+            age_s = 0.0 if made is snapshot else self._clock() - self._made_at_s
+            return HandedOut(self._etag, age_s, blocks, is_delta)
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        said = {"version": snapshot.version, "rule": snapshot.rule.to_dict()}
+        version = serialization.version_of(snapshot.state, {"snapshot": said})
+        # By its content: its number comes again when the daemon that learns is restarted.
+        self._etag = f'"{serialization.name_of(version.header, version.arrays)}"'
+        self._snapshot, self._blocks = snapshot, {}
+        self._versions.pop(self._etag, None)
+        self._versions[self._etag] = version
+        for old in list(self._versions)[:-_VERSIONS_MAX]:
+            del self._versions[old]
+
+    def _made(self, base: str) -> _Blocks:
+        """Return a delta of the newest version from another, empty if it is too large; or all."""
+        if base not in self._blocks:
+            new = self._versions[self._etag]
+            found: tuple[Any, Any] | None = new[:2]
+            if base:
+                found = serialization.delta(self._versions[base], new, self._etag.strip('"'))
+            is_small = found is not None and (
+                not base or _n_bytes(found[1]) <= _DELTA_SHARE_MAX * _n_bytes(new.arrays)
+            )
+            self._blocks[base] = serialization.to_blocks(*found) if found and is_small else []
+        return self._blocks[base]
+
+
+def _n_bytes(arrays: Mapping[str, NDArray[Any]]) -> int:
+    return sum(array.nbytes for array in arrays.values())

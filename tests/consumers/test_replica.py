@@ -22,7 +22,8 @@ from structlog.testing import capture_logs
 from consumers.config.settings import Settings
 from consumers.errors import ConfigError, MismatchError
 from consumers.features import build_model, costs_of
-from consumers.http.routes_model import SNAPSHOT_ROUTE, SnapshotEncoder
+from consumers.http.routes_model import SNAPSHOT_ROUTE
+from consumers.http.threads import SnapshotEncoder
 from consumers.monitoring.status import State
 from consumers.replica import Replica, feed_of, serving
 from streamnb import (

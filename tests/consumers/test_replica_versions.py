@@ -1,15 +1,18 @@
-"""Which versions a replica asks for: each other content once, whatever its number."""
+"""Which versions a replica asks for: each other content once, and of most what changed alone."""
 
 from __future__ import annotations
 
+import random
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from consumers.features import build_model
-from consumers.http.routes_model import SnapshotEncoder
+from consumers.http.threads import SnapshotEncoder
 from consumers.replica import Replica, feed_of, serving
-from streamnb import NaiveBayes, save
+from streamnb import NaiveBayes, Snapshot, save, serialization
 from streamnb.storage import Stored, read
 from streamnb.testing import ManualClock
 from tests.consumers.http.loopback_server import settings, taught
@@ -17,6 +20,8 @@ from tests.consumers.test_replica import (
     MIXED,
     Source,
     answering_with,
+    asked,
+    got,
     handing_out,
     until,
     version_of,
@@ -112,3 +117,176 @@ def test_a_checkpoint_that_does_not_fit_is_read_once(
     save(taught(of), tmp_path / "model.nb")
     replica.turn()
     assert (n_read[0], replica.health.report().degraded) == (3, None)
+
+
+WORDS = [f"word{i}" for i in range(4000)]
+
+
+def of_many_words() -> Source:
+    """Return a daemon of a model large enough for a delta to be small."""
+    source = Source(handing_out())
+    source.learner.learn("a", {"text": [" ".join(WORDS)] * 2}, ["negative", "positive"])
+    source.learner.publish()
+    return source
+
+
+def teach(source: Source, chance: random.Random) -> None:
+    """Have a daemon learn a few texts, old words and new, and publish."""
+    texts = [" ".join([*chance.choices(WORDS, k=5), f"new{chance.random()}"]) for _ in range(3)]
+    labels = chance.choices(["negative", "positive"], k=3)
+    source.learner.learn("a", {"text": texts}, labels)
+    if chance.random() < 0.5:
+        source.learner.unlearn_many("a", {"text": texts[:1]}, labels[:1])
+    source.learner.publish()
+
+
+def content(snapshot: Snapshot | None) -> bytes:
+    """Return the file of what a snapshot knows."""
+    assert snapshot is not None
+    return b"".join(serialization.to_blocks(*serialization.pack(snapshot.state, {})))
+
+
+def has_version_of(replica: Replica, source: Source) -> Callable[[], bool]:
+    """Return whether a replica answers by the newest snapshot of a daemon."""
+    return lambda: version_of(replica) == source.learner.version
+
+
+def test_replicas_follow_by_deltas() -> None:
+    """Also one of the other: they know, bit for bit, what the daemon knows, and answer so."""
+    source, chance = of_many_words(), random.Random(3)
+    of = source.settings
+    with source.served() as daemon:
+        middle = Replica(of, feed_of(daemon, of))
+        with serving(middle) as (address, _):
+            end = Replica(of, feed_of(address, of))
+            for replica in (middle, end):
+                until(replica, has_version_of(replica, source))
+            whole = middle.figures.n_bytes
+            for _ in range(6):
+                teach(source, chance)
+                for replica in (middle, end):
+                    until(replica, has_version_of(replica, source))
+                    assert content(replica.board.current()) == content(source.learner.snapshot)
+                    assert replica.figures.n_bytes < whole / 4
+            body = {"text": " ".join(chance.choices(WORDS, k=9)), "explain": True}
+            assert asked(address, body).content == asked(daemon, body).content
+            metrics = got(address, "/metrics").text
+    for replica in (middle, end):
+        assert (replica.figures.n_versions, replica.figures.n_deltas) == (7, 6)
+        assert replica.figures.n_failures == 0
+        assert whole < replica.figures.n_bytes_in_all < 3 * whole
+    assert "streamnb_follow_deltas_total 6.0" in metrics
+    assert f"streamnb_follow_received_bytes_total {middle.figures.n_bytes_in_all:.1f}" in metrics
+
+
+def test_what_answers_does_not_change_under_a_delta() -> None:
+    """A snapshot that is being answered from stays as it is, while the next is made of it."""
+    source, chance = of_many_words(), random.Random(4)
+    of = source.settings
+    with source.served() as daemon:
+        replica = Replica(of, feed_of(daemon, of))
+        held = []
+        for _ in range(4):
+            teach(source, chance)
+            until(replica, has_version_of(replica, source))
+            held.append((replica.board.current(), content(source.learner.snapshot)))
+    assert replica.figures.n_deltas == 3
+    for snapshot, wanted in held:
+        assert content(snapshot) == wanted
+
+
+def test_it_follows_beside_a_learner() -> None:
+    """Whatever is learned meanwhile, each version is one that the daemon has published."""
+    source, chance = of_many_words(), random.Random(5)
+    of = source.settings
+    published = {source.learner.version: source.learner.snapshot}
+    over = threading.Event()
+
+    def learn() -> None:
+        while not over.is_set():
+            teach(source, chance)
+            published[source.learner.version] = source.learner.snapshot
+            over.wait(0.01)
+
+    with source.served() as daemon:
+        replica = Replica(of, feed_of(daemon, of))
+        learner = threading.Thread(target=learn)
+        learner.start()
+        taken = {}
+        try:
+            until(replica, lambda: replica.figures.n_deltas >= 5)
+            for _ in range(5):
+                replica.turn()
+                taken[version_of(replica)] = replica.board.current()
+        finally:
+            over.set()
+            learner.join()
+    assert replica.figures.n_failures == 0
+    for version, snapshot in taken.items():
+        assert content(snapshot) == content(published[version])
+
+
+def test_a_version_that_the_daemon_does_not_know_is_replaced_whole() -> None:
+    """So it is after a restart of the daemon, and for who comes back late."""
+    source, chance = of_many_words(), random.Random(6)
+    of = source.settings
+    with source.served() as daemon:
+        replica, late = (Replica(of, feed_of(daemon, of)) for _ in range(2))
+        for each in (late, replica):
+            until(each, has_version_of(each, source))
+        for _ in range(5):
+            teach(source, chance)
+            until(replica, has_version_of(replica, source))
+        late.turn()
+    assert (late.figures.n_versions, late.figures.n_deltas) == (2, 0)
+    again = Source(of, source.learner.model)  # as of its checkpoint
+    teach(again, chance)
+    with again.served() as daemon:
+        vars(replica.feed)["_url"] = feed_of(daemon, of).name  # the port is another one
+        replica.turn()
+        assert (replica.figures.n_versions, replica.figures.n_deltas) == (7, 5)
+        teach(again, chance)
+        until(replica, has_version_of(replica, again))
+    assert (replica.figures.n_deltas, replica.figures.n_failures) == (6, 0)
+    assert content(replica.board.current()) == content(again.learner.snapshot)
+
+
+def test_a_damaged_delta_is_never_answered_from() -> None:
+    """The version before it answers until the next look, which asks for the whole."""
+    source, chance, clock = of_many_words(), random.Random(7), ManualClock()
+    encoder = SnapshotEncoder(clock)
+    first = encoder.newest(source.learner.snapshot)
+    teach(source, chance)
+    clock.advance(60.0)
+    whole = encoder.newest(source.learner.snapshot, first.etag)
+    delta = encoder.newest(source.learner.snapshot, first.etag, by_delta=True)
+    assert (whole.is_delta, delta.is_delta, whole.etag) == (False, True, delta.etag)
+    bodies = [b"".join(map(bytes, each.blocks)) for each in (first, whole, delta)]
+    header, arrays = serialization.from_bytes(bodies[2])
+    header["delta"]["name"] = "0" * 64
+    bad = [b"".join(map(bytes, serialization.to_blocks(header, arrays))), b"", bodies[1]]
+    for _ in range(20):
+        at = chance.randrange(len(bodies[2]))
+        changed = bytearray(bodies[2])
+        changed[at] ^= 1 << chance.randrange(8)
+        bad += [bodies[2][:at], bytes(changed)]
+    known: list[str | None] = []
+    answers = list[tuple[int, str, bytes]]()
+
+    def answer() -> tuple[int, dict[str, str], bytes]:
+        status, etag, said = answers.pop(0)
+        return status, {"ETag": etag, "Streamnb-Snapshot-Age": "0.000"}, said
+
+    with answering_with(answer, known) as address:
+        for body in bad:
+            answers[:] = (200, first.etag, bodies[0]), (226, delta.etag, body), (200, "", bodies[1])
+            replica = Replica(source.settings, feed_of(address, source.settings))
+            replica.turn()
+            before = replica.board.current()
+            replica.turn()
+            assert (replica.board.current(), replica.figures.n_failures) == (before, 1)
+            assert replica.health.report().degraded is not None
+            replica.turn()
+            assert known[-2:] == [first.etag, None]
+            assert (replica.figures.n_versions, replica.figures.n_deltas) == (2, 0)
+            assert content(replica.board.current()) == content(source.learner.snapshot)
