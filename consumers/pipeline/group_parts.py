@@ -109,6 +109,7 @@ class GroupParts(msgspec.Struct):
     _frozen: Mapping[Partition, PartFile | None] = field(default_factory=dict)  # see `freeze`
     _troubles: dict[str, str] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
+    _begun: Mapping[Partition, LogFacts] | None = None  # as the group was told last
     _is_topic_known: bool = False
     _mismatch: GroupMismatchError | None = None
     _may_look: threading.Event = field(default_factory=threading.Event)  # or is to end
@@ -206,16 +207,19 @@ class GroupParts(msgspec.Struct):
         self._thread = threading.Thread(target=self._run, name="group", daemon=True)
         self._thread.start()
 
-    def begin(self, beginnings: Mapping[Partition, int]) -> None:
+    def begin(self, beginnings: Mapping[Partition, LogFacts]) -> None:
         """Let the group know where partitions begin that may not be read from their start.
 
-        Another member, which saw the topic later, would begin later. What cannot be written is
-        told, and tried again by `write`.
+        Another member, which saw the topic later, would begin later. The same beginnings are told
+        once. What cannot be written is told as trouble, and tried again by `write`.
         """
+        if beginnings is self._begun:
+            return
+        self._begun = beginnings
         with self._lock:
-            for partition, at in beginnings.items():
-                if at or self.is_late:
-                    self._known[partition].begin = at
+            for partition, facts in beginnings.items():
+                if facts.begin or self.is_late:
+                    self._known[partition].begin = facts.begin
         if troubles := self._write_beginnings():
             self._say("write", next(iter(troubles.values())))
 

@@ -541,19 +541,19 @@ class Pipeline(msgspec.Struct):
             self._saved_positions = None
             with errors_logged(limits):
                 self._await_checkpoint()
-                if self._are_beginnings_saved():
-                    return True
-                if self.group is not None and self.logs is not None:
-                    self.group.begin({each: known.begin for each, known in self.logs.begun.items()})
-                self._begin_checkpoint()
-                self._await_checkpoint()
+                if not self._are_beginnings_saved():
+                    self._begin_checkpoint()
+                    self._await_checkpoint()
         return self._are_beginnings_saved()
 
     def _are_beginnings_saved(self) -> bool:
         if (path := self.checkpoint.path) is None:
             return True
         self.has_outputs = self.has_outputs and not path.exists()
-        return not self.has_outputs and (self.logs is None or not self.logs.has_new())
+        is_new = self.logs is not None and self.logs.has_new()
+        if self.group is not None and self.logs is not None:
+            self.group.begin(self.logs.begun)  # a checkpoint may know it already, the group not
+        return not self.has_outputs and not is_new
 
     def _hand_on(self) -> None:
         """Have the parts written that the group lacks, though the checkpoint holds them."""

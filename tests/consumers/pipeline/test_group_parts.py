@@ -13,6 +13,7 @@ from consumers.errors import GroupError
 from consumers.features import build_model
 from consumers.messages import Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
+from consumers.sources.base import LogFacts
 from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard
 from streamnb.state import ModelState
 from tests.consumers.pipeline.test_part_files import LOG, OTHER, SETTINGS, files_in, learned
@@ -57,7 +58,7 @@ def test_a_beginning_that_cannot_be_written_keeps_no_other_back(
     """Other partitions begin, and have their parts; that one gets its part behind its beginning."""
     (folder / "0").write_bytes(b"")
     group = GroupParts(files_in(tmp_path), LOG.topic, 3600.0)
-    group.begin({LOG: 5, OTHER: 7})
+    group.begin({LOG: LogFacts(5), OTHER: LogFacts(7)})
     assert f"{folder / '0'} cannot be used" in (group.status().trouble or "")
     assert [each.position for each in group.files._files(folder / "11")] == [7]
     group.write(both(), {LOG: 6, OTHER: 8})

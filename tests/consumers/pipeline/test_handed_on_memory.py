@@ -20,6 +20,7 @@ from consumers.messages import Partition, part_name
 from consumers.pipeline.erasure import Deletion
 from consumers.pipeline.group_parts import GroupParts, take_over_records
 from consumers.pipeline.part_files import LoadedPart, PartFiles
+from consumers.sources.base import LogFacts
 from tests.consumers.pipeline import test_part_files as parts
 from tests.consumers.pipeline.revised_log import (
     ACCOUNT_LOGS,
@@ -523,11 +524,10 @@ def test_a_part_without_records_is_told(members: Two) -> None:
 def test_where_a_partition_begins_nothing_is_left_to_remember(tmp_path: Path) -> None:
     """Who takes it over knows of all that was learned that it was nothing."""
     first, second = Member(tmp_path, "first"), Member(tmp_path, "second")
-    first.group.begin({LOG: 7})
+    first.group.begin({LOG: LogFacts(7)})
     with capture_logs() as logs:
         second.take_over()
-    assert logs == []
-    assert second.position == 7
+    assert (logs, second.position) == ([], 7)
     assert second.memory.log(LOG).is_whole
     first.memory.close()
     second.memory.close()

@@ -500,6 +500,19 @@ def test_a_run_ends_that_need_not_wait_for_the_first_checkpoint(
     assert run.pipeline.learner.model.n_examples == 0
 
 
+def test_a_group_hears_of_a_beginning_that_a_checkpoint_has_already(tmp_path: Path) -> None:
+    """One that is written for an output may hold it before the loop has heard of it."""
+    run = Run(tmp_path / "state", [raw(LOG, [LABELLED] * 3, 5)], begins=5)
+    files = PartFiles(tmp_path / "shared", {}, build_model(Settings().model), 3)
+    group = run.pipeline.group = GroupParts(files, LOG.topic, 3600.0)
+    run.pipeline.has_outputs = True
+    run.pipeline.watch = lambda: run.stop.set() if run.pipeline.positions else None
+    run.pipeline.run(Limits())
+    group.write(run.pipeline.learner.model.state, {})
+    assert [each.position for each in files._files(tmp_path / "shared/t/0")] == [5]
+    run.end()
+
+
 def test_what_was_read_before_an_error_is_learned(tmp_path: Path) -> None:
     """A source that fails ends the run with its error, behind all that it gave before."""
     run = Run(tmp_path, [raw(LOG, [LABELLED] * 3)], SourceError("the disk is gone"))

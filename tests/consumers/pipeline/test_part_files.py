@@ -18,6 +18,7 @@ from consumers.features import DecayTimes, build_model
 from consumers.messages import CLASSES_MAX, CheckpointEntry, Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
 from consumers.pipeline.part_files import PartFile, PartFiles, SharedRecords, as_stored
+from consumers.sources.base import LogFacts
 from streamnb import EveryExamples, Learner, NaiveBayes, SnapshotBoard, save
 from tests.consumers.test_private_files import mode, umask
 
@@ -469,12 +470,11 @@ def test_a_file_that_is_gone_leaves_its_part_to_no_earlier_one(
 def test_where_a_partition_begins_is_written_once(tmp_path: Path) -> None:
     """The first member to see the topic decides; a part that is there already is not touched."""
     one, two = GroupParts(files_in(tmp_path), LOG.topic, 1.0), files_in(tmp_path)
-    one.begin({LOG: 100, OTHER: 0})
+    one.begin({LOG: LogFacts(100), OTHER: LogFacts(0)})
     two.begin(LOG, 140)
     found = two.load(LOG)
     assert found is not None
-    assert (found.position, found.model.n_examples) == (100, 0)
-    assert found.model.parts.keys() == {part_name(LOG)}
+    assert (found.position, found.model.n_examples, *found.model.parts) == (100, 0, part_name(LOG))
     assert two.furthest(OTHER) is None
 
 
@@ -499,7 +499,7 @@ def test_with_latest_an_empty_partition_begins_once_too(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.write_text("", encoding="utf-8")
     group = GroupParts(files_in(shared), LOG.topic, 1.0, is_late=True)
-    group.begin({LOG: 0})
+    group.begin({LOG: LogFacts(0)})
     assert "group.folder" in (group.status().trouble or "")
     assert group.is_behind({})
     shared.unlink()
