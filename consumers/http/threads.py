@@ -395,14 +395,11 @@ class SnapshotEncoder:
     def _made(self, base: str) -> _Blocks:
         """Return a delta of the newest version from another, empty if it is too large; or all."""
         if base not in self._blocks:
-            new = self._versions[self._etag]
-            found: tuple[Any, Any] | None = new[:2]
-            if base:
-                found = serialization.delta(self._versions[base], new, self._etag.strip('"'))
-            is_small = found is not None and (
-                not base or _n_bytes(found[1]) <= _DELTA_SHARE_MAX * _n_bytes(new.arrays)
-            )
-            self._blocks[base] = serialization.to_blocks(*found) if found and is_small else []
+            new, name = self._versions[self._etag], self._etag.strip('"')
+            found = serialization.delta(self._versions[base], new, name) if base else new[:2]
+            if base and found and _n_bytes(found[1]) > _DELTA_SHARE_MAX * _n_bytes(new.arrays):
+                found = None
+            self._blocks[base] = serialization.to_blocks(*found) if found else []
         return self._blocks[base]
 
 

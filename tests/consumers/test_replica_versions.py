@@ -122,9 +122,9 @@ def test_a_checkpoint_that_does_not_fit_is_read_once(
 WORDS = [f"word{i}" for i in range(4000)]
 
 
-def of_many_words() -> Source:
+def of_many_words(*, new_classes: bool = False) -> Source:
     """Return a daemon of a model large enough for a delta to be small."""
-    source = Source(handing_out())
+    source = Source(handing_out(model={"new_classes": new_classes}))
     source.learner.learn("a", {"text": [" ".join(WORDS)] * 2}, ["negative", "positive"])
     source.learner.publish()
     return source
@@ -249,6 +249,27 @@ def test_a_version_that_the_daemon_does_not_know_is_replaced_whole() -> None:
         until(replica, has_version_of(replica, again))
     assert (replica.figures.n_deltas, replica.figures.n_failures) == (6, 0)
     assert content(replica.board.current()) == content(again.learner.snapshot)
+
+
+def test_what_changes_all_rows_is_sent_whole() -> None:
+    """If there is another class, the rows of all words have another length."""
+    source, clock = of_many_words(new_classes=True), ManualClock()
+    encoder = SnapshotEncoder(clock)
+    known = encoder.newest(source.learner.snapshot).etag
+    for text, label, is_delta in (
+        (" ".join(WORDS[:400]), "positive", True),
+        (" ".join(WORDS), "positive", True),
+        (WORDS[0], "another", False),
+        (WORDS[0], "another", True),
+    ):
+        source.learner.learn("a", {"text": [text]}, [label])
+        clock.advance(60.0)
+        found = encoder.newest(source.learner.publish(), known, by_delta=True)
+        assert sum(map(len, found.blocks))
+        assert (found.is_delta, found.etag != known) == (is_delta, True)
+        known = found.etag
+    again = encoder.newest(source.learner.snapshot, known, by_delta=True)
+    assert (again.blocks, again.is_delta) == ([], False)
 
 
 def test_a_damaged_delta_is_never_answered_from() -> None:

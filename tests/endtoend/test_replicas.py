@@ -97,6 +97,7 @@ def test_what_answers_is_whole_whoever_is_killed(tmp_path: Path) -> None:
                                 version = found["snapshot_version"]
                                 assert answers.setdefault(version, found) == found
                         two.kill()
+                one.until_metric("streamnb_follow_deltas_total", 1)
                 before = predicted(one)
                 daemon.kill()
                 found = predicted(one)  # of a version, perhaps, that nobody was asked for yet
