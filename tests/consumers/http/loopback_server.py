@@ -46,11 +46,12 @@ def app_state(
     model: NaiveBayes | None = None,
     clock: Callable[[], float] = time.monotonic,
     health: Health | None = None,
+    board: SnapshotBoard | None = None,
 ) -> Iterator[AppState]:
     """Yield application state around a model whose predictor runs, without a store."""
     registry = CollectorRegistry()
     metrics = Metrics(registry, of.model.classes, clock)
-    board = SnapshotBoard()
+    board = board or SnapshotBoard()
     Learner(model or taught(of), board, EveryExamples(1_000_000), clock).publish()
     predictor = Predictor(board)
     predictor.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, cast
@@ -15,13 +16,15 @@ from consumers.config.sections import HistorySettings, LabellingSettings
 from consumers.corrections import CorrectionService
 from consumers.corrections.model import InDoubt, UnknownMessage
 from consumers.corrections.service import Receipt
-from consumers.http import connection
+from consumers.http import connection, threads
 from consumers.http.connection import HEAD_BYTES_MAX
 from consumers.http.requests import AllowedHosts
+from consumers.http.routes_model import DELTAS
 from consumers.http.state import ApiEventSerializer
 from consumers.monitoring.status import Health
 from consumers.search.label_queue import LabelQueue
 from consumers.search.live_updater import LiveUpdater
+from streamnb import EveryExamples, Learner, SnapshotBoard
 from tests.consumers.http.loopback_server import (
     PATIENCE_S,
     app_state,
@@ -30,6 +33,7 @@ from tests.consumers.http.loopback_server import (
     served,
     settings,
     status_of,
+    taught,
     until_end,
 )
 from tests.consumers.search.stores import running, tell
@@ -129,7 +133,7 @@ def begun(route: str) -> bytes:
 
 @contextlib.contextmanager
 def with_everything() -> Iterator[tuple[int, str]]:
-    """Serve all components; yield the port and the newest snapshot's ETag."""
+    """Serve all components; yield the port and the ETag of the snapshot before the newest."""
     of = settings(
         http={
             "embed_sites": ["https://board.example.org"],
@@ -140,9 +144,10 @@ def with_everything() -> Iterator[tuple[int, str]]:
     health = Health(lambda: 0.0, of.http.stuck_after_s)
     health.beat(n_messages=1)
     health.set_ready()
+    board, model = SnapshotBoard(), taught(of)
     with (
         running(None, history=HistorySettings()) as store,
-        app_state(of, health=health) as made,
+        app_state(of, model, health=health, board=board) as made,
     ):
         tell(store, ["a good day", "a bad night"])
         watched = LiveUpdater(store, ApiEventSerializer(made), made.metrics)
@@ -156,6 +161,8 @@ def with_everything() -> Iterator[tuple[int, str]]:
         try:
             with served(made, **components) as port:
                 answer = httpx.get(f"http://127.0.0.1:{port}/v1/snapshot", trust_env=False)
+                model.learn_one({"text": "a new word"}, "positive")
+                Learner(model, board, EveryExamples(1), time.monotonic).publish()
                 yield port, answer.headers["ETag"]
         finally:
             watched.stop()
@@ -235,8 +242,13 @@ def came(described: dict[str, set[int]]) -> dict[str, set[int]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connection, "PIPELINED_MAX", PIPELINED_MAX)
+        patch.setattr(threads, "_MADE_EACH_S", 1e-9)
+        patch.setattr(threads, "_MADE_SHARE_MAX", 1.0)
+        patch.setattr(threads, "_DELTA_SHARE_MAX", 1_000.0)
         with with_everything() as (port, etag):
-            note(port, SNAPSHOT, ("", {"If-None-Match": etag}, ""))
+            note(port, SNAPSHOT, ("", {"If-None-Match": etag, "A-IM": DELTAS}, ""))
+            newest = httpx.get(f"http://127.0.0.1:{port}/v1/snapshot", trust_env=False)
+            note(port, SNAPSHOT, ("", {"If-None-Match": newest.headers["ETag"]}, ""))
             for route in routes:
                 for asked in asked_of_all(route):
                     note(port, route, asked)
