@@ -1,0 +1,167 @@
+"""The table of queues and caches, held to a daemon that runs and to the code's own limits."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from consumers.config.message import RegistrySettings
+from consumers.config.settings import Settings
+from consumers.corrections import model, service, teacher
+from consumers.decode.schemas import FramedPayloads
+from consumers.http import connection, requests, threads
+from consumers.kafka import producers, transactions
+from consumers.monitoring import logs
+from consumers.pipeline import learned_memory, reader
+from consumers.process import cache_fills
+from consumers.search import chunks, live_query, live_updater, sampler, writer
+from consumers.sinks import jsonl
+from tests.endtoend.daemon_process import Daemon, write_config
+
+GUIDE = Path(__file__).parents[2] / "docs" / "architecture.md"
+# The limits that a row names, in their order, by how the row begins.
+LIMITS: dict[str, tuple[int, ...]] = {
+    "decoded batches": (reader.BATCHES_MAX, reader.BYTES_MAX),
+    "what a client library": (),
+    "batches and requests": (),
+    "records for a topic": (producers.PENDING_RECORDS_MAX, producers.PENDING_BYTES_MAX),
+    "lines for a file": (jsonl._WRITE_BYTES,),
+    "checkpoints": (),
+    "sealed segments": (learned_memory.WAITING_MAX, learned_memory.MAPPED_MAX),
+    "what messages taught": (),
+    "corrections read back": (model.WAITING_MAX,),
+    "messages to be labelled": (teacher.WAITING_MAX,),
+    "corrections taken": (service.UNREAD_MAX,),
+    "messages before the store": (sampler.BYTES_MAX,),
+    "messages to be counted": (writer._EARLY_MAX, 17),
+    "labels that came late": (),
+    "changes of recent messages": (writer.DELETIONS_MAX, writer.DELETIONS_MAX),
+    "deletions to be erased": (100,),
+    "values of fields": (chunks._FIELDS_MAX, 9, 36 << 20, 1_000_000),
+    "what sampled rows weigh": (8, 8 << 20, 1_000_000),
+    "rows and changes": (
+        live_updater.ROWS_MAX, live_updater.ROW_BYTES_MAX, live_updater.BUFFERED_CHANGES_MAX,
+    ),
+    "alerts that are shown": (live_updater.ALERTS_KEPT, live_updater.UNDELIVERED_MAX),
+    "mail of one page": (live_query.CHANGES_MAX,),
+    "pages and their queries": (
+        live_query.PAGES_MAX, live_query.PAGES_A_CLIENT_MAX, live_query.QUERIES_MAX,
+        live_query.QUERIES_A_CLIENT_MAX,
+    ),
+    "HTTP connections": (
+        requests.HELD_BYTES_MAX, requests.HELD_BYTES_MAX, connection.UNTAKEN_BYTES_MAX,
+        threads.THREADS + threads.WAITING_MAX, connection.PIPELINED_MAX,
+    ),
+    "log lines": (logs.HELD_LINES_MAX,),
+    "words, categories": (),
+    "figures of the newest": (),
+    "schemas of a registry": (),
+    "times and days": (4_096, 256, 4_096, 256, 32, 64, 4),
+}  # fmt: skip
+
+
+def rows() -> list[list[str]]:
+    """Return the cells of each row of the table."""
+    text = GUIDE.read_text(encoding="utf-8")
+    table = text.partition("## Queues and caches")[2].partition("\n## ")[0]
+    lines = [line for line in table.splitlines() if line.startswith("|")][2:]
+    return [line.strip("| ").split(" | ") for line in lines]
+
+
+def key_of(row: list[str]) -> str:
+    """Return the entry of `LIMITS` that is about a row."""
+    (found,) = [key for key in LIMITS if row[0].startswith(key)]
+    return found
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a cell, in bytes where they are megabytes."""
+    bare = re.sub(r"`[^`]*`", "", text).replace("four fields", "4 fields")
+    found = re.findall(r"\b(\d[\d,]*)\b(?: (MB)\b)?", bare)
+    return tuple(int(number.replace(",", "")) << (20 if unit else 0) for number, unit in found)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Yield the metrics of a daemon with nearly all that has a queue or a cache."""
+    folder = tmp_path_factory.mktemp("queues")
+    lines = [json.dumps({"id": f"m{i}", "text": "sun", "label": 4, "kind": "a"}) for i in range(9)]
+    (folder / "in.jsonl").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    config = write_config(
+        folder / "config.yaml",
+        source="file:in.jsonl",
+        message={"ignore": {"kind": ["b"]}},
+        alerts={"queries": [""], "webhook": "${WEBHOOK}"},
+        checkpoint={"folder": "state"},
+    )
+    with Daemon(config, env={"WEBHOOK": "http://127.0.0.1:9/"}) as daemon:
+        daemon.until_metric("streamnb_messages_total", len(lines))
+        # It comes with the store's file.
+        last = 'cache="searched_fields"'
+        daemon.until(lambda: last in daemon.get("/metrics")[1], "all caches are there")
+        yield daemon.get("/metrics")[1]
+        assert daemon.stop() == 0
+
+
+def test_each_limit_is_that_of_the_code() -> None:
+    """Each row names the limits that the code has, and no other; each has a row."""
+    found = rows()
+    assert sorted(map(key_of, found)) == sorted(LIMITS)
+    for row in found:
+        assert numbers(row[1]) == LIMITS[key_of(row)], row
+    assert transactions.PENDING_RECORDS_MAX == producers.PENDING_RECORDS_MAX
+    assert transactions.PENDING_BYTES_MAX == producers.PENDING_BYTES_MAX
+
+
+def test_each_setting_named_is_one() -> None:
+    """A limit that can be set is named as the configuration names it."""
+    for row in rows():
+        for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", row[1]):
+            of: Any = Settings
+            for part in name.split("."):
+                assert issubclass(of, BaseModel), name
+                assert part in of.model_fields, name
+                of = of.model_fields[part].annotation
+
+
+def test_each_metric_is_that_of_a_daemon(page: str) -> None:
+    """What the table names is exported, and so is the limit where a queue has a metric of it."""
+    exported = set(re.findall(r"^# TYPE (\w+) ", page, re.MULTILINE))
+    for row in rows():
+        assert set(re.findall(r"`((?:streamnb|process)_\w+)", row[3])) <= exported, row
+    limit = re.search(r"^streamnb_predictor_queue_limit_batches (\S+)$", page, re.MULTILINE)
+    assert limit is not None
+    assert float(limit[1]) == Settings().predictor.queue_size_max
+
+
+def test_each_cache_shows_the_limit_of_the_table(page: str) -> None:
+    """Each cache of a daemon stands in the table, with the limit that its metric says."""
+    limits = dict(
+        re.findall(r'^streamnb_cache_limit_entries\{cache="(\w+)"\} (\S+)$', page, re.MULTILINE)
+    )
+    registry = RegistrySettings(url="http://127.0.0.1:9")
+    framed = FramedPayloads("avro", registry, time.monotonic)  # these two are in no such daemon
+    held = logs.HeldLines(io.StringIO())
+    limits |= {name: cache_fills()[name][1] for name in ("schemas", "log_lines")}
+    del framed, held
+    named: dict[str, list[int]] = {}
+    for row in rows():
+        single = re.findall(r'cache="(\w+)"', row[3])
+        several = re.findall(r"`(\w+)`", row[3].partition("`streamnb_cache_entries`:")[2])
+        bounds = list(numbers(row[1]))
+        named |= dict.fromkeys(single, bounds)
+        named |= {name: [bound] for name, bound in zip(several, bounds, strict=False)}
+    assert named.keys() == limits.keys()
+    named["schemas"] = [registry.schemas_max]
+    conditions = float(limits.pop("conditions"))  # each has as many, and all are added up
+    assert conditions % named.pop("conditions")[0] == 0 < conditions
+    for name, bounds in named.items():
+        assert float(limits[name]) in bounds, name
