@@ -37,6 +37,7 @@ from tests.consumers.http.loopback_server import (
 
 TIMEOUT_S = 1.0  # where a client is let go of; where one is answered, a busy machine has its time
 CONNECTIONS_MAX = 20
+N_SLOW = 200
 BODY_BYTES_MAX = 100_000
 HTTP: dict[str, Any] = {
     "connections_max": CONNECTIONS_MAX,
@@ -187,6 +188,41 @@ def test_a_drop_now_and_then_gains_no_time(hasty_port: int) -> None:
             with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
                 sent += connection.send(b"a")
     assert problem_in(answer)["status"] == 408
+
+
+def test_two_hundred_who_trickle_keep_nobody_waiting() -> None:
+    """While each sends a byte now and then, others are answered; all are let go of in time."""
+    of = settings(http={"request_timeout_s": 2 * TIMEOUT_S})
+    with app_state(of) as made, served(made) as port, contextlib.ExitStack() as stack:
+        client = stack.enter_context(
+            httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_S)
+        )
+        slow = {stack.enter_context(connected(port)) for _ in range(N_SLOW)}
+        for each in slow:
+            each.sendall(b"GET / HTTP/1.1\r\nX: ")
+            each.setblocking(False)
+        assert client.get("/metrics").text.count(f"streamnb_http_connections {N_SLOW + 1}.0") == 1
+        answers, deadline_s = [], time.monotonic() + PATIENCE_S
+        while slow:
+            assert time.monotonic() < deadline_s
+            for each in list(slow):
+                if (answer := trickled(each)) is not None:
+                    answers.append(answer)
+                    slow.remove(each)
+            assert client.post("/v1/predict", json={"text": "a good day"}).status_code == 200
+        # What a client has sent meanwhile may cost it the answer, and no other.
+        assert {status_of(answer) for answer in answers if answer} == {408}
+
+
+def trickled(connection: socket.socket) -> bytes | None:
+    """Send a byte more; return the answer if one came, and nothing in it if it was let go."""
+    try:
+        with contextlib.suppress(BlockingIOError):
+            return connection.recv(1 << 16)
+        connection.send(b"a")
+    except ConnectionError:
+        return b""
+    return None
 
 
 def test_who_takes_no_answer_is_let_go(hasty_port: int) -> None:
