@@ -1,11 +1,14 @@
 """`streamnb` with a learner that takes ten times as long: `python -m tests.endtoend.slowed`.
 
+How many times is a variable, SLOWED_TIMES.
+
 Behind it stands the command that it runs in its own process: `python -m consumers …`. Its memory
 for deletes seals a segment after a thousand messages, so it is full within seconds.
 """
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 import threading
@@ -15,7 +18,7 @@ from typing import Any
 from consumers.pipeline import learned_memory
 from streamnb import Learner
 
-TIMES = 10
+TIMES = float(os.environ.get("SLOWED_TIMES", "10"))
 SEGMENT_RECORDS = 1_000
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from signal import SIGCONT, SIGHUP, SIGINT, SIGSTOP, SIGTERM
 
@@ -53,6 +54,29 @@ def test_a_second_signal_changes_nothing(tmp_path: Path) -> None:
         assert said == {"SIGTERM", "SIGINT", "SIGHUP"}
         assert daemon.count("still_stopping") == 2
     assert counts_at(tmp_path / "state") == counts_of(examples(N))
+
+
+@pytest.mark.deep
+def test_two_interrupts_half_a_second_apart(tmp_path: Path) -> None:
+    """An impatient Ctrl-C: the stop that is under way goes on, says so once, and ends with 0."""
+    n = 20_000
+    config = make_config(tmp_path, file={"batch_bytes": 1 << 16})
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join(messages(examples(n))) + b"\n")
+    slowed = (sys.executable, "-m", "tests.endtoend.slowed")  # a batch takes it some seconds
+    with Daemon(config, under=slowed, env={"SLOWED_TIMES": "150"}) as daemon:
+        daemon.until_metric("streamnb_messages_total", 1)
+        daemon.send(SIGINT)
+        daemon.until_line("stopping")
+        until_s = time.monotonic() + 0.5
+        while time.monotonic() < until_s:
+            assert daemon.listen(0.01), "it ended before the second one"
+        daemon.send(SIGINT)
+        assert daemon.wait() == 0
+        assert daemon.count("stopping") == daemon.count("still_stopping") == 1
+        assert {line["signal"] for line in daemon.lines if "signal" in line} == {"SIGINT"}
+        n_read = daemon.summary["messages"]
+        assert 0 < n_read < n
+    assert counts_at(tmp_path / "state") == counts_of(examples(n_read))
 
 
 def test_a_signal_after_the_summary_changes_nothing(tmp_path: Path) -> None:
