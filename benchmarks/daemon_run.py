@@ -137,9 +137,9 @@ def run_daemon(
             (folder / "state").mkdir(mode=0o700)
             prepare(folder / "state")
         with beside(port) if beside else contextlib.nullcontext():
-            before_s = _ended_processor_s()
+            before_s = ended_processor_s()
             looks, summary = _run(folder, until, f"http://127.0.0.1:{port}/metrics")
-            spent_s = _ended_processor_s() - before_s
+            spent_s = ended_processor_s() - before_s
     if summary["learned"] != n:
         raise RuntimeError(f"the daemon should have learned {n:,} messages, and says: {summary}")
     return _result(looks, summary, spent_s)
@@ -226,7 +226,7 @@ def _look(page: str, process: psutil.Process) -> _Look:
     )
 
 
-def _ended_processor_s() -> float:
+def ended_processor_s() -> float:
     """Return the processor time of all processes that this one has started and waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
