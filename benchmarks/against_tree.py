@@ -4,7 +4,18 @@
 tree is: 1 for the same, below 1 for slower. Each tree has a process of its own; within a turn both
 do the same work one right after the other, the first of them changing from turn to turn, and the
 median over the turns is told. A first turn warms up and does not count. Whatever else the machine
-does takes little from processor time.
+does takes little from processor time. The exit code is 1 if a ratio falls short; the JSON is
+written all the same.
+
+The cases are what one process does of itself: the library's calls and the daemon on a file, with
+its page and without. Of the cases of `python -m benchmarks` these are left out: those that measure
+memory or a share of right answers, which has no processor time (`memory`, `whole_stream`); those
+that wait for another process or a browser, where most of the time is the other's (`kafka_daemon`,
+`kafka_codecs`, `live`, `latency`, `predict_http`, `pages`, `page_answers`); those that hold this
+tree to its own promises (`page_cost`, `checkpoints`, `deletes`, `start`); those that call what is
+not public, so that an older tree lacks it (`recent`); and those of a peer, or that repeat a case
+above at other sizes (`sklearn`, `vw`, `vw_pairs`, `classes`, `fields`, `lengths`, `scaling`,
+`ten_million_words`, `file_daemon`, `evaluation`).
 """
 
 from __future__ import annotations
@@ -200,3 +211,7 @@ def main(
                 "results": [result.to_dict() for result in results],
             }
             json_file.write_text(json.dumps(found, indent=2, ensure_ascii=False), encoding="utf-8")
+    missed = [result.case for result in results for figure in result.figures if figure.met is False]
+    if missed:
+        show.say(f"slower than {AT_LEAST:g} times the other tree: {', '.join(missed)}")
+        raise typer.Exit(1)
