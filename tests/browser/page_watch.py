@@ -1,11 +1,18 @@
-"""What a page complains of while a test uses it."""
+"""What a page complains of while a test uses it, and what it takes of thread and memory."""
 
 from __future__ import annotations
 
+import json
 import re
+import statistics
+from collections.abc import Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Request, Response, WebError
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request, Response, WebError
+
+# What `Browser.start_tracing` is to record for `task_times_ms`.
+TASKS: Final = ("toplevel",)
 
 _STILL = {"log", "info", "debug", "timeEnd", "startGroup", "endGroup"}
 
@@ -69,3 +76,42 @@ class Watch:
     def _answered(self, response: Response) -> None:
         if response.status >= 400:
             self.complaints.append(f"answered {response.status}: {response.url}")
+
+
+def task_times_ms(trace: bytes) -> list[float]:
+    """Return how long the page's thread worked on each of its tasks, of all pages together.
+
+    That is its own processor time: what else the machine does is not in it.
+    """
+    events = json.loads(trace)["traceEvents"]
+    pages = {
+        (event["pid"], event["tid"])
+        for event in events
+        if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
+    }
+    return [
+        event["tdur"] / 1000
+        for event in events
+        if event["name"] == "ThreadControllerImpl::RunTask"
+        and (event["pid"], event["tid"]) in pages
+        and "tdur" in event
+    ]
+
+
+def heap_bytes(page: Page) -> int:
+    """Return the bytes of the page's objects once those that nobody holds are gone."""
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("HeapProfiler.collectGarbage")
+    found = int(devtools.send("Runtime.getHeapUsage")["usedSize"])
+    devtools.detach()
+    return found
+
+
+def growth(sizes: Sequence[float]) -> float:
+    """Return by which share of itself something grew, by a straight line through its sizes.
+
+    >>> round(growth([100.0, 101.0, 102.0, 103.0, 104.0]), 3), growth([7.0, 9.0, 7.0])
+    (0.04, 0.0)
+    """
+    line = statistics.linear_regression(range(len(sizes)), sizes)
+    return line.slope * (len(sizes) - 1) / line.intercept

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book
+from tests.browser.page_watch import TASKS, growth, heap_bytes, task_times_ms
 from tests.endtoend.daemon_process import Daemon, write_config
 
 CLS_MAX = 0.02  # how much of the screen may move by itself in a minute
+HEAP_GROWTH_MAX = 0.1  # in a minute
+TASK_P99_MS_MAX = 50.0  # of the thread's own time
 
 # Marks each row that stands there, and counts rows that are taken away from then on.
 MARK = """() => {
@@ -31,12 +35,19 @@ MARKS = """() => [...document.querySelectorAll('[data-testid=messages] > *')].ma
 
 
 # Looks at every frame for cards that show less than all of their colour, but for the first time
-# that a card is faded in; and adds up by how much what is on the screen moved by itself.
+# that a card is faded in; and adds up by how much what is on the screen moved by itself, and by how
+# much in shifts that moved anything beside the cards of the list.
 FADING = """() => {
     window.faint = [];
-    window.shifted = 0;
+    window.shifted = window.shifted_beside = 0;
+    const cards = document.querySelector('[data-testid=messages]');
     new PerformanceObserver(list => {
-        for (const entry of list.getEntries()) window.shifted += entry.value;
+        for (const entry of list.getEntries()) {
+            window.shifted += entry.value;
+            // A card that has left the document meanwhile has no node any more.
+            const isBeside = ({node}) => node !== null && !cards.contains(node);
+            if (entry.sources.some(isBeside)) window.shifted_beside += entry.value;
+        }
     }).observe({type: 'layout-shift'});
     const seen = new Set();  // messages whose card has been at full opacity
     const look = () => {
@@ -160,7 +171,8 @@ def test_a_minute_of_a_fast_stream(
 ) -> None:
     """Two thousand a second: no card fades twice, and nothing moves while the reader reads.
 
-    One reader reads, another follows the stream.
+    One reader reads, another follows the stream. Neither's page stands still for long, or holds
+    more and more.
     """
     assert browser.is_connected()
     generator = {"seed": 7, "rate_per_s": 2_000.0}
@@ -175,11 +187,23 @@ def test_a_minute_of_a_fast_stream(
             page.evaluate(FADING)
             page.evaluate(MARK)
         seen = daemon.metric("streamnb_messages_total")
-        daemon.until_metric("streamnb_messages_total", seen + 120_000)
+        browser.start_tracing(categories=[*TASKS])
+        heaps: dict[Page, list[float]] = {still: [], follows: []}
+        # In its first ten seconds a browser compiles what it runs often.
+        for n in range(20_000, 120_001, 20_000):
+            daemon.until_metric("streamnb_messages_total", seen + n)
+            for page, sizes in heaps.items():
+                sizes.append(heap_bytes(page))
+        for sizes in heaps.values():
+            assert growth(sizes) <= HEAP_GROWTH_MAX, sizes
+        times_ms = task_times_ms(browser.stop_tracing())
+        assert statistics.quantiles(times_ms, n=100)[-1] <= TASK_P99_MS_MAX
         assert [page.evaluate("window.faint") for page in (still, follows)] == [[], []]
         expect(still.get_by_test_id("show-new")).to_have_text("Show 50+ new")
         assert None not in still.evaluate(MARKS)
         assert still.evaluate("window.shifted") <= CLS_MAX
+        # The cards make room for new ones, as its reader asked for; all else stands still.
+        assert follows.evaluate("window.shifted_beside") <= CLS_MAX
         assert follows.evaluate("window.gone") > 0  # it did follow
         for page in (still, follows):
             page.close()  # it would ask the daemon that ends

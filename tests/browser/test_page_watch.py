@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from playwright.sync_api import Browser
 
 from tests.browser.axe import violations
 from tests.browser.conftest import Opened
+from tests.browser.page_watch import TASKS, growth, heap_bytes, task_times_ms
 
 PAGE = b"""<!doctype html><html lang="en"><head><title>A page</title>
 <link rel="icon" href="data:,"></head><body>
@@ -77,3 +79,37 @@ def test_axe_finds_what_is_hard_to_read(open_page: Callable[..., Opened], addres
     found = violations(page)
     assert len(found) == 1
     assert found[0].startswith("color-contrast (serious): p")
+
+
+def test_a_task_that_holds_the_page_up_is_seen(
+    browser: Browser, open_page: Callable[..., Opened], address: str
+) -> None:
+    """Each of three busy tasks is among those of the trace; none is before they run."""
+    page, _ = open_page(address)
+    busy = """ms => new Promise(resolve => setTimeout(() => {
+        const until = performance.now() + ms;
+        while (performance.now() < until) ;
+        resolve();
+    }))"""
+    longest_ms = []
+    for each_ms in (0, 300):
+        browser.start_tracing(page=page, categories=[*TASKS])
+        for _ in range(3):
+            page.evaluate(busy, each_ms)
+        longest_ms.append(sorted(task_times_ms(browser.stop_tracing()))[-3:])
+    quiet, held_up = longest_ms
+    assert max(quiet) < min(held_up)
+
+
+def test_a_heap_that_grows_is_seen(open_page: Callable[..., Opened], address: str) -> None:
+    """What a page keeps is counted, what it lets go of is not; growth goes by all sizes."""
+    page, _ = open_page(address)
+    sizes = []
+    for _ in range(4):
+        page.evaluate("() => { (window.kept ??= []).push(Array.from({length: 100_000}, String)) }")
+        page.evaluate("() => { Array.from({length: 100_000}, String) }")
+        sizes.append(heap_bytes(page))
+    assert growth(sizes) > 1.0
+    assert sizes == sorted(sizes)
+    assert growth([100.0, 101.0, 102.0, 103.0, 104.0]) == pytest.approx(0.04)
+    assert growth([100.0, 130.0, 100.0, 70.0, 100.0]) < 0
