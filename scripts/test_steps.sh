@@ -95,11 +95,21 @@ checked_indices() {
         tests/consumers/pipeline/test_revision.py tests/consumers/kafka/test_columns.py "$@"
 }
 
-# finish: print again each test that failed and each step's closing line, and fail if a step did.
+# CI waits for so long, from when make began to set things up; a script without make from its own start.
+ci_max_s=2700
+
+# finish: print again each test that failed and each step's closing line, and fail if a step did. In CI,
+# fail also if all of it took longer than CI waits.
 finish() {
-    local result
+    local result took_s
     collect
+    took_s=$SECONDS
+    [[ -z "${STREAMNB_BEGAN_S:-}" ]] || took_s=$((EPOCHSECONDS - STREAMNB_BEGAN_S))
     for result in "${failures[@]}"; do say "$result"; done
     for result in "${results[@]}"; do say "$result"; done
     ((n_failed == 0)) || die "$n_failed of ${#results[@]} steps failed"
+    say "it took $took_s s"
+    if in_ci && ((took_s > ci_max_s)); then
+        die "CI waits for $ci_max_s s: make a step shorter, or mark tests as what runs less often"
+    fi
 }

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import re
+import subprocess
+import time
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -354,6 +357,27 @@ def test_ci_runs_what_everybody_runs() -> None:
     commands = [line for line in lines if not line.startswith(("#", "set ", "cd "))]
     assert commands == ["exec make test-all"]
     assert re.match(r"test-all: test\b", make_targets()["test-all"])
+
+
+@pytest.mark.parametrize(
+    ("ci", "took_s", "fails"), [("1", 2_690, False), ("1", 2_710, True), ("", 2_710, False)]
+)
+def test_ci_fails_if_it_takes_too_long(ci: str, took_s: int, fails: bool) -> None:
+    """Each script ends by failing in CI once 45 minutes are over; elsewhere it may take them."""
+    began = "export STREAMNB_BEGAN_S := $(shell date +%s)"
+    assert began in (ROOT / "Makefile").read_text(encoding="utf-8")
+    script = "source scripts/common.sh && source scripts/test_steps.sh && finish"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=ROOT,
+        env=os.environ | {"CI": ci, "STREAMNB_BEGAN_S": str(int(time.time()) - took_s)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "CI waits for 2700 s" in done.stderr) == (int(fails), fails)
+    for name in ("test.sh", "test_long.sh"):
+        assert _script(name).splitlines()[-1] == "finish"
 
 
 def test_locked_requirements_agree() -> None:
