@@ -32,7 +32,7 @@ from consumers.daemon import run
 from consumers.terminal import make_view
 from streamnb import HalfLives, NaiveBayes, Words
 
-MESSAGES, TURNS = 100_000, 5
+MESSAGES, TURNS = 100_000, 11
 DEMAND = 2.0  # times one half-life
 _HALF_LIVES_S: Final = (1e9, 20.0, 200.0, 600.0, 2_000.0)  # of 2,000 seconds that the stream takes
 _COUNTS: Final = {"text": {"hybrid": False}}
