@@ -7,10 +7,11 @@ have; when all of them have done so, or were left behind, partitions are given o
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from consumers.config.settings import KafkaSettings
+from consumers.corrections.model import LogPosition, NotWritten, decoded
 from consumers.kafka.client import (
     AssignmentChange,
     ClientError,
@@ -57,6 +58,7 @@ class Broker:
     committed: dict[Partition, int] = field(default_factory=dict)
     starts: dict[Partition, int] = field(default_factory=dict)  # of logs that retention has cut
     away_until_s: float = 0.0
+    grown_s: float = 0.0  # when a topic got partitions last
     n_rebalances: int = 0
     n_expelled: int = 0
     n_refused: int = 0
@@ -82,6 +84,13 @@ class Broker:
         log.append(value)
         self.scheduler.wake(self.changed)
         return len(log) - 1
+
+    def grow(self, name: str, n_partitions: int) -> None:
+        """Give a topic more partitions."""
+        logs = self.topics[name].logs
+        for number in range(len(logs), n_partitions):
+            logs[Partition(name, number)] = []
+        self.grown_s = self.scheduler.now_s
 
     def retain(self, partition: Partition, n: int) -> None:
         """Remove all of a log but its newest messages."""
@@ -179,6 +188,9 @@ class BrokerClient(GroupClient):
         self._member = Member(process)
         self._at: dict[Partition, int] = {}
         self._has_joined, self._is_alone = False, is_alone
+        # What is known of the topic, and until when nobody asks again.
+        self._interval_s, self._known_until_s = settings.metadata_interval_s, 0.0
+        self._known: tuple[Partition, ...] = ()
 
     def open(self) -> None:
         """Do nothing: the settings are right."""
@@ -188,8 +200,7 @@ class BrokerClient(GroupClient):
         self._broker.scheduler.act()
         self._wait_if_away(timeout_s)
         if self._is_alone:
-            every = tuple(self._broker.topics[self.topic_name].logs)
-            self.events.append(AssignmentChange(assigned=True, partitions=every))
+            self._hear_of_topic()
             return True
         self._broker.join(self._member)
         self._has_joined = True
@@ -204,6 +215,7 @@ class BrokerClient(GroupClient):
             self._wait_if_away(until_s - scheduler.now_s)
             # What was fetched before may be handed over before the news of the group.
             fetched = self._fetch(max_messages) if broker.chance.random() < 0.3 else []
+            self._hear_of_topic()
             if not self._is_alone:
                 self.events.extend(broker.heard(self._member, self.topic_name))
             if fetched or self.events:
@@ -213,6 +225,22 @@ class BrokerClient(GroupClient):
             if fetched or left_s <= 0:
                 return fetched
             scheduler.wait(broker.changed, left_s)
+
+    def _hear_of_topic(self) -> None:
+        """Ask now and then which partitions there are; who reads alone is given all of them."""
+        now_s = self._broker.scheduler.now_s
+        if now_s < self._known_until_s:
+            return
+        self._known_until_s = now_s + self._interval_s
+        was, self._known = self._known, tuple(self._broker.topics[self.topic_name].logs)
+        if self._is_alone and was != self._known:
+            if was:
+                self.events.append(AssignmentChange(assigned=False, partitions=was))
+            self.events.append(AssignmentChange(assigned=True, partitions=self._known))
+
+    def n_partitions(self) -> int | None:
+        """Return how many partitions there were when that was asked last."""
+        return len(self._known) or None
 
     def _fetch(self, max_messages: int) -> list[Fetched]:
         found = []
@@ -288,4 +316,72 @@ class BrokerClient(GroupClient):
         broker.check()
 
 
-Sources = Callable[[Sequence[str]], BrokerClient]
+class TopicLog:
+    """What a daemon writes a topic of corrections by; a line is sent until the broker has it.
+
+    It is answered for somewhat later, or never: who is killed meanwhile does not know of it.
+    """
+
+    is_own = False
+
+    def __init__(self, broker: Broker, topic: str, process: Process) -> None:
+        self.name = topic
+        self._broker, self._process = broker, process
+
+    def append(self, key: bytes, line: bytes) -> Sent:
+        """Send a line to the partition of its message's number."""
+        del key  # each line is of a message
+        broker = self._broker
+        broker.scheduler.act()
+        said = decoded(line)
+        assert said is not None
+        assert said.place is not None
+        partition = Partition(self.name, said.place.partition)
+        if partition not in broker.topics[self.name].logs:
+            raise NotWritten("the topic has no such partition yet")
+        sent = Sent(broker)
+        self._send(partition, line, sent)
+        return sent
+
+    def _send(self, partition: Partition, line: bytes, sent: Sent) -> None:
+        """Write a line once the broker is there, if its process is."""
+        broker, process = self._broker, self._process
+        may_s = max(broker.away_until_s, process.paused_until_s)
+        if process.is_dead:
+            return
+        if broker.scheduler.now_s < may_s:
+            broker.scheduler.call_at(may_s, lambda: self._send(partition, line, sent))
+            return
+        at = LogPosition(partition, broker.append(partition, line))
+        acked_s = broker.scheduler.now_s + broker.chance.choice((0.0, 0.01, 0.3))
+        broker.scheduler.call_at(acked_s, lambda: sent.acknowledge(at))
+
+    def close(self) -> None:
+        """Do nothing: what is on its way may still come."""
+
+
+class Sent:
+    """A line on its way."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._at: LogPosition | None = None
+        self._waiting: list[Task] = []
+
+    def acknowledge(self, at: LogPosition) -> None:
+        """Say where it stands."""
+        self._at = at
+        self._broker.scheduler.wake(self._waiting)
+
+    def outcome(self, timeout_s: float) -> LogPosition | None:
+        """Return where it stands, None if that is not known in time."""
+        scheduler = self._broker.scheduler
+        scheduler.act()
+        until_s = scheduler.now_s + timeout_s
+        while self._at is None and scheduler.now_s < until_s:
+            scheduler.wait(self._waiting, until_s - scheduler.now_s)
+        return self._at
+
+    def is_given_up(self) -> bool:
+        """Return False: it is sent as long as its process lives."""
+        return False

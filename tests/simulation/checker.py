@@ -39,9 +39,12 @@ def taught(
         waiting, now_s = _read(log, living, late)
         living |= _labelled(waiting, labels, now_s, late or {})
     texts = {message["id"]: message.get("text") for log in logs for message in log}
+    deleted = set[str]()
     for name, given in corrections:
         text, _ = living.pop(name, (texts[name], ""))
-        if given is not None and text is not None:
+        if given is None:
+            deleted.add(name)  # a member that has not heard of it may still take a label
+        elif text is not None and name not in deleted:
             living[name] = text, given
     return living
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from streamnb.kernels.jit import entry_points
 from tests.simulation import plan as plans
 from tests.simulation.bugs import BUGS
 from tests.simulation.plan import Event, Plan
@@ -70,8 +71,14 @@ def book() -> Iterator[Plan]:
 
 
 def warm_up() -> None:
-    """Run one plan of each kind: what happens once in a process happens here."""
+    """Load all kernels and run one plan of each kind: what happens once in a process is done here.
+
+    Of simulated threads two would load a kernel at the same time, behind the compiler's real lock.
+    """
     gc.disable()  # collections would run finalizers at moments that no seed decides
+    for kernel in entry_points:
+        if kernel.is_kept:
+            kernel.compile()
     kinds: set[tuple[bool, bool]] = set()
     for seed in range(100):
         plan = plans.draw(seed)

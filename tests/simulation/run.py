@@ -19,10 +19,11 @@ import structlog
 
 from consumers import daemon, factories
 from consumers.config.settings import Settings
+from consumers.kafka import producers
 from consumers.kafka.group_source import GroupSource
 from consumers.pipeline.loop import Pipeline
 from tests.simulation import bugs
-from tests.simulation.broker import BrokerClient
+from tests.simulation.broker import BrokerClient, TopicLog
 from tests.simulation.plan import Plan
 from tests.simulation.scheduler import activate
 from tests.simulation.world import TOPIC, World
@@ -44,9 +45,14 @@ def replaced(world: World) -> Iterator[None]:
     def label_source(settings: Settings, topic: str, *_: object) -> GroupSource:
         process = world.running().process
         assert process is not None
-        client = BrokerClient(world.broker, topic, settings.kafka, process, is_alone=True)
-        kafka, is_shared = settings.kafka, settings.group.folder is not None
-        return GroupSource(client, kafka, is_shared=is_shared)
+        kafka = settings.kafka.model_copy(update={"start_from": "earliest"})
+        client = BrokerClient(world.broker, topic, kafka, process, is_alone=True)
+        return GroupSource(client, kafka, is_shared=settings.group.folder is not None)
+
+    def topic_log(_servers: object, topic: str, *_: object, **_options: object) -> TopicLog:
+        process = world.running().process
+        assert process is not None
+        return TopicLog(world.broker, topic, process)
 
     def serve(_settings: Settings, components: Any, **_: object) -> tuple[None, Callable[[], None]]:
         if components.corrections is not None:
@@ -71,6 +77,7 @@ def replaced(world: World) -> Iterator[None]:
         for where, name, value in (
             (daemon, "build_source", source),
             (factories, "whole_topic_source", label_source),
+            (producers, "KafkaLog", topic_log),
             (daemon, "serve", serve),
             (daemon, "raise_priority", lambda: None),
             (daemon, "short_pauses", contextlib.nullcontext),

@@ -286,7 +286,7 @@ class Lock:
         if running is None:
             if self._n and not self.is_reentrant:
                 raise StuckError("a lock is wanted outside of the simulated threads")
-            self._owner, self._n = None, self._n + 1
+            self._n += 1  # whoever has it keeps it: the world looks in between two steps
             return True
         scheduler, task = running
         scheduler.act()
