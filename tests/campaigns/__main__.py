@@ -48,7 +48,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         Campaign(
             stops,
             50,
-            4,
+            2,
             "stops",
             ("integration", "deep"),
             must_meet=(
