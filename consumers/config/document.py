@@ -85,7 +85,7 @@ def read_yaml(text: str, environ: Mapping[str, str]) -> Document:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is not None:
-            _Walk(document, environ).visit(node, ())
+            _NodeVisitor(document, environ).visit(node, ())
             document.data = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -99,7 +99,7 @@ def read_yaml(text: str, environ: Mapping[str, str]) -> Document:
     return document
 
 
-class _Walk:
+class _NodeVisitor:
     """Goes over the nodes once, before they become values."""
 
     def __init__(self, document: Document, environ: Mapping[str, str]) -> None:

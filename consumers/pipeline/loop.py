@@ -38,7 +38,7 @@ from consumers.pipeline.checkpoint_writer import CheckpointWriter, KnownLogs, er
 from consumers.pipeline.erasure import Erasure
 from consumers.pipeline.group_parts import GroupParts, take_over_records
 from consumers.pipeline.part_files import LoadedPart
-from consumers.pipeline.reader import Handover, LabelReader, Limits, Reader
+from consumers.pipeline.reader import LabelReader, Limits, Reader, Reassignment
 from consumers.pipeline.revision import Reviser
 from consumers.pipeline.waiting_messages import LearnedRows, Taking, joined, learn_rows, rows_until
 from consumers.search.store import RecentStore
@@ -134,7 +134,7 @@ class Pipeline(msgspec.Struct):
         if self.group is not None:
             self.group.start()
         while not self.stop.is_set():
-            taken: Messages | Handover | None
+            taken: Messages | Reassignment | None
             taken, self._held = self._held, None
             if taken is None:
                 taken = self.reader.take(0.0 if self._is_behind() else TURN_S)
@@ -164,10 +164,10 @@ class Pipeline(msgspec.Struct):
             self.learner.publish()
             self._is_snapshot_unsaved = True
 
-    def _process_or_hold(self, taken: Messages | Handover | None, *, may_learn: bool) -> int:
+    def _process_or_hold(self, taken: Messages | Reassignment | None, *, may_learn: bool) -> int:
         """Process what was taken, or keep a batch that may not be learned yet; return its size."""
-        if isinstance(taken, Handover):
-            self._hand_over(taken)
+        if isinstance(taken, Reassignment):
+            self._apply_reassignment(taken)
             return 0
         try:
             if taken is not None and may_learn:
@@ -377,21 +377,21 @@ class Pipeline(msgspec.Struct):
         """Add records in the order of their log, wherever it was cut."""
         self.predictions.add([record for _, record in sorted(held, key=itemgetter(0))])
 
-    def _hand_over(self, handover: Handover) -> None:
+    def _apply_reassignment(self, change: Reassignment) -> None:
         """Take a partition over, with what its last owner learned, or leave it to its next one."""
         others = [each for each in (self.corrections, self.labels) if each is not None]
-        if not handover.is_ours:
-            self._own.discard(handover.partition)
+        if not change.is_ours:
+            self._own.discard(change.partition)
             for each in others:
-                each.give_up(handover.partition)
+                each.give_up(change.partition)
             return
-        self._own.add(handover.partition)
-        if handover.part is not None:
-            self._set_part(handover.partition, handover.part)
-        elif self.reviser is not None and self.reviser.memory.is_elsewhere(handover.partition):
-            take_over_records(self.reviser.memory, handover.partition, None)
+        self._own.add(change.partition)
+        if change.part is not None:
+            self._set_part(change.partition, change.part)
+        elif self.reviser is not None and self.reviser.memory.is_elsewhere(change.partition):
+            take_over_records(self.reviser.memory, change.partition, None)
         for each in others:
-            each.take_over(handover.partition, self.positions)
+            each.take_over(change.partition, self.positions)
 
     def _set_part(self, partition: Partition, part: LoadedPart, *, is_as_far: bool = False) -> None:
         """Know what another member of the group has learned of a partition.

@@ -98,7 +98,7 @@ class Decodes(Protocol):
         """Return a row or a reject for each message."""
 
 
-class Handover(msgspec.Struct, frozen=True):
+class Reassignment(msgspec.Struct, frozen=True):
     """A partition that is read here from now on, or (`is_ours` is False) no more.
 
     If another member got further, `part` is what the model goes on from.
@@ -116,7 +116,7 @@ class BatchQueue:
         self._batches_max = batches_max
         self._bytes_max = bytes_max
         self._changed = threading.Condition()
-        self._batches: deque[tuple[Messages | Handover, int]] = deque()
+        self._batches: deque[tuple[Messages | Reassignment, int]] = deque()
         self._n_bytes = 0
         self._n_waiting: Counter[Partition] = Counter()
         self._reason: str | None = None
@@ -144,10 +144,10 @@ class BatchQueue:
             self._changed.notify_all()
             return True
 
-    def put_handover(self, handover: Handover) -> None:
+    def put_reassignment(self, change: Reassignment) -> None:
         """Add word of a partition; there are few of them, so it never waits."""
         with self._changed:
-            self._batches.append((handover, 0))
+            self._batches.append((change, 0))
             self._changed.notify_all()
 
     def end(self, reason: str) -> None:
@@ -168,7 +168,7 @@ class BatchQueue:
             if self._error is not None:
                 raise self._error
 
-    def take(self, timeout_s: float) -> Messages | Handover | None:
+    def take(self, timeout_s: float) -> Messages | Reassignment | None:
         """Remove and return what came first; None if nothing came in time or nothing will come.
 
         What `fail` was given is raised once every batch before it has been taken.
@@ -257,7 +257,7 @@ class Reader:
         self._limits = limits
         self._thread.start()
 
-    def take(self, timeout_s: float) -> Messages | Handover | None:
+    def take(self, timeout_s: float) -> Messages | Reassignment | None:
         """Return the next batch, or word of a partition; None if nothing came in time.
 
         What ended the reading thread is raised once every batch before it has been taken.
@@ -287,7 +287,7 @@ class Reader:
     def read_again(self, partition: Partition, position: int | None) -> None:
         """Have a partition read from elsewhere, None: from where its log begins.
 
-        A `Handover` comes before the first batch from there.
+        A `Reassignment` comes before the first batch from there.
         """
         self._again.append((partition, position))
 
@@ -379,7 +379,7 @@ class Reader:
             if position is not None:
                 self._positions[partition] = position
             self._source.rewind(partition)
-            self._queue.put_handover(Handover(partition, is_ours=True))
+            self._queue.put_reassignment(Reassignment(partition, is_ours=True))
 
     def _know_topic(self) -> None:
         """Let the group look for parts once broker or checkpoint have said of which topic."""
@@ -412,14 +412,14 @@ class Reader:
                 self._positions[partition] = further.position
             if further is not None or partition not in self._own:
                 self._own.add(partition)
-                self._queue.put_handover(Handover(partition, is_ours=True, part=further))
+                self._queue.put_reassignment(Reassignment(partition, is_ours=True, part=further))
         self._further.clear()  # the others were asked about, and are not ours
 
     def _tell_lost(self) -> None:
         """Say which partitions went to others; their last batches are in the queue."""
         for partition in self._own - self._status.assigned:
             self._own.discard(partition)
-            self._queue.put_handover(Handover(partition, is_ours=False))
+            self._queue.put_reassignment(Reassignment(partition, is_ours=False))
         if self._group is not None:
             self._group.keep_only(self._own)
 
@@ -569,7 +569,7 @@ class LabelReader:
             taken = self.reader.take(0.0 if self.is_behind else timeout_s)
             if taken is None:
                 break
-            if isinstance(taken, Handover):
+            if isinstance(taken, Reassignment):
                 self._awaited[taken.partition] -= 1
             elif self._is_wanted(taken.partition):
                 self.is_mid_batch = True

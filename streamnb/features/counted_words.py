@@ -31,7 +31,7 @@ from streamnb.likelihoods import WordLikelihood
 from streamnb.likelihoods.base import Batch, BatchToUnlearn, take_rows
 from streamnb.likelihoods.multinomial import (
     Hybrid,
-    HybridRoom,
+    ThreadScratch,
     check_weights,
     hybrid_scratch,
     merge_weights,
@@ -40,7 +40,7 @@ from streamnb.tokenizer import fingerprints_of, hash_key_words
 from streamnb.vocabulary import Vocabulary
 
 NOTHING_SAID = Said(np.empty((0, 0)), np.empty((0, 0)))  # without other groups to be weighted
-_kept = HybridRoom()
+_kept = ThreadScratch()
 
 
 class CountedState(GroupState):

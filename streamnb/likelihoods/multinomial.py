@@ -217,8 +217,8 @@ def hybrid_scratch(hybrid: Hybrid, n_classes: int, n_others: int) -> HybridScrat
     )
 
 
-class HybridRoom(threading.local):
-    """The room that a thread's last run had, and what `hybrid_scratch` made it for."""
+class ThreadScratch(threading.local):
+    """The scratch that a thread's last run had, and what `hybrid_scratch` made it for."""
 
     made_for: Any = None
     scratch: Any = None

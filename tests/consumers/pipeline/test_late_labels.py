@@ -29,7 +29,7 @@ from consumers.pipeline.group_parts import GroupParts, take_over_records
 from consumers.pipeline.learned_memory import FOLDER_NAME
 from consumers.pipeline.learned_records import FoundRecords, LearnedRecord
 from consumers.pipeline.part_files import LoadedPart, PartFiles
-from consumers.pipeline.reader import Handover, LabelReader, Limits
+from consumers.pipeline.reader import LabelReader, Limits, Reassignment
 from consumers.pipeline.waiting_messages import DueTimes
 from consumers.sources.base import LogFacts
 from tests.consumers.decoded_messages import raw
@@ -474,11 +474,11 @@ class Batches:
     n_partitions, end_reason = 1, None
     may_end = False
 
-    def __init__(self, batches: Sequence[Messages | Handover]) -> None:
+    def __init__(self, batches: Sequence[Messages | Reassignment]) -> None:
         self.batches = list(batches)
         self.asked: list[tuple[Partition, int | None]] = []
 
-    def take(self, _timeout_s: float) -> Messages | Handover | None:
+    def take(self, _timeout_s: float) -> Messages | Reassignment | None:
         """Return the next batch."""
         return self.batches.pop(0) if self.batches else None
 
@@ -513,7 +513,7 @@ def test_a_member_takes_the_labels_of_its_own_partitions_alone() -> None:
     reader.take_over(LOG, positions)
     assert source.asked == [(LABEL_LOG, 3)]
     source.end_reason = "end of source"
-    for then in ([], [Handover(LABEL_LOG, is_ours=True), batch(3), batch(1, other)]):
+    for then in ([], [Reassignment(LABEL_LOG, is_ours=True), batch(3), batch(1, other)]):
         source.batches += then
         reader.take(run.learner, positions, 0.0, is_idle=True)
         assert positions == {LABEL_LOG: 4 if then else 3}
