@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -215,3 +216,53 @@ def test_the_kafka_steps_of_the_tutorial_work(broker: Broker, tmp_path: Path) ->
     assert re.search(r"^learned +40,000$", done.stdout, flags=re.MULTILINE)
     assert "130,000 messages" in done.stdout
     assert done.stdout.rstrip().endswith("the checkpoint counts what its log says"), done.stdout
+
+
+def first_commands() -> list[str]:
+    """Return the commands of the README's first block, without what is said of them."""
+    return [line.partition("#")[0].strip() for line in blocks("README.md", "sh")[0].splitlines()]
+
+
+def test_the_readme_s_command_for_tests_is_what_ci_runs() -> None:
+    """`.ci/run` runs `make test-all`, which is `make test` and then what takes longer."""
+    _, tests = first_commands()
+    last = read(".ci/run").splitlines()[-1]
+    assert last == f"exec {tests}-all"
+    rules = read("Makefile")
+    assert re.search(rf"^{tests.removeprefix('make ')}-all: test ", rules, flags=re.MULTILINE)
+
+
+@pytest.mark.deep
+def test_the_readme_s_first_command_in_a_fresh_clone(tmp_path: Path) -> None:
+    """It sets a clone up for somebody who has nothing in his home, compiles, learns, and ends.
+
+    Packages come out of pip's cache if they are there; all else is as it is for him.
+    """
+    run, _ = first_commands()
+    clone, home = tmp_path / "clone", tmp_path / "home"
+    home.mkdir()
+    cloned = subprocess.run(["git", "clone", "-q", ROOT, clone], check=False)
+    if cloned.returncode:
+        pytest.skip("this is no clone itself")
+    cache = subprocess.run(
+        [sys.executable, "-m", "pip", "cache", "dir"], capture_output=True, text=True, check=True
+    )
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "STREAMNB", "VIRTUAL_ENV", "XDG", "MAKE", "NUMBA"))
+    }
+    done = subprocess.run(
+        [*run.split(), "ARGS=--max-messages 1000 --port 0 --json"],
+        cwd=clone,
+        env=inherited | {"HOME": str(home), "PIP_CACHE_DIR": cache.stdout.strip()},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=1_200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert summary["messages"] == 1_000
+    assert summary["checkpoint"] is not None
