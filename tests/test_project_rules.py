@@ -44,7 +44,6 @@ GUARDED_PRIVATES = {
 # may join them: what others override is a method with a public name, and says so.
 OVERRIDDEN_PRIVATES = {
     "FieldsState": {"_fit_to_table", "_learn", "_merge", "_run", "_says"},
-    "GroupClient": {"_unanswered"},
     "GroupState": {"_copy"},
     "Learner": {"_frozen", "_learn", "_prequential"},
     "ModelReader": {"_settled"},

@@ -423,7 +423,8 @@ class GroupClient(ABC):
     def close(self, *, finish_commit: bool) -> None:
         """Leave the group, after the last commit has arrived if `finish_commit` says so."""
 
-    def _unanswered(self, why: str) -> ClientError:
+    def unanswered(self, why: str) -> ClientError:
+        """Return the error of a question that the broker did not answer, with the reason."""
         return ClientError(f"{self._no_answer} (the client says: {why})")
 
     def _committed(self, error: str | None = None) -> None:

@@ -170,7 +170,7 @@ class KafkaPythonClient(GroupClient):
             error = self._connecting.error
             if isinstance(error, ClientFailedError):
                 raise ClientFailedError(*error.args)
-            raise ClientError(self._no_answer) if error is None else self._unanswered(repr(error))
+            raise ClientError(self._no_answer) if error is None else self.unanswered(repr(error))
         self._privates = require_privates(consumer)
         self._consumer, fail = consumer, partial(self._fail, self._net)
         tell_raised(self._privates.fetcher, "_handle_fetch_response", fail)
@@ -403,7 +403,7 @@ class KafkaPythonClient(GroupClient):
         except Exception as error:
             if not isinstance(error, (*OUTAGES, KeyError)):  # KeyError: a partition was left out
                 self._fail(self._net, error)
-            raise self._unanswered(repr(error)) from error
+            raise self.unanswered(repr(error)) from error
 
     # -- committing ----------------------------------------------------------------------------
 

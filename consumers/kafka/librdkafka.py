@@ -274,10 +274,10 @@ class LibrdkafkaClient(GroupClient):
         try:
             answers = self._consumer.offsets_for_times(asked, timeout=timeout_s)
         except KafkaException as error:
-            raise self._unanswered(_reason(error)) from error
+            raise self.unanswered(_reason(error)) from error
         for each in answers:
             if each.error is not None:
-                raise self._unanswered(each.error.str())
+                raise self.unanswered(each.error.str())
         self._connection_error = None
         return {Partition(each.topic, each.partition): each.offset for each in answers}
 
@@ -286,7 +286,7 @@ class LibrdkafkaClient(GroupClient):
         try:
             topics = self._consumer.list_topics(self.topic_name, timeout=timeout_s).topics
         except KafkaException as error:
-            raise self._unanswered(_reason(error)) from error
+            raise self.unanswered(_reason(error)) from error
         missing = topics[self.topic_name].error
         if missing is not None:
             raise ClientError(self._no_topic(missing))
@@ -298,13 +298,13 @@ class LibrdkafkaClient(GroupClient):
             found = self._describe(timeout_s).result(timeout_s)
         except TimeoutError:
             self._renew_admin()
-            raise self._unanswered("it does not say what the topic is like") from None
+            raise self.unanswered("it does not say what the topic is like") from None
         except KafkaException as error:
             if error.args[0].code() in _NO_ANSWER:
                 self._renew_admin()
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise ClientError(self._no_topic(error.args[0])) from error
-            raise self._unanswered(_reason(error)) from error
+            raise self.unanswered(_reason(error)) from error
         self._topic_id, self._n_partitions = _id(found), len(found.partitions)
         self._ask_at_s = time.monotonic() + self._ask_interval_s
         partitions = (Partition(self.topic_name, each.id) for each in found.partitions)
@@ -360,10 +360,11 @@ class LibrdkafkaClient(GroupClient):
             f"the name in `source`, and the right to see it (the client says: {error.str()})"
         )
 
-    def _unanswered(self, why: str) -> ClientError:
+    def unanswered(self, why: str) -> ClientError:
+        """Return it with the connection's own error, if there is one."""
         if self._connection_error is not None:  # it says more than the unanswered question
             why = self._connection_error.str()
-        return super()._unanswered(why)
+        return super().unanswered(why)
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Commit positions without waiting; `close` waits for their arrival."""
