@@ -155,6 +155,17 @@ def taken_back_twice(_world: World) -> Iterator[Patch]:
     yield Reviser, "place", place
 
 
+def delta_subtracted_twice(_world: World) -> Iterator[Patch]:
+    """What a message taught is subtracted twice as a person corrects it."""
+    real = waiting_messages.unlearn
+
+    def unlearn(*args: Any) -> None:
+        real(*args)
+        real(*args)
+
+    yield revision, "unlearn", unlearn
+
+
 def delete_forgotten(_world: World) -> Iterator[Patch]:
     """That a message was deleted before it came is not known any more when it comes."""
     yield LogMemory, "is_pending", lambda _self, _hashes: None
@@ -215,6 +226,7 @@ REPLACED = {
         own_place_kept,
         stale_fetch,
         taken_back_twice,
+        delta_subtracted_twice,
         delete_forgotten,
         correction_twice,
         output_not_flushed,

@@ -1,7 +1,8 @@
 """The command line of the simulation: seeds, bugs, and what to do with a seed that fails.
 
 A run that fails is shrunk: events leave it as long as it still fails. What is left is a plan, which
-`--keep` writes into the seed book beside this file, and every later run begins with the book.
+`--keep` writes into the seed book beside this file, and every later run begins with the book. A
+plan of the book is run again by its number there, as its seed may draw another one by now.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -97,11 +100,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first one; 0")
     parser.add_argument("--bug", choices=BUGS, help="plant a bug, and stop once it is found")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run one, and say all of it")
+    parser.add_argument(
+        "--replay-book", type=int, metavar="N", help="the same of a plan of the book"
+    )
     parser.add_argument("--keep", action="store_true", help="write what fails into the seed book")
     said = parser.parse_args(arguments)
     warm_up()
+    if said.replay_book is not None:
+        return _replay(list(book())[said.replay_book - 1], said.bug)
     if said.replay is not None:
-        return _replay(said.replay, said.bug)
+        return _replay(plans.draw(said.replay), said.bug)
     began_s, report, n_comparisons = time.process_time(), Counter[str](), 0
     seeds = range(said.first, said.first + said.seeds)
     known = [] if said.bug else list(book())
@@ -116,7 +124,8 @@ def main(arguments: list[str]) -> int:
             if said.bug:
                 _say(f"{said.bug}: found by seed {plan.seed}, number {n}: {_head(outcome)}")
                 return 0
-            return _fail(plan, outcome, keep=said.keep)
+            way = f"--replay-book {n}" if n <= len(known) else f"--replay {plan.seed}"
+            return fail(plan, outcome, way, BOOK if said.keep else None)
         if time.monotonic() > said_s + _SAY_S:
             said_s = time.monotonic()
             _say(f"{n:,} runs, {n_comparisons:,} comparisons")
@@ -126,6 +135,7 @@ def main(arguments: list[str]) -> int:
         "book": len(known),
         "comparisons": n_comparisons,
         "met": dict(sorted(report.items())),
+        "tree": tree(),
         "cpu_s": round(time.process_time() - began_s, 1),
         "resident_mb": _peak_mb(),
     }
@@ -135,8 +145,7 @@ def main(arguments: list[str]) -> int:
     return int(said.bug is not None)
 
 
-def _replay(seed: int, bug: str | None) -> int:
-    plan = plans.draw(seed)
+def _replay(plan: Plan, bug: str | None) -> int:
     outcome = attempt(plan, bug)
     for line in (repr(replace(plan, events=())), *map(str, plan.events), *outcome.log):
         sys.stdout.write(f"{line}\n")
@@ -145,23 +154,38 @@ def _replay(seed: int, bug: str | None) -> int:
     return int(outcome.failure is not None)
 
 
-def _fail(plan: Plan, outcome: Outcome, *, keep: bool) -> int:
-    """Say how to run a failure again, and the least of it that still fails."""
+def fail(plan: Plan, outcome: Outcome, way: str, kept_in: Path | None) -> int:
+    """Say in which way to run a failure again, and the least that still fails; keep that."""
     _say(f"seed {plan.seed} failed: {outcome.failure}")
-    _say(f"replay: python -m tests.simulation --replay {plan.seed}")
-    kind = (outcome.failure or "").partition(":")[0]
+    _say(f"replay: python -m tests.simulation {way}")
+    kind = _kind(outcome)
 
     def fails(smaller: Plan) -> bool:
-        return (attempt(smaller).failure or "").partition(":")[0] == kind
+        return _kind(attempt(smaller)) == kind
 
     least = shrunk(plan, fails)
     _say(f"{len(least.events)} of its {len(plan.events)} events are enough:")
     for event in least.events:
         _say(f"  {event}")
-    if keep:
-        with BOOK.open("a", encoding="utf-8") as file:
+    if kept_in is not None:
+        with kept_in.open("a", encoding="utf-8") as file:
             file.write(f"{encoded(least)}\n")
     return 1
+
+
+def _kind(outcome: Outcome) -> str:
+    """Return what a failure says, but for its figures: another one is no part of it."""
+    return re.sub(r"[\d{].*", "", _head(outcome)) if outcome.failure else ""
+
+
+def tree() -> str:
+    """Return the commit that runs, and whether its files are changed."""
+    said = [["git", "rev-parse", "--short", "HEAD"], ["git", "status", "--porcelain", "-uno"]]
+    commit, changes = (
+        subprocess.run(each, cwd=BOOK.parent, capture_output=True, text=True, check=False).stdout
+        for each in said
+    )
+    return (commit.strip() or "no commit") + (" with changes" if changes.strip() else "")
 
 
 def _head(outcome: Outcome) -> str:

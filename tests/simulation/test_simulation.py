@@ -7,16 +7,18 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.simulation import checker
+from tests.simulation import checker, command
 from tests.simulation.bugs import BUGS
 from tests.simulation.command import decoded, encoded, shrunk
-from tests.simulation.plan import Plan, draw
+from tests.simulation.plan import Event, Plan, draw
+from tests.simulation.run import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 N_FAST, N_SEEDS = 10, 300  # in every run of the tests, and in CI
@@ -27,6 +29,7 @@ FOUND_BY = {
     "counts_ahead": 0,
     "default_too_early": 33,
     "delete_forgotten": 2,
+    "delta_subtracted_twice": 1,
     "journal_not_synced": 47,
     "late_label_twice": 0,
     "loss_not_told": 21,
@@ -86,6 +89,7 @@ def test_seeds_hold() -> None:
     assert met.keys() >= {"kills", "power cuts", "pauses", "stops", "broker away", "rebalances"}
     assert met.keys() >= {"members expelled", "failed fsync", "failed write", "failed replace"}
     assert met.keys() >= {"late labels", "messages lost"}
+    assert met.keys() >= {"blackouts", "topics grown", "late starts", "corrections taken"}
 
 
 @pytest.mark.deep
@@ -173,6 +177,83 @@ def test_a_failing_plan_is_shrunk() -> None:
         return set(map(id, wanted)) <= set(map(id, smaller.events))
 
     assert shrunk(plan, fails).events == wanted
+
+
+def outcome(failure: str | None) -> Outcome:
+    """Return the outcome of a run that failed so, or not."""
+    return Outcome(failure, Counter(), 0, [], 0, 0)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, wanted: Event, failure: str) -> None:
+    """Let every plan with an event fail, and no other one."""
+
+    def attempt(plan: Plan, _bug: str | None = None) -> Outcome:
+        return outcome(failure if wanted in plan.events else None)
+
+    monkeypatch.setattr(command, "attempt", attempt)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_what_fails_is_said_and_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, keep: bool
+) -> None:
+    """It is said how to run it again, and the least of it; `--keep` adds that to the book."""
+    book, plan = tmp_path / "seeds.txt", draw(1)
+    book.write_text("# a book\n", encoding="utf-8")
+    monkeypatch.setattr(command, "BOOK", book)
+    failing(monkeypatch, plan.events[3], "WrongError: daemon 0 at {'tweets/0': 3}:\n found 1")
+    failed = command.attempt(plan)
+    assert command.fail(plan, failed, "--replay 1", book if keep else None) == 1
+    said = capsys.readouterr().err
+    assert "seed 1 failed: WrongError: daemon 0 at {'tweets/0': 3}" in said
+    assert "replay: python -m tests.simulation --replay 1\n" in said
+    assert f"1 of its {len(plan.events)} events are enough:\n  {plan.events[3]}\n" in said
+    assert list(command.book()) == ([replace(plan, events=(plan.events[3],))] if keep else [])
+
+
+def test_a_failure_of_another_kind_is_not_shrunk_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Both are a `WrongError`, and say something else: without its figures each is its own."""
+    plan = draw(1)
+    ways = "WrongError: daemon 2 at {'tweets/0': 9}:", "WrongError: never predicted: ['m1']"
+
+    def attempt(smaller: Plan, _bug: str | None = None) -> Outcome:
+        return outcome(ways[0] if plan.events[0] in smaller.events else ways[1])
+
+    monkeypatch.setattr(command, "attempt", attempt)
+    book = tmp_path / "seeds.txt"
+    command.fail(plan, outcome("WrongError: daemon 0 at {'tweets/0': 3}:"), "", book)
+    assert decoded(book.read_text(encoding="utf-8")).events == plan.events[:1]
+
+
+def test_a_plan_of_the_book_is_run_again_as_it_stands_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its seed draws another plan by now: so it is named by its place in the book."""
+    monkeypatch.setattr(command, "warm_up", lambda: None)
+    monkeypatch.setattr(command, "BOOK", tmp_path / "seeds.txt")
+    plans = [replace(draw(seed), seed=0, events=draw(seed).events[:4]) for seed in (5, 6)]
+    command.BOOK.write_text("".join(f"{encoded(each)}\n" for each in plans), encoding="utf-8")
+    failing(monkeypatch, plans[1].events[2], "WrongError: no")
+    assert command.main(["--seeds", "0"]) == 1
+    (again,) = re.findall(r"replay: python -m tests.simulation (.*)\n", capsys.readouterr().err)
+    assert again == "--replay-book 2"
+    assert command.main(again.split()) == 1
+    said = capsys.readouterr().out
+    assert all(f"{event}\n" in said for event in plans[1].events)
+    assert "WrongError: no" in said
+
+
+def test_the_report_names_the_tree(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row of the documentation can say which commit was run, and whether it was changed."""
+    monkeypatch.setattr(command, "warm_up", lambda: None)
+    monkeypatch.setattr(command, "book", list)
+    assert command.main(["--seeds", "0"]) == 0
+    told = json.loads(capsys.readouterr().out)["tree"]
+    assert re.fullmatch(r"([0-9a-f]{7,40}|no commit)( with changes)?", told)
 
 
 def test_a_plan_is_kept_whole() -> None:

@@ -174,6 +174,7 @@ class World:
         late = {each.who: each.what["seconds"] for each in self.plan.events if each.kind == "late"}
         for each in self.daemons:
             if each.number in late:
+                self.report["late starts"] += 1
                 at_s = BEGIN_S + late[each.number]
                 self.scheduler.call_at(at_s, partial(self._start, each))
             else:
