@@ -554,7 +554,7 @@ class KafkaLog:
         partition = None if said is None or said.place is None else said.place.partition
         try:
             sent = producer.send(self.name, key=key, value=line, partition=partition)
-        except KafkaError as error:  # it never reached the library's queue
+        except (KafkaError, ValueError) as error:  # it never reached the library's queue
             raise self._not_written(error) from error
         return _Sent(sent, self, partial(self._producer.is_current, producer))
 

@@ -64,6 +64,18 @@ def test_in_a_group_a_correction_stands_in_the_partition_of_its_message(
     assert places[6] is not None
 
 
+def test_a_partition_that_the_topic_does_not_have_yet_takes_nothing(
+    broker: Broker, new_topic: NewTopic
+) -> None:
+    """The stream has it already: its sender may try again, and other lines go through."""
+    topic = new_topic(1)
+    lines = [encode(Correction("delete", "m", 5, {}, partition=("t", each))) for each in (1, 0)]
+    with closing(KafkaLog([broker.address], topic, KafkaSettings(), by_message=True)) as log:
+        with pytest.raises(NotWritten, match="partition 1"):
+            log.append(b"m", lines[0])
+        assert log.append(b"m", lines[1]).outcome(PATIENCE_S) is not None
+
+
 def test_what_the_broker_refuses_is_not_written(broker: Broker, new_topic: NewTopic) -> None:
     """A line too large for the topic is an error for its sender, and the next one goes through."""
     topic = new_topic(max_message_bytes="2000")
