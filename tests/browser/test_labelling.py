@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Route, expect
 from tests.browser.axe import violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book, open_book
+from tests.browser.test_appearance import tab_to
 
 TOKEN = "a-token-of-the-tests"
 CLASSES = ["negative", "neutral", "positive"]
@@ -48,6 +49,28 @@ def test_a_token_is_asked_for(guarded: Book, open_page: Callable[..., Opened]) -
         if state == "failed":
             expect(row.get_by_test_id("teach-state")).to_contain_text("The token was refused")
     expect(page.locator("[data-testid=message][data-corrected=positive]")).to_have_count(2)
+
+
+def test_a_token_is_given_by_keys(guarded: Book, open_page: Callable[..., Opened]) -> None:
+    """The dialog takes the focus; Escape sends nothing, and Enter sends the token."""
+    guarded.write("an aoudad climbs", label=2)
+    guarded.until_found("aoudad", 1)
+    page, _ = open_page(f"{guarded.address}/?q=aoudad")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.method))
+    tab_to(page, "teach-select")
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_test_id("token-input")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("token-dialog")).to_be_hidden()
+    expect(page.get_by_test_id("teach-state")).to_be_empty()
+    assert "POST" not in sent
+    expect(page.get_by_test_id("teach-select")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_test_id("token-input")).to_be_focused()
+    page.keyboard.type(TOKEN)
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("teach-state")).to_have_attribute("data-state", "changed")
 
 
 def test_a_token_that_was_pasted_with_more(guarded: Book, open_page: Callable[..., Opened]) -> None:
