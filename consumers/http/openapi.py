@@ -40,6 +40,7 @@ DESCRIPTION = "Naive Bayes that learns one message at a time, and answers while 
 _SCHEMAS = "#/components/schemas/{name}"
 _STYLE = """\
 :root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
+html { background: Canvas; color: CanvasText; }
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 pre { overflow-x: auto; }
 code, pre { font-family: ui-monospace, monospace; font-size: .9rem; }

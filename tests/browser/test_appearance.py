@@ -190,6 +190,19 @@ def test_the_pages_about_the_interface_fit_a_phone(
     assert sticking_out(page) == []
 
 
+@pytest.mark.parametrize("width", [1440, 1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_description_is_open_to_all(
+    book: Book, open_page: Callable[..., Opened], width: int, scheme: str
+) -> None:
+    """axe-core finds nothing on `/docs`, also in an example that is unfolded."""
+    size = {"viewport": {"width": width, "height": 900}}
+    page, _ = open_page(f"{book.address}/docs", color_scheme=scheme, **size)
+    page.locator("details summary").first.click()
+    assert violations(page) == []
+    assert sticking_out(page) == []
+
+
 def tab_to(page: Page, test_id: str, label: str | None = None) -> None:
     """Press Tab until an element has the focus, and see that it shows so."""
     which = f"[data-testid={test_id}]" + (f"[data-label={label}]" if label else "")

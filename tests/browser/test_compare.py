@@ -483,6 +483,7 @@ def _encoded(values: dict[str, Any]) -> str:
     ("size", "scheme"),
     [
         pytest.param({}, "dark", id="wide-dark"),
+        pytest.param({"viewport": {"width": 1440, "height": 900}}, "light", id="widest-light"),
         pytest.param(PHONE, "light", id="phone-light"),
         pytest.param({}, "light", id="wide-light", marks=pytest.mark.deep),
         pytest.param(PHONE, "dark", id="phone-dark", marks=pytest.mark.deep),

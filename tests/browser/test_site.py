@@ -46,7 +46,7 @@ def test_the_search_works_without_a_server(site: Path, browser: Browser) -> None
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("width", [1440, 1280, 390])
 def test_pages_fit_in_light_and_dark(
     width: int, site: Path, open_page: Callable[..., Opened]
 ) -> None:
