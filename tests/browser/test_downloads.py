@@ -140,3 +140,27 @@ def test_a_line_of_the_model_as_a_picture(
         "aria-label", re.compile(f"^{re.escape(LINES[line])}: ")
     )
     assert is_drawn(picture_of(page, f"[data-line={line}]"))
+
+
+@pytest.mark.parametrize(
+    ("query", "n_commands"),
+    [("?q=civet&vs=margay", 3), ("?q=civet&range=15m", 2), ("?view=model", 1)],
+)
+def test_what_asks_for_a_view_is_in_the_clipboard(
+    civets: Book, open_page: Callable[..., Opened], query: str, n_commands: int
+) -> None:
+    """It has the commands that are shown, and what they ask for is answered."""
+    page, _ = open_page(
+        f"{civets.address}/{query}", permissions=["clipboard-read", "clipboard-write"]
+    )
+    expect(page.locator("#foot")).to_contain_text("learning from")
+    page.get_by_test_id("curl").click()
+    commands = page.get_by_test_id("curl-commands")
+    expect(commands).to_be_visible()
+    expect(page.locator("#announcer")).to_have_text("Copied.")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == commands.inner_text()
+    paths = re.findall(rf"^curl '{re.escape(civets.address)}(/[^']+)'$", copied, re.MULTILINE)
+    assert len(paths) == n_commands == len(copied.splitlines())
+    for path in paths:
+        assert civets.daemon.get(path)[0] == 200

@@ -169,3 +169,52 @@ def test_a_stream_of_sensors(
         box.fill((box.get_attribute("placeholder") or "").replace("1.5", "61"))
         expect(page.get_by_test_id("try-label")).to_contain_text(re.compile("normal|bearing|leak"))
         page.goto("about:blank")  # it would complain of a daemon that is gone
+
+
+@pytest.mark.parametrize(
+    ("name", "classes"), [("loan", ("approved", "rejected")), ("sensors", ("normal", "leak"))]
+)
+def test_no_view_speaks_of_tweets(
+    browser: Browser,
+    tmp_path: Path,
+    open_page: Callable[..., Opened],
+    name: str,
+    classes: tuple[str, str],
+) -> None:
+    """Of loans and of sensors every view, unfolded, has the stream's own words alone."""
+    assert browser.is_connected()
+    with example(name, tmp_path, labelling={"enabled": True}) as address:
+        page, _ = open_page(address)
+
+        def check(view: str) -> None:
+            assert OF_TWEETS.findall(said(page)) == [], view
+
+        page.get_by_test_id("message-why").first.click()
+        page.get_by_test_id("numbers").click()
+        expect(page.get_by_test_id("intercept-row")).to_be_visible()
+        page.get_by_test_id("series-numbers").click()
+        page.get_by_test_id("save-search").click()
+        expect(page.get_by_test_id("saved-card")).to_be_visible()
+        page.get_by_test_id("curl").click()
+        check("search")
+        first, second = classes
+        page.goto(f"{address}/?q=label:{first}&vs=label:{second}&range=15m")
+        expect(page.get_by_test_id("compare-words")).to_have_count(2)
+        check("comparison")
+        page.goto(f"{address}/?q=nobodywritesthis")
+        expect(page.get_by_test_id("messages-empty")).to_be_visible()
+        check("nothing found")
+        page.get_by_test_id("tab-model").click()
+        expect(page.get_by_test_id("telling").first).to_be_visible()
+        expect(page.get_by_test_id("field").first).to_be_visible()
+        expect(page.get_by_test_id("queue-button").first).to_be_visible()
+        for fold in page.locator("#model details:not([open]) > summary").all():
+            fold.click()
+        check("model")
+        page.get_by_test_id("tab-try").click()
+        box = page.get_by_test_id("try-json")
+        page.get_by_test_id("try-mode-json").check(force=True)
+        box.fill((box.get_attribute("placeholder") or "").replace("…", "high"))
+        expect(page.get_by_test_id("try-label")).to_be_visible()
+        check("try it")
+        page.goto("about:blank")  # it would complain of a daemon that is gone
