@@ -17,7 +17,7 @@ import json
 import time
 from collections.abc import Generator, Mapping, Sequence
 from http import HTTPStatus
-from http.client import HTTPException
+from http.client import HTTPException, IncompleteRead
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
@@ -26,6 +26,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 PAUSE_S = 0.25  # before a request is sent again, twice as long each time
 PAUSE_MAX_S = 10.0
 SILENCE_MAX_S = 30.0  # of events; a comment comes every ten seconds
+_PIECE_BYTES = 1 << 16  # of a file
 _PROBLEM = "application/problem+json"  # what the daemon itself answers, and hardly a proxy
 
 
@@ -136,6 +137,23 @@ class MessageDict(TypedDict):
     unsure: bool
     truth: str | None
     corrected: str | None
+
+
+class NowDict(TypedDict):
+    """What the current snapshot says of a message."""
+
+    label: str
+    probabilities: dict[str, float]
+    prediction_set: list[str] | None
+
+
+class MessageAnswerDict(MessageDict):
+    """A message, and what the current snapshot says of it and why."""
+
+    explanation: ExplanationDict | None
+    interval: IntervalDict | None
+    snapshot_version: int
+    now: NowDict
 
 
 class SearchDict(TypedDict):
@@ -359,6 +377,27 @@ class Client:
         given = {} if between is None else dict(zip(("from", "to"), between, strict=True))
         found: SearchDict = self._ask("GET", _address("/v1/search", query, given | more))
         return found
+
+    def message(self, name: str) -> MessageAnswerDict:
+        """Return the stored message of an id, with what the model says of it now and why."""
+        found: MessageAnswerDict = self._ask("GET", f"/v1/messages/{quote(name, safe='')}")
+        return found
+
+    def export(self, query: str = "", **more: Any) -> Generator[bytes, None, None]:
+        """Yield the file of all messages that match, piece by piece; `format`, `label`, `limit`.
+
+        An `ApiError` says that it was refused, or that it broke off before its end.
+        """
+        with self._sent("GET", _address("/v1/export", query, more), self._timeout_s) as answer:
+            if answer.status != HTTPStatus.OK:
+                raise _error(answer.status, self._body(answer))
+            try:
+                while piece := answer.read(_PIECE_BYTES):
+                    yield piece
+                if answer.length:  # of a file of a known length, as from a proxy, no cut is told
+                    raise IncompleteRead(b"", answer.length)
+            except (OSError, HTTPException) as error:
+                raise self._silence(error) from None
 
     def summary(self, query: str = "", **more: Any) -> SummaryDict:
         """Return shares and counts over the newest messages that match; `lang`."""

@@ -421,6 +421,21 @@ def test_the_client_judges_one_and_many(daemon: Daemon, client: Client) -> None:
     assert caught.value.problem["title"] == "Unprocessable Entity"
 
 
+def test_the_client_reads_a_message_and_a_file(client: Client, http: httpx.Client) -> None:
+    """A message comes with its reasons; a file comes whole, as it is without the client."""
+    found = client.message("t7")
+    assert (found["id"], found["now"]["label"]) == ("t7", "negative")
+    assert found["explanation"] is not None
+    for form in ("csv", "jsonl"):
+        whole = b"".join(client.export("coffee", format=form, limit=9))
+        assert whole == http.get(f"/v1/export?q=coffee&format={form}&limit=9").content
+        assert whole.count(b"\n") == 9 + (form == "csv")
+    with pytest.raises(ApiError, match="one of csv, jsonl is wanted"):
+        next(client.export(format="xlsx"))
+    with pytest.raises(ApiError, match="no message 'nobody' is stored"):
+        client.message("nobody")
+
+
 def test_the_client_says_when_nobody_answers() -> None:
     """Without a daemon it is told where none was found."""
     with pytest.raises(ApiError, match=r"No answer: http://127\.0\.0\.1:1: ") as caught:

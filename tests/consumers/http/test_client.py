@@ -201,9 +201,20 @@ def test_a_redirect_is_not_followed(address: str, status: int) -> None:
     assert [each.split()[1] for each in Daemon.asked] == ["/v1/model", "/v1/predict"]
 
 
+def test_a_file_that_breaks_off_is_none(address: str) -> None:
+    """What came is handed out, and then the client says that there should be more."""
+    Daemon.n_missing, Daemon.answers = 9, [(200, "half of it")]
+    pieces = Client(address, retries=0).export("coffee")
+    assert next(pieces) == b"half of it"
+    with pytest.raises(ApiError, match="No answer") as caught:
+        next(pieces)
+    assert caught.value.status is None
+
+
 PROSE = {"title", "description", "minimum", "maximum", "default"}
 ANSWERS = {
     client.PredictionDict: "Prediction",
+    client.MessageAnswerDict: "MessageAnswer",
     client.SearchDict: "SearchAnswer",
     client.SummaryDict: "Summary",
     client.ComparedDict: "ComparedSummary",
