@@ -218,3 +218,21 @@ def test_no_view_speaks_of_tweets(
         expect(page.get_by_test_id("try-label")).to_be_visible()
         check("try it")
         page.goto("about:blank")  # it would complain of a daemon that is gone
+
+
+def test_the_example_of_tweets_runs(
+    browser: Browser, tmp_path: Path, open_page: Callable[..., Opened]
+) -> None:
+    """As it stands in the guides it is learned, searched and shown, by the names of tweets."""
+    assert browser.is_connected()
+    with example("tweets", tmp_path) as address:
+        page, _ = open_page(address)
+        expect(page.get_by_test_id("search-heading")).to_have_text(
+            "Sentiment analysis for everything"
+        )
+        expect(page.get_by_test_id("messages-heading")).to_have_text("All tweets")
+        expect(page.get_by_test_id("count-row")).to_contain_text(["negative", "positive"])
+        expect(page.get_by_test_id("message-user").first).to_have_text(re.compile("^@"))
+        page.get_by_test_id("tab-model").click()
+        expect(page.get_by_test_id("model-examples")).to_contain_text(re.compile(r"\d{2,}"))
+        page.goto("about:blank")  # it would complain of a daemon that is gone
