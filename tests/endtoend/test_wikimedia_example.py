@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,11 +16,15 @@ import pytest
 from consumers.config.settings import load
 from consumers.daemon import run
 from streamnb.storage import read
+from tests.consumers.sources.live_server import LiveServer, Peer
+from tests.endtoend.daemon_process import PATIENCE_S, Daemon
 from tests.endtoend.test_restart_laws import NoView
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "wikimedia.yaml"
 DAY_S, BEGIN_S, N = 86_400, 1_779_719_009, 600
 WINDOW_S = 2 * DAY_S
+N_A_DAY = 100_000
+BYTES_A_MESSAGE, NOISE_BYTES = 300, 12 << 20  # of memory: docs/late-labels.md says the first
 
 
 def edit(i: int, **more: Any) -> dict[str, Any]:
@@ -89,3 +97,76 @@ def test_edits_are_judged_at_once_and_labelled_when_it_is_known(
     told = [json.loads(line) for line in rejects.read_bytes().splitlines()]
     assert len(told) == len(bad) - len(in_time) + 1
     assert {each["reason"] for each in told} == {"unmatched_label"}
+
+
+def test_the_commands_of_the_example_write_both_files(tmp_path: Path) -> None:
+    """As written, but for the host: all edits as they came, and of the tags those of reverts."""
+    if not all(map(shutil.which, ("curl", "jq", "sed"))):
+        pytest.skip("no curl, jq or sed found")
+    edits = [edit(i) for i in range(30)]
+    reverts = [tag(i) for i in range(30) if is_bad(i)]
+    tags = [
+        {key: each[key] for key in ("database", "rev_id")}
+        | {"tags": ["visualeditor", "mw-reverted"], "meta": {"dt": each["created_at"]}}
+        for each in reverts
+    ]
+    others = [each | {"tags": found} for each in tags for found in ([], ["mw-undo"])]
+    paths = {"recentchange": edits, "mediawiki.revision-tags-change": [*others, *tags]}
+
+    def script(peer: Peer) -> None:
+        peer.begin()
+        for i, each in enumerate(paths[peer.path.rpartition("/")[2]]):
+            data = json.dumps(each)
+            peer.chunk(f":ok\n\nevent: message\nid: [{i}]\ndata: {data}\n\n".encode())
+        peer.send(b"0\r\n\r\n")
+
+    shown = "".join(re.findall(r"^#   (.*\n)", EXAMPLE.read_text(encoding="utf-8"), re.MULTILINE))
+    shell, _, run_it = shown.partition("streamnb ")
+    assert run_it == "run --config docs/examples/wikimedia.yaml --open\n"
+    with LiveServer(script) as server:
+        here = shell.replace("https://stream.wikimedia.org", f"http://{server.host}")
+        assert here.count(server.host) == 1
+        env = {"PATH": os.environ["PATH"], "no_proxy": "*"}
+        subprocess.run(
+            ["bash", "-c", f"{here}wait"], cwd=tmp_path, env=env, timeout=PATIENCE_S, check=True
+        )
+    for name, wanted in (("edits", edits), ("reverts", reverts)):
+        lines = (tmp_path / f"{name}.jsonl").read_bytes().splitlines()
+        assert [json.loads(line) for line in lines] == wanted
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("most", [1_000_000, 1 << 16])
+def test_what_waits_takes_little_memory_and_was_judged(tmp_path: Path, most: int) -> None:
+    """Of two days of edits all wait for their labels: each was judged when it came, in its order,
+    and the second day takes no more memory than the document says, or none if the memory is full.
+    """
+    (tmp_path / "reverts.jsonl").touch()
+    config, shown = tmp_path / "config.yaml", EXAMPLE.read_text(encoding="utf-8")
+    bound = "messages_max: 1000000"
+    assert bound in shown
+    # What came since the last checkpoint is in memory, so there is one every half a second.
+    more = "  interval_s: 0.5\npredictions: {to: 'file:out.jsonl'}\nhttp: {port: 0}\n"
+    more += "recent: {enabled: false}\n"
+    config.write_text(shown.replace(bound, f"messages_max: {most}") + more, encoding="utf-8")
+
+    def write(first: int, end: int) -> None:
+        with (tmp_path / "edits.jsonl").open("a", encoding="utf-8") as file:
+            file.writelines(
+                json.dumps(edit(i, timestamp=BEGIN_S + i * DAY_S // N_A_DAY)) + "\n"
+                for i in range(first, end)
+            )
+
+    peaks = []
+    with Daemon(config) as daemon:
+        for n in (N_A_DAY, 2 * N_A_DAY):
+            write(n - N_A_DAY, n)
+            daemon.until_metric("streamnb_messages_total", n)
+            peaks.append(daemon.peak_bytes())
+        assert daemon.stop() == 0
+        learned = daemon.summary["learned"]
+    out = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert [each["id"] for each in out] == [f"enwiki/{10_000 + i}" for i in range(2 * N_A_DAY)]
+    all_wait = most > 2 * N_A_DAY
+    assert (learned == 0) == all_wait  # one that leaves a full memory is learned as `kept`
+    assert peaks[1] <= peaks[0] + (BYTES_A_MESSAGE * N_A_DAY if all_wait else 0) + NOISE_BYTES
