@@ -28,6 +28,8 @@ from streamnb import spark as nbs
 from streamnb.errors import InputError, StoreError
 from streamnb.model import merge
 from streamnb.storage import read
+from tests.broker.broker import Broker
+from tests.consumers.kafka.topics import fill
 from tests.endtoend import spark_driver
 from tests.endtoend.daemon_process import ROOT, Daemon, write_config
 from tests.endtoend.expected_counts import examples, messages
@@ -439,6 +441,42 @@ def test_the_guides_programs_run(
         assert ours.model.digest(part) == theirs.model.digest(part)
 
 
+@pytest.mark.integration
+def test_the_daemon_goes_on_in_the_topic_behind_spark(
+    session: Any,
+    broker: Broker,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark learns an archived first half by the guide's program; the daemon reads the second from
+    the topic, across a kill: the counts of each partition are those of one run over the topic.
+    """
+    topic, n = new_topic(2), 2_000
+    for k in range(2):
+        fill(broker.address, topic, messages(examples(2 * n, first=10_000 * k)), partition=k)
+    write_archive(tmp_path / "tweets.jsonl.gz", n_partitions=2, n=n, topic=topic, apart=10_000)
+    source = f"kafka://{broker.address}/{topic}"
+    sections: dict[str, Any] = {"source": source, "kafka": {"max_poll_messages": 100}}
+    config = write_config(
+        tmp_path / "config.yaml", checkpoint={"folder": "state", "interval_s": 0.05}, **sections
+    )
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"spark": session}
+    exec(compile(programs(tmp_path)[2], "docs/spark.md", "exec"), names)
+    assert names["positions"] == {f"{topic}/{k}": n for k in range(2)}
+    with Daemon(config) as daemon:
+        daemon.until(lambda: sum(read(Path("state/model.nb")).positions.values()) > 2 * n, "more")
+        daemon.kill()
+    assert 0 < learned(config) <= 2 * n
+    alone_config = write_config(tmp_path / "alone.yaml", checkpoint={"folder": "alone"}, **sections)
+    assert learned(alone_config) == 4 * n
+    ours, theirs = (read(tmp_path / name / "model.nb") for name in ("state", "alone"))
+    assert ours.positions == theirs.positions == {f"{topic}/{k}": 2 * n for k in range(2)}
+    for part in ours.positions:
+        assert ours.model.digest(part) == theirs.model.digest(part)
+
+
 def programs(folder: Path) -> list[str]:
     """Return the programs of docs/spark.md; Spark's own paths are below the given folder."""
     text = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
@@ -454,16 +492,18 @@ def learned(config: Path) -> int:
         return int(daemon.summary["learned"])
 
 
-def write_archive(path: Path, n_partitions: int, n: int) -> None:
+def write_archive(
+    path: Path, n_partitions: int, n: int, *, topic: str = "tweets", apart: int = 1000
+) -> None:
     """Write a recording of a topic, as docs/recording.md describes the format."""
-    stream = {"source": "kafka", "topic": "tweets"}
+    stream = {"source": "kafka", "topic": topic}
     form = {"kind": "jsonl", "columns": [], "encoding": "utf-8"}
     lines: list[dict[str, Any]] = [{"streamnb_recording": 1, "stream": stream, "format": form}]
     for partition in range(n_partitions):
-        for offset, value in enumerate(messages(examples(n, first=1000 * partition))):
-            place = {"topic": "tweets", "partition": partition, "offset": offset}
+        for offset, value in enumerate(messages(examples(n, first=apart * partition))):
+            place = {"topic": topic, "partition": partition, "offset": offset}
             lines.append(place | {"key": None, "value": value.decode()})
-    names = [f"tweets/{partition}" for partition in range(n_partitions)]
+    names = [f"{topic}/{partition}" for partition in range(n_partitions)]
     begins = {name: {"begin": 0} for name in names}
     lines.append({"positions": dict.fromkeys(names, n), "logs": begins})
     path.write_bytes(gzip.compress("".join(json.dumps(each) + "\n" for each in lines).encode()))
