@@ -361,3 +361,60 @@ def test_extra_fields_are_those_that_no_column_holds() -> None:
     assert extra_fields(Settings(model=model, message=kept)) == ("place", "topic")
     assert extra_fields(Settings()) == ()
     assert extra_fields(Settings(per=PerSettings(field="tenant"))) == ("tenant",)
+
+
+# Sentences of everyday life without a space: of each language half are glad and half are not, and
+# the last two of a half are judged by what the others taught.
+NO_SPACES = {
+    "Thai": (
+        [
+            "วันนี้อากาศดีมาก", "อาหารอร่อยมากชอบที่สุด", "หนังเรื่องนี้สนุกมากเลย", "ร้านนี้บริการดีประทับใจ",
+            "มีความสุขมากกับเพื่อนๆ", "กาแฟร้านนี้อร่อยมากชอบ", "เมื่อคืนมีความสุขสนุกมาก",
+        ],
+        [
+            "วันนี้รู้สึกแย่มาก", "อาหารไม่อร่อยเลยเสียใจ", "หนังเรื่องนี้น่าเบื่อจริงๆ", "ร้านนี้บริการแย่ผิดหวัง",
+            "เศร้ามากร้องไห้ทั้งคืน", "โรงแรมนี้แย่และน่าเบื่อ", "ผิดหวังกับหนังจนเสียใจ",
+        ],
+    ),
+    "Lao": (
+        [
+            "ມື້ນີ້ອາກາດດີຫຼາຍ", "ອາຫານແຊບຫຼາຍມັກທີ່ສຸດ", "ຮູບເງົາເລື່ອງນີ້ມ່ວນຫຼາຍ",
+            "ຂ້ອຍມີຄວາມສຸກກັບໝູ່", "ກາເຟແຊບຫຼາຍຂ້ອຍມັກ", "ງານບຸນມ່ວນແລະມີຄວາມສຸກ",
+        ],
+        [
+            "ມື້ນີ້ຮູ້ສຶກບໍ່ດີ", "ອາຫານບໍ່ແຊບເລີຍ", "ຮູບເງົາເລື່ອງນີ້ໜ້າເບື່ອ",
+            "ຂ້ອຍໂສກເສົ້າແລະຜິດຫວັງ", "ໂຮງແຮມໜ້າເບື່ອຜິດຫວັງ", "ມື້ວານໂສກເສົ້າ",
+        ],
+    ),
+    "Khmer": (
+        [
+            "ថ្ងៃនេះអាកាសធាតុល្អណាស់", "ម្ហូបឆ្ងាញ់ណាស់ខ្ញុំចូលចិត្ត", "រឿងនេះសប្បាយណាស់",
+            "ខ្ញុំរីករាយជាមួយមិត្តភក្តិ", "កាហ្វេឆ្ងាញ់ខ្ញុំចូលចិត្តណាស់", "ពិធីបុណ្យសប្បាយរីករាយ",
+        ],
+        [
+            "ថ្ងៃនេះខ្ញុំពិបាកចិត្ត", "ម្ហូបអាក្រក់មិនល្អទេ", "រឿងនេះគួរឲ្យធុញ",
+            "ខ្ញុំខកចិត្តនិងសោកស្តាយ", "សណ្ឋាគារអាក្រក់គួរឲ្យធុញ", "ម្សិលមិញសោកស្តាយពិបាកចិត្ត",
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", NO_SPACES)
+def test_languages_without_spaces_are_read_by_characters(language: str) -> None:
+    """With `characters: [2, 4]` the default model judges sentences that it never saw; without it a
+    sentence is one word, and nothing is known of a new one.
+    """
+    glad, sad = NO_SPACES[language]
+    texts = [*glad[:-2], *sad[:-2]]
+    labels = ["positive"] * (len(glad) - 2) + ["negative"] * (len(sad) - 2)
+    asked = [*glad[-2:], *sad[-2:]]
+    said = {}
+    for characters in (None, [2, 4]):
+        features = {"text": {"characters": characters}}
+        settings = {"classes": ["positive", "negative"], "features": features}
+        model = build_model(ModelSettings.model_validate(settings))
+        for _ in range(6):  # as often as people say much the same
+            model.learn_many({"text": texts}, labels)
+        said[characters is None] = np.exp(model.predict_log_proba_many({"text": asked}))[:, 0]
+    assert said[True] == pytest.approx([0.5] * 4)
+    assert ((said[False] > 0.5) == [True, True, False, False]).all()
