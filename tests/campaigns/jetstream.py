@@ -1,4 +1,7 @@
-"""The real Jetstream server at full rate, read on both wires; all are killed again and again."""
+"""The real Jetstream server at full rate, read on both wires; all are killed again and again.
+
+At last a reader begins with the archive, is killed while it catches up, and goes on live.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ from tests.endtoend.jetstream_server import JetstreamServer, last_key_at, positi
 STEP_S = 60.0
 AWAY_S = 15.0
 ACCOUNTS, COMMITS_PER_S = 200, 1_000
+KILLS_BEHIND = 3  # of the reader that begins with the archive
+BEYOND = 200  # messages that it reads live
 _POST = "app.bsky.feed.post"
 _RECORDS = {1: "commit.record", 2: "payload.record"}
 
@@ -27,17 +32,32 @@ _RECORDS = {1: "commit.record", 2: "payload.record"}
 class Reader:
     """A daemon that reads one wire from the archive's beginning, and is killed at some instant."""
 
-    def __init__(self, folder: Path, source: str, version: int) -> None:
+    def __init__(self, folder: Path, source: str, version: int, **jetstream: Any) -> None:
         self.version = version
+        self.name = folder.name
         self.state = folder / "state"
-        self.config = _config(folder, source, version)
+        self.config = _config(folder, source, version, **jetstream)
         self.daemon = Daemon(self.config)
         self.reached = 0
+        self.gaps: list[dict[str, Any]] = []
 
     def kill(self) -> None:
         """End it as a crash would, and start it again."""
         self.daemon.kill()
+        self._note_gaps()
         self.daemon = Daemon(self.config)
+
+    def _note_gaps(self) -> None:
+        """Keep what this life says of gaps: its figures begin anew with the next."""
+        self.gaps += [line for line in self.daemon.lines if line.get("event") == "stream_gap"]
+
+    def stop(self) -> None:
+        """End it in order, and look at all of its lives: none had a gap or a reject."""
+        assert self.daemon.metric("streamnb_stream_gaps_total") == 0
+        assert self.daemon.stop() == 0
+        self._note_gaps()
+        assert self.gaps == [], self.name
+        assert (self.state.parent / "rejects.jsonl").read_bytes() == b""
 
     def end(self) -> None:
         """End it for good."""
@@ -58,21 +78,22 @@ def jetstream(run: Run) -> None:
             data.parent / "jetstream", folder, accounts=ACCOUNTS, commits_per_s=COMMITS_PER_S
         )
         stack.callback(server.stop)
-        readers = [
-            Reader(folder / f"wire{version}", f"jetstream+ws://{server.host}", version)
-            for version in (1, 2)
-        ]
+        source = f"jetstream+ws://{server.host}"
+        readers = [Reader(folder / f"wire {version}", source, version) for version in (1, 2)]
         for reader in readers:
             stack.callback(reader.end)
+        chance = random.Random()
         for chance, _ in run.steps():
             _one_minute(chance, server, readers)
             run.figures["kills of the server"] += 1
             run.figures["kills of a daemon"] += len(readers)
-        for reader in readers:
-            assert reader.daemon.metric("streamnb_stream_gaps_total") == 0
-            assert reader.daemon.metric("streamnb_rejects_total") == 0
-            assert reader.daemon.stop() == 0
-            _compare(folder / f"archive{reader.version}", server, reader, run)
+        late = Reader(folder / "history", source, 2, start_at=None, history=True)
+        stack.callback(late.end)
+        _catch_up(chance, late, position_at(readers[1].state))
+        run.figures["kills of a daemon"] += KILLS_BEHIND
+        for reader in (*readers, late):
+            reader.stop()
+            _compare(folder / f"archive of {reader.name}", server, reader, run)
 
 
 def _one_minute(chance: random.Random, server: JetstreamServer, readers: list[Reader]) -> None:
@@ -95,6 +116,15 @@ def _one_minute(chance: random.Random, server: JetstreamServer, readers: list[Re
         reader.until_it_goes_on()
 
 
+def _catch_up(chance: random.Random, late: Reader, n_archived: int) -> None:
+    """Let a reader come from the archive's beginning to what is sent live, across kills."""
+    for _ in range(KILLS_BEHIND):
+        enough = chance.randrange(n_archived)
+        late.daemon.until(lambda: position_at(late.state) > enough, "the kill")  # noqa: B023
+        late.kill()
+    late.daemon.until(lambda: position_at(late.state) > n_archived + BEYOND, "live messages")
+
+
 def _compare(folder: Path, server: JetstreamServer, reader: Reader, run: Run) -> None:
     """Hold a reader's counts against those of the archive up to its last message."""
     folder.mkdir()
@@ -104,7 +134,8 @@ def _compare(folder: Path, server: JetstreamServer, reader: Reader, run: Run) ->
         for _, event in server.archived(last_key_at(reader.state), reader.version):
             lines.write(event + b"\n")
             payload = json.loads(event)["payload"]
-            said[payload.get("operation") or payload.get("status") or "other"] += 1
+            what = next((each for each in ("account", "sync") if each in payload), "other")
+            said[payload.get("operation") or what] += 1
             # The network makes fewer than it is asked for if the machine has other work.
             run.figures["events that the server numbered"] = payload["seq"]
     plain = _config(folder, f"file:{file}", 2)
@@ -113,18 +144,19 @@ def _compare(folder: Path, server: JetstreamServer, reader: Reader, run: Run) ->
     assert counts_at(reader.state) == counts_at(folder / "state")
     assert position_at(reader.state) == said.total()
     for name, n in said.items():
-        run.figures[f"{name} on wire {reader.version}"] = n
+        run.figures[f"{name} on {reader.name}"] = n
 
 
-def _config(folder: Path, source: str, version: int) -> Path:
+def _config(folder: Path, source: str, version: int, **jetstream: Any) -> Path:
     """Return a configuration that learns a post's words by what its record is."""
     folder.mkdir(exist_ok=True)
     return write_config(
         folder / "config.yaml",
         source=source,
-        jetstream={"version": version, "start_at": 1},
+        jetstream={"version": version, "start_at": 1, **jetstream},
         live={"retry_pause_s": 0.05, "retry_pause_max_s": 0.2},
         message="jetstream" if version == 1 else "jetstream-v2",
         labels={"field": f"{_RECORDS[version]}.$type", "mapping": {_POST: "positive"}},
-        checkpoint={"folder": "state", "interval_s": 0.5},
+        checkpoint={"folder": "state", "interval_s": 0.2 if jetstream else 0.5},
+        rejects={"to": "file:rejects.jsonl"},
     )
