@@ -30,6 +30,7 @@ MISSED = {
     ("vw_pairs", "speed of VW, b = 18, 20,000"),
     ("vw_pairs", "speed of VW, b = 18, 200,000"),
     ("checkpoints", "speed with checkpoints to without"),
+    ("half_lives", "daemon, default model: time of one"),
 }
 
 
