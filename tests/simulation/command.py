@@ -111,6 +111,7 @@ def main(arguments: list[str]) -> int:
     if said.replay is not None:
         return _replay(plans.draw(said.replay), said.bug)
     began_s, report, n_comparisons = time.process_time(), Counter[str](), 0
+    ran = tree()  # as it was read: it may be changed meanwhile
     seeds = range(said.first, said.first + said.seeds)
     known = [] if said.bug else list(book())
     said_s = time.monotonic()
@@ -135,7 +136,7 @@ def main(arguments: list[str]) -> int:
         "book": len(known),
         "comparisons": n_comparisons,
         "met": dict(sorted(report.items())),
-        "tree": tree(),
+        "tree": ran,
         "cpu_s": round(time.process_time() - began_s, 1),
         "resident_mb": _peak_mb(),
     }
