@@ -12,10 +12,10 @@ its page and without. Of the cases of `python -m benchmarks` these are left out:
 memory or a share of right answers, which has no processor time (`memory`, `whole_stream`); those
 that wait for another process or a browser, where most of the time is the other's (`kafka_daemon`,
 `kafka_codecs`, `live`, `latency`, `predict_http`, `pages`, `page_answers`); those that hold this
-tree to its own promises (`page_cost`, `checkpoints`, `deletes`, `start`); those that call what is
-not public, so that an older tree lacks it (`recent`); and those of a peer, or that repeat a case
-above at other sizes (`sklearn`, `vw`, `vw_pairs`, `classes`, `fields`, `lengths`, `scaling`,
-`ten_million_words`, `file_daemon`, `evaluation`).
+tree to its own promises (`page_cost`, `checkpoints`, `deletes`, `start`, `folds`, `half_lives`);
+those that call what is not public, so that an older tree lacks it (`recent`); and those of a peer,
+or that repeat a case above at other sizes (`sklearn`, `vw`, `vw_pairs`, `classes`, `fields`,
+`lengths`, `scaling`, `ten_million_words`, `file_daemon`, `evaluation`).
 """
 
 from __future__ import annotations
