@@ -101,6 +101,7 @@ class GroupParts(msgspec.Struct):
     times: PackedTimes | None = None
     labels: str | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _begins: threading.Lock = field(default_factory=threading.Lock)  # who writes beginnings has it
     _known: defaultdict[Partition, _Known] = field(default_factory=lambda: defaultdict(_Known))
     _own: frozenset[Partition] = frozenset()
     _positions: Mapping[Partition, int] = field(default_factory=dict)  # the loop's, as they are now
@@ -372,17 +373,18 @@ class GroupParts(msgspec.Struct):
     def _write_beginnings(self) -> dict[Partition, str]:
         """Write where partitions begin; return what keeps those from it that are left."""
         troubles = {}
-        with self._lock:
-            wanted = [(each, known) for each, known in self._known.items()]
-        for partition, known in wanted:
-            if known.begin is None:
-                continue
-            try:
-                self.files.begin(partition, known.begin)
-            except GroupError as error:
-                troubles[partition] = str(error)
-            else:
-                known.begin = None
+        with self._begins:  # a checkpoint may write them just now
+            with self._lock:
+                wanted = [(each, known) for each, known in self._known.items()]
+            for partition, known in wanted:
+                if known.begin is None:
+                    continue
+                try:
+                    self.files.begin(partition, known.begin)
+                except GroupError as error:
+                    troubles[partition] = str(error)
+                else:
+                    known.begin = None
         return troubles
 
     # ---- any thread -----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -68,6 +69,29 @@ def test_a_beginning_that_cannot_be_written_keeps_no_other_back(
     group.write(both(), {LOG: 6, OTHER: 8})
     assert sorted(each.position for each in group.files._files(folder / "0")) == [5, 6]
     assert group.status().trouble is None
+
+
+def test_one_thread_at_a_time_writes_beginnings(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint's thread may, while the consuming thread learns of new partitions."""
+    group = GroupParts(files_in(tmp_path), LOG.topic, 3600.0)
+    begin, asked, threads = group.files.begin, list[Partition](), list[threading.Thread]()
+
+    def begin_beside_another(partition: Partition, at: int) -> None:
+        asked.append(partition)
+        if not threads:
+            threads.append(threading.Thread(target=group.begin, args=[{LOG: LogFacts(5)}]))
+            threads[0].start()
+            threads[0].join(0.2)  # it must not get on
+            assert asked == [LOG]
+        begin(partition, at)
+
+    monkeypatch.setattr(group.files, "begin", begin_beside_another)
+    group.begin({LOG: LogFacts(5)})
+    threads[0].join(60)
+    assert group.status().trouble is None
+    assert [each.position for each in group.files._files(folder / "0")] == [5]
 
 
 @pytest.mark.parametrize("is_file", [True, False])
