@@ -86,8 +86,10 @@ class ApiOperation(msgspec.Struct, frozen=True):
     problems: Mapping[int, str] = field(default_factory=dict)  # when it answers with which problem
     status: int = 200  # of the answer
     # Other answers that are no problems: what each says, and an example, or None without a body;
-    # a text is HTML.
-    also: Mapping[int, tuple[str, msgspec.Struct | str | None]] = field(default_factory=dict)
+    # a text is HTML, and bytes are a file.
+    also: Mapping[int, tuple[str, msgspec.Struct | str | bytes | None]] = field(
+        default_factory=dict
+    )
 
 
 def parameter(
@@ -213,8 +215,10 @@ def _with_files(shown: Mapping[str, Any]) -> Mapping[str, Any]:
     } | dict(shown)
 
 
-def _shown(told: msgspec.Struct | str) -> dict[str, Any]:
+def _shown(told: msgspec.Struct | str | bytes) -> dict[str, Any]:
     """Return the content of an answer by what it shows."""
+    if isinstance(told, bytes):
+        return _media("application/octet-stream", {})
     if isinstance(told, str):
         return _media(_HTML, {_HTML: told})
     return _media(type(told), {_JSON: msgspec.to_builtins(told)})

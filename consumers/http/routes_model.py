@@ -49,11 +49,11 @@ from consumers.http.requests import (
     needs_token,
 )
 from consumers.http.state import AppState, form_of, response_in, sample_of
-from consumers.http.threads import Batcher, SnapshotEncoder, WorkerPool, predict_columns
+from consumers.http.threads import Batcher, Shared, SnapshotEncoder, WorkerPool, predict_columns
 from consumers.monitoring.quality import QualityReport
 from consumers.monitoring.status import HealthReport
 from consumers.search import QueryError, RecentStore
-from consumers.search.comparison import number_bins
+from consumers.search.comparison import StoredBins, number_bins
 from consumers.search.label_queue import LabellingState
 from consumers.search.query_syntax import BUILT_IN, written_name
 from streamnb import Snapshot, __version__
@@ -265,17 +265,25 @@ def model_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> 
         queue = app_state.label_queue
         labelling = None if queue is None else await workers.run(queue.state)
         answer = await batcher.ask(partial(_model, app_state, labelling))
-        return response_in(form, answer, "model")
+        return await response_in(workers, form, answer, "model")
 
     return [ApiRoute("/v1/model", model, MODEL)]
 
 
-def fields_of(snapshot: Snapshot, recent: RecentStore | None = None) -> schemas.FieldsAnswer:
-    """Return what a snapshot has counted of its fields, and how stored numbers lie."""
-    state, bins = snapshot.state, dict[str, Any]()
-    if recent is not None:
+def stored_bins(recent: RecentStore | None) -> Callable[[], StoredBins]:
+    """Return what tells how stored numbers lie, read once for all that ask within a second."""
+
+    def made() -> StoredBins:
         with suppress(QueryError):  # the store is not open yet
-            bins = number_bins(recent)
+            return number_bins(recent) if recent is not None else {}
+        return {}
+
+    return Shared(made)
+
+
+def fields_of(snapshot: Snapshot, stored: Callable[[], StoredBins]) -> schemas.FieldsAnswer:
+    """Return what a snapshot has counted of its fields, and how stored numbers lie."""
+    state, bins = snapshot.state, stored()
     classes = [str(label) for label in snapshot.classes]
 
     def by_class(values: NDArray[np.float64]) -> dict[str, Any]:
@@ -320,13 +328,14 @@ def fields_of(snapshot: Snapshot, recent: RecentStore | None = None) -> schemas.
 
 def fields_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
     """Return the route `/v1/fields`."""
+    stored = stored_bins(app_state.recent)
 
     async def fields(request: Request) -> Response:
         form = form_of(QueryParameters(request, ("format",)))
         # Not on the predictor's thread: a model may have thousands of fields.
         snapshot = await batcher.ask(lambda current: current)
-        found = await workers.run(partial(fields_of, snapshot, app_state.recent))
-        return response_in(form, found, "fields")
+        found = await workers.run(partial(fields_of, snapshot, stored))
+        return await response_in(workers, form, found, "fields")
 
     return [ApiRoute("/v1/fields", fields, FIELDS)]
 
@@ -437,7 +446,7 @@ SNAPSHOT = ApiOperation(
         503: "There is no snapshot yet, or too much is asked at once.",
     },
     also={
-        226: ("What changed since the version of If-None-Match: A-IM is streamnb-delta.", None),
+        226: ("What changed since the version of If-None-Match: A-IM is streamnb-delta.", b""),
         304: ("If-None-Match names the newest version.", None),
     },
 )

@@ -19,7 +19,7 @@ from consumers.config.settings import Settings
 from consumers.http import schemas
 from consumers.http.openapi import ApiRoute
 from consumers.http.requests import NO_STORE, QueryParameters
-from consumers.http.routes_model import fields_of
+from consumers.http.routes_model import fields_of, stored_bins
 from consumers.http.state import AppState, ClassLook, bar_of, looks_of, named
 from consumers.http.threads import Batcher, Shared, WorkerPool
 from consumers.monitoring.prequential import SCORED_MAX, Judgements, ScoreCurve, wilson
@@ -48,11 +48,11 @@ def part_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> l
         judged = app_state.judged
         return "" if judged is None else drawn_curves(settings, app_state.classes, judged())
 
-    shared_curves = Shared(curves)  # up to a dozen sorts of the window, for each open page
+    shared_curves, stored = Shared(curves), stored_bins(app_state.recent)  # not for each open page
     parts: dict[str, Callable[[Snapshot], str]] = {
         "fields": lambda snapshot: (
             drawn_models(app_state.status().per)
-            + drawn_fields(settings, fields_of(snapshot, app_state.recent))
+            + drawn_fields(settings, fields_of(snapshot, stored))
         ),
         "quality": of_status(drawn_quality),
         "words": of_status(drawn_words),

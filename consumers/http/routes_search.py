@@ -203,6 +203,7 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
     """Return the routes that search the store of recent messages."""
     serializer = Serializer(app_state)
     left_out = function_words(app_state.settings.page.function_words)
+    reply = partial(response_in, workers)
 
     async def search(request: Request) -> Response:
         recent = _store(app_state)
@@ -221,14 +222,14 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
         form, (query, lang) = form_of(given), _asked(recent, given)
         span_ms = _span_ms(given)[:2] if given.text("from") or given.text("to") else None
         counted = await workers.run(partial(recent.counted, query, lang, span_ms))
-        return response_in(form, serializer.summary(query, lang, counted, recent.state()), "shares")
+        return await reply(form, serializer.summary(query, lang, counted, recent.state()), "shares")
 
     async def compare_queries(request: Request) -> Response:
         recent = _store(app_state)
         given = QueryParameters(request, ("q", "lang", "from", "to", "format"))
         form, sides = form_of(given), _sides(recent, given)
         found = await workers.run(partial(compare, recent, sides, left_out))
-        return response_in(form, serializer.comparison(found, recent.state()), "comparison")
+        return await reply(form, serializer.comparison(found, recent.state()), "comparison")
 
     async def get_message(request: Request) -> Response:
         recent = _store(app_state)
@@ -260,7 +261,7 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
             )
         span_s = (from_ms // 1000, -(-to_ms // 1000))
         found = await workers.run(partial(_over_time, recent, query, lang, span_s, step))
-        return response_in(form, serializer.history(times_ms, found, query, lang), "history")
+        return await reply(form, serializer.history(times_ms, found, query, lang), "history")
 
     return [
         ApiRoute("/v1/compare", compare_queries, COMPARE),

@@ -8,7 +8,8 @@ At the end stand the forms in which rows leave as a file; SQLite writes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from html import escape
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -22,6 +23,7 @@ from starlette.responses import Response, StreamingResponse
 from consumers.config.settings import Settings, message_names
 from consumers.http import schemas
 from consumers.http.requests import NO_STORE, ProblemError, QueryParameters, json_response
+from consumers.http.threads import WorkerPool
 from consumers.messages import NO_TIME
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.prequential import Judgements
@@ -527,14 +529,25 @@ def form_of(given: QueryParameters) -> str:
     return form
 
 
-def response_in(form: str, answer: msgspec.Struct | bytes, name: str) -> Response:
-    """Return an answer as JSON, or as the file of its rows, which a thread makes piece by piece."""
+async def response_in(
+    workers: WorkerPool, form: str, answer: msgspec.Struct | bytes, name: str
+) -> Response:
+    """Return an answer as JSON, or as the file of its rows, which a worker makes."""
     if form == "json":
         return json_response(answer)
-    body = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
+    pieces = await workers.run(partial(_file_of, form, answer))
     headers = NO_STORE | {"Content-Disposition": f'attachment; filename="{name}.{form}"'}
-    pieces = pieces_in(form, msgspec.json.decode(body))
-    return StreamingResponse(pieces, 200, headers, FORMS[form])
+    return StreamingResponse(_each(pieces), 200, headers, FORMS[form])
+
+
+def _file_of(form: str, answer: msgspec.Struct | bytes) -> list[bytes]:
+    body = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
+    return list(pieces_in(form, msgspec.json.decode(body)))
+
+
+async def _each(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    while pieces:  # what is sent is held no longer
+        yield pieces.pop(0)
 
 
 def pieces_in(form: str, answer: Any) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from consumers.http.requests import HELD_BYTES_MAX, RETRY_SOON, ProblemError
 from consumers.http.schemas import ApiPrediction, ByClass, PredictAnswer
-from consumers.process import cached
+from consumers.process import cached, watch_cache
 from consumers.sinks.records import decided_by
 from streamnb import EveryInterval, Predictor, Snapshot, serialization
 from streamnb.errors import InputError, PredictorError, PredictorStopped, QueueFullError
@@ -46,8 +46,10 @@ TOGETHER_MAX = 1_000  # single texts in one batch; a longer one would keep the f
 # A version is made for whoever asks, all together: so often at most, and within this share of one
 # processor's time, so that a learner of many words keeps its own.
 _MADE_EACH_S, _MADE_SHARE_MAX = 0.1, 0.25
-# Several replicas ask in turns, each by the version that it has: the last few are kept for deltas.
-_VERSIONS_MAX, _DELTA_SHARE_MAX = 4, 0.5
+# Several replicas ask in turns, each by the version that it has: those asked for last are kept for
+# deltas, four whatever their size, and more while they take no more than this together.
+VERSIONS_MIN, VERSIONS_MAX, VERSIONS_BYTES_MAX = 4, 32, 256 << 20
+_DELTA_SHARE_MAX = 0.5
 
 
 class TaskTimeoutError(ProblemError):
@@ -160,28 +162,27 @@ def _by_class(classes: tuple[str, ...]) -> Callable[..., ByClass]:
     return cast("Callable[..., ByClass]", made)
 
 
-class Shared:
-    """Makes a text for all that ask within a second; any thread may ask, and waits for it.
+class Shared(Generic[T]):
+    """Makes something for all that ask within a second; any thread may ask, and waits for it.
 
     `clock` returns monotonic seconds.
     """
 
-    def __init__(
-        self, make: Callable[[], str], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, make: Callable[[], T], clock: Callable[[], float] = time.monotonic) -> None:
         self._make = make
         self._clock = clock
         self._lock = threading.Lock()
-        self._made: str = ""
+        self._made: T | None = None
         self._until_s = -math.inf
 
-    def __call__(self) -> str:
-        """Return the text, made a second ago at most."""
+    def __call__(self) -> T:
+        """Return it, made a second ago at most."""
         with self._lock:
-            if self._clock() >= self._until_s:
-                self._made = self._make()
+            made = self._made
+            if made is None or self._clock() >= self._until_s:
+                made = self._made = self._make()
                 self._until_s = self._clock() + SHARED_S
-            return self._made
+            return made
 
 
 class Batcher:
@@ -358,8 +359,13 @@ class SnapshotEncoder:
         self._made_at_s = self._took_s = 0.0
         self._snapshot: Snapshot | None = None
         self._etag = ""  # of the newest version
-        self._versions: dict[str, serialization.Version] = {}  # by ETag, the newest last
+        # By ETag, those asked for last at the end.
+        self._versions: dict[str, serialization.Version] = {}
         self._blocks: dict[str, _Blocks] = {}  # of the newest, by which version they are a delta of
+        watch_cache("model_versions", self._fill)
+
+    def _fill(self) -> tuple[int, int]:
+        return len(self._versions), VERSIONS_MAX
 
     def newest(self, snapshot: Snapshot, known: str = "", *, by_delta: bool = False) -> HandedOut:
         """Return a snapshot, or an older one within bounds, for who has the version `known`."""
@@ -367,6 +373,8 @@ class SnapshotEncoder:
             # Of the thread alone: a machine with much to do would make fewer and fewer.
             began_s, made = time.thread_time(), self._snapshot
             is_new = made is not snapshot and (made is None or self._policy.is_due(0))
+            if by_delta and known in self._versions:
+                self._versions[known] = self._versions.pop(known)
             if is_new:
                 made, self._made_at_s, self._took_s = snapshot, self._clock(), 0.0
                 self._keep(snapshot)
@@ -389,8 +397,11 @@ class SnapshotEncoder:
         self._snapshot, self._blocks = snapshot, {}
         self._versions.pop(self._etag, None)
         self._versions[self._etag] = version
-        for old in list(self._versions)[:-_VERSIONS_MAX]:
-            del self._versions[old]
+        sizes = [_n_bytes(each.arrays) for each in self._versions.values()]
+        while (n := len(sizes)) > VERSIONS_MAX or (
+            n > VERSIONS_MIN and sum(sizes) > VERSIONS_BYTES_MAX
+        ):
+            del self._versions[next(iter(self._versions))], sizes[0]
 
     def _made(self, base: str) -> _Blocks:
         """Return a delta of the newest version from another, empty if it is too large; or all."""

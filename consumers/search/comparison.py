@@ -68,6 +68,7 @@ _LINK = re.compile(r"\b(?:https?://|www\.)\S+")
 _WORD = re.compile("[#@]?[^\\W_][\\w'’\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0e00-\u0e4e]*")
 _EMOJI = re.compile("[\U0001f1e6-\U0001f1ff]{2}|.", re.DOTALL)  # a flag is two characters
 QueryReader: TypeAlias = Callable[[str], Query]  # raises `QueryError`
+StoredBins: TypeAlias = dict[str, tuple[list[float], dict[str, list[int]]]]  # edges and numbers
 
 
 class ComparedSide(msgspec.Struct, frozen=True):
@@ -264,7 +265,7 @@ def distinctive_words(
     ]
 
 
-def number_bins(store: RecentStore) -> dict[str, tuple[list[float], dict[str, list[int]]]]:
+def number_bins(store: RecentStore) -> StoredBins:
     """Return the edges of equal bins of each field of numbers, and what each class has in them.
 
     They are of the newest stored messages, as many as words are counted of.
@@ -277,10 +278,10 @@ def number_bins(store: RecentStore) -> dict[str, tuple[list[float], dict[str, li
         given = [
             (row.label, value)
             for row in rows
-            if (value := (row.fields or {}).get(name)) is not None
+            if isinstance(value := (row.fields or {}).get(name), int | float)
         ]
-        labels, values = np.array(given, np.float64).reshape(-1, 2).T
-        with suppress(ValueError):  # the numbers are too large to be told apart
+        with suppress(ValueError, OverflowError):  # they are too large to be told apart
+            labels, values = np.array(given, np.float64).reshape(-1, 2).T
             edges = np.histogram_bin_edges(values, BINS)
             bins = [
                 np.histogram(values[labels == i], edges)[0].tolist() for i in range(len(classes))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from consumers.features import build_model
+from consumers.http import threads
 from consumers.http.threads import SnapshotEncoder
 from consumers.replica import Replica, feed_of, serving
 from streamnb import NaiveBayes, Snapshot, save, serialization
@@ -226,8 +227,11 @@ def test_it_follows_beside_a_learner() -> None:
         assert content(snapshot) == content(published[version])
 
 
-def test_a_version_that_the_daemon_does_not_know_is_replaced_whole() -> None:
+def test_a_version_that_the_daemon_does_not_know_is_replaced_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """So it is after a restart of the daemon, and for who comes back late."""
+    monkeypatch.setattr(threads, "VERSIONS_BYTES_MAX", 1)
     source, chance = of_many_words(), random.Random(6)
     of = source.settings
     with source.served() as daemon:
@@ -270,6 +274,33 @@ def test_what_changes_all_rows_is_sent_whole() -> None:
         known = found.etag
     again = encoder.newest(source.learner.snapshot, known, by_delta=True)
     assert (again.blocks, again.is_delta) == ([], False)
+
+
+def test_many_replicas_follow_by_deltas() -> None:
+    """Each asks for the version that it has, however many have been made for others since."""
+    source, chance, clock = of_many_words(), random.Random(8), ManualClock()
+    encoder, known = SnapshotEncoder(clock), [""] * 12
+    for turn in range(3):
+        for i in range(len(known)):
+            teach(source, chance)
+            clock.advance(0.25)
+            found = encoder.newest(source.learner.snapshot, known[i], by_delta=True)
+            assert (found.is_delta, found.etag != known[i]) == (turn > 0, True)
+            known[i] = found.etag
+
+
+def test_large_versions_leave_but_for_four(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then who comes back late is sent the whole."""
+    monkeypatch.setattr(threads, "VERSIONS_BYTES_MAX", 1)
+    source, chance, clock = of_many_words(), random.Random(9), ManualClock()
+    encoder, known = SnapshotEncoder(clock), list[str]()
+    for _ in range(6):
+        teach(source, chance)
+        clock.advance(0.25)
+        known.append(encoder.newest(source.learner.snapshot).etag)
+    by_delta = [encoder.newest(source.learner.snapshot, each, by_delta=True) for each in known]
+    assert [each.is_delta for each in by_delta] == [False, False, True, True, True, False]
+    assert not by_delta[-1].blocks
 
 
 def test_a_damaged_delta_is_never_answered_from() -> None:

@@ -60,6 +60,9 @@ LIMITS: dict[str, tuple[int, ...]] = {
         requests.HELD_BYTES_MAX, requests.HELD_BYTES_MAX, connection.UNTAKEN_BYTES_MAX,
         threads.THREADS + threads.WAITING_MAX, connection.PIPELINED_MAX,
     ),
+    "versions of the model": (
+        threads.VERSIONS_MIN, threads.VERSIONS_MAX, threads.VERSIONS_BYTES_MAX,
+    ),
     "log lines": (logs.HELD_LINES_MAX,),
     "words, categories": (),
     "figures of the newest": (),

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from functools import partial
@@ -19,6 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from consumers.config.sections import HistorySettings
 from consumers.features import build_model
+from consumers.http import state
 from consumers.http.requests import ProblemError
 from consumers.http.routes_search import EXPORTS_MAX, ExportError, ExportStream
 from consumers.http.state import pieces_in
@@ -368,6 +370,23 @@ def test_a_view_as_a_table_computes_nothing(every_view: httpx.Client) -> None:
     assert '"\'=red ""1"""' in every_view.get("/v1/fields?format=csv").text
     lines = map(json.loads, every_view.get("/v1/fields?format=jsonl").text.splitlines())
     assert '=red "1"' in [line.get("value") for line in lines]
+
+
+def test_a_file_is_made_by_a_worker(
+    every_view: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other requests are answered meanwhile, and no more than some wait for one."""
+    found = list[str]()
+
+    def noted(form: str, answer: Any) -> Iterator[bytes]:
+        found.append(threading.current_thread().name)
+        return pieces_in(form, answer)
+
+    monkeypatch.setattr(state, "pieces_in", noted)
+    for path in VIEWS:
+        assert every_view.get(f"{path}&format=csv").status_code == 200
+    assert len(found) == len(VIEWS)
+    assert all(name.startswith("serve-worker") for name in found)
 
 
 @pytest.mark.parametrize("path", VIEWS)

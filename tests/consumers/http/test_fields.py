@@ -15,10 +15,12 @@ import pytest
 
 from consumers.config.settings import Settings
 from consumers.features import build_model
+from consumers.http import routes_model, threads
 from consumers.http.routes_page import drawn_fields
 from consumers.http.schemas import FieldsAnswer, FlagField, NumberField
-from consumers.search import RecentStore
-from consumers.search.comparison import BINS, number_bins
+from consumers.search import RecentStore, comparison
+from consumers.search.comparison import BINS, StoredBins, number_bins
+from consumers.search.matching import StoredText
 from streamnb.columns import LARGEST
 from tests.consumers.http.loopback_server import app_state, served, settings
 from tests.consumers.search.test_compared_fields import SENSORS, sensors, stored
@@ -221,6 +223,47 @@ def test_bins_of_odd_numbers(values: list[float | None]) -> None:
         edges, bins = found["temp"]
         assert np.isfinite(edges).all()
         assert sum(bins["fine"]) == sum(value is not None for value in values)
+
+
+def test_bins_pass_over_what_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file may be of before its field was one of numbers."""
+    newest_texts = comparison.newest_texts
+
+    def with_words(*given: Any) -> list[StoredText]:
+        rows = newest_texts(*given)
+        return [*rows, *(row._replace(fields={"temp": "hot"}) for row in rows)]
+
+    monkeypatch.setattr(comparison, "newest_texts", with_words)
+    rows = [{"temp": value, "mode": "eco", "label": "fine"} for value in (7.0, 8.0)]
+    with stored(SENSORS, rows) as store:
+        found = number_bins(store)
+    assert sum(found["temp"][1]["fine"]) == 2
+
+
+def test_stored_numbers_are_read_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pages are open: they ask every few seconds."""
+    monkeypatch.setattr(threads, "SHARED_S", 3600.0)
+    read = list[RecentStore]()
+
+    def noted(store: RecentStore) -> StoredBins:
+        read.append(store)
+        return number_bins(store)
+
+    monkeypatch.setattr(routes_model, "number_bins", noted)
+    rows = [{"temp": 7.0, "mode": "eco", "label": "fine"}]
+    of = settings(model=SENSORS)
+    model = build_model(of.model)
+    model.learn_one({"temp": 7.0, "rpm": 1.0, "mode": "eco"}, "fine")
+    with (
+        stored(SENSORS, rows) as store,
+        app_state(of, model) as made,
+        served(made, recent=store) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http,
+    ):
+        answers = {http.get("/v1/fields").text for _ in range(4)}
+        assert {http.get("/page/fields").status_code for _ in range(4)} == {200}
+    assert len(answers) == 1
+    assert len(read) == 2  # the page's part has its own
 
 
 def test_a_store_that_is_not_open_has_no_bins(loans: Settings) -> None:
