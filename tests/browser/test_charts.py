@@ -47,19 +47,19 @@ def opened(open_page: Callable[..., Opened], address: str) -> Page:
 
 
 @pytest.fixture(scope="module")
-def tapirs(book: Book) -> Book:
+def dikdiks(book: Book) -> Book:
     """Return the book with tweets of two animals, one of them of both classes."""
-    book.write_past("a tapir swims", n=90)
-    book.write_past("a tapir sulks", n=60, label=0)
+    book.write_past("a dikdik swims", n=90)
+    book.write_past("a dikdik sulks", n=60, label=0)
     book.write_past("a peccary roots", n=80)
-    book.until_found("tapir", 150)
+    book.until_found("dikdik", 150)
     book.until_found("peccary", 80)
     return book
 
 
-def test_the_axes_of_shares_over_time(tapirs: Book, open_page: Callable[..., Opened]) -> None:
+def test_the_axes_of_shares_over_time(dikdiks: Book, open_page: Callable[..., Opened]) -> None:
     """Shares are in per cent from 0 to 100, messages per step to the largest, times below."""
-    page = opened(open_page, f"{tapirs.address}/?q=tapir&range=15m")
+    page = opened(open_page, f"{dikdiks.address}/?q=dikdik&range=15m")
     when = page.get_by_test_id("series-when")
     expect(when).to_contain_text(" in ")
     step = when.inner_text().rpartition(" in ")[2]
@@ -72,9 +72,9 @@ def test_the_axes_of_shares_over_time(tapirs: Book, open_page: Callable[..., Ope
     assert str(max(map(int, cells.all_inner_texts()))) in texts
 
 
-def test_the_axes_of_a_comparison(tapirs: Book, open_page: Callable[..., Opened]) -> None:
+def test_the_axes_of_a_comparison(dikdiks: Book, open_page: Callable[..., Opened]) -> None:
     """Shares are in per cent from 0 to 100, and times stand below."""
-    page = opened(open_page, f"{tapirs.address}/?q=tapir&vs=peccary")
+    page = opened(open_page, f"{dikdiks.address}/?q=dikdik&vs=peccary")
     expect(page.get_by_test_id("compare-words")).to_have_count(2)
     texts = drawn(page, "#compare-chart")
     assert {"0%", "100%"} <= set(texts)
@@ -91,11 +91,11 @@ def test_the_axes_of_a_comparison(tapirs: Book, open_page: Callable[..., Opened]
     ],
 )
 def test_the_axes_of_a_line_of_the_model(
-    tapirs: Book, open_page: Callable[..., Opened], line: str, heading: str, tick: str
+    dikdiks: Book, open_page: Callable[..., Opened], line: str, heading: str, tick: str
 ) -> None:
     """Its heading names figure and unit, and its ticks are of that unit."""
-    tapirs.daemon.until(lambda: len(tapirs.json("/v1/model")["history"]) > 1, "there are points")
-    page = opened(open_page, f"{tapirs.address}/?view=model")
+    dikdiks.daemon.until(lambda: len(dikdiks.json("/v1/model")["history"]) > 1, "there are points")
+    page = opened(open_page, f"{dikdiks.address}/?view=model")
     place = page.locator(f"[data-line={line}]")
     expect(place.locator("canvas")).to_be_visible()
     expect(place.locator("h3")).to_have_text(heading)
@@ -114,12 +114,12 @@ def written(share: float, low: float, high: float) -> re.Pattern[str]:
 
 
 def test_the_crosshair_tells_the_steps_own_values(
-    tapirs: Book, open_page: Callable[..., Opened]
+    dikdiks: Book, open_page: Callable[..., Opened]
 ) -> None:
     """At each step it has the shares and the messages that the daemon counts there."""
     page, _ = open_page("about:blank", locale="en-GB")
     with page.expect_response(re.compile(r"/v1/summary\?")) as answer:
-        page.goto(f"{tapirs.address}/?q=tapir&range=15m")
+        page.goto(f"{dikdiks.address}/?q=dikdik&range=15m")
     points: list[dict[str, Any]] = answer.value.json()["series"]["points"]
     chart = page.get_by_test_id("series-chart")
     expect(chart).to_have_attribute("aria-label", re.compile("^Share over time. From "))
@@ -142,16 +142,16 @@ def test_the_crosshair_tells_the_steps_own_values(
     assert n_checked >= 40
 
 
-def test_a_comparison_has_its_intervals(tapirs: Book, open_page: Callable[..., Opened]) -> None:
+def test_a_comparison_has_its_intervals(dikdiks: Book, open_page: Callable[..., Opened]) -> None:
     """Each line has a band, and the crosshair tells share and interval of each side."""
-    page = opened(open_page, f"{tapirs.address}/?q=tapir&vs=peccary")
+    page = opened(open_page, f"{dikdiks.address}/?q=dikdik&vs=peccary")
     expect(page.get_by_test_id("compare-words")).to_have_count(2)
     page.get_by_test_id("compare-class").select_option("positive")
     page.get_by_test_id("compare-chart").focus()
     page.keyboard.press("Home")
     colours = {each for each in drawn(page, "#compare-chart", "fill") if BAND.fullmatch(each)}
     assert len(colours) == 2  # one of each side
-    side, other = tapirs.json("/v1/compare?q=tapir&q=peccary")["compared"]
+    side, other = dikdiks.json("/v1/compare?q=dikdik&q=peccary")["compared"]
     first_ms = min(each["series"]["points"][0]["time_ms"] for each in (side, other))
     said = page.get_by_test_id("compare-when").inner_text()
     for each in (side, other):
@@ -164,9 +164,9 @@ def test_a_comparison_has_its_intervals(tapirs: Book, open_page: Callable[..., O
     expect(row).to_have_text(re.compile(r"\d%? ± \d|\d+% \(\d+–\d+\)"))
 
 
-def test_calibration_has_its_intervals(tapirs: Book, open_page: Callable[..., Opened]) -> None:
+def test_calibration_has_its_intervals(dikdiks: Book, open_page: Callable[..., Opened]) -> None:
     """Each dot stands on a bar from one end of its interval to the other."""
-    page, _ = open_page(f"{tapirs.address}/?view=model")
+    page, _ = open_page(f"{dikdiks.address}/?view=model")
     chart = page.get_by_test_id("calibration")
     expect(chart).to_be_visible()
     dots = chart.locator("circle.dot").evaluate_all(
@@ -188,9 +188,9 @@ def test_calibration_has_its_intervals(tapirs: Book, open_page: Callable[..., Op
     assert shown != "none"
 
 
-def test_the_list_of_times(tapirs: Book, open_page: Callable[..., Opened]) -> None:
+def test_the_list_of_times(dikdiks: Book, open_page: Callable[..., Opened]) -> None:
     """Each time of the list is what is asked for and drawn, and stands in the address."""
-    page, _ = open_page(f"{tapirs.address}/?q=tapir")
+    page, _ = open_page(f"{dikdiks.address}/?q=dikdik")
     choice = page.get_by_test_id("series-range")
     for range_, span_ms in (("15m", 900_000), ("6h", 21_600_000), ("7d", 604_800_000)):
         with page.expect_request(re.compile(r"/v1/summary\?.*from=")) as asked:
@@ -202,4 +202,4 @@ def test_the_list_of_times(tapirs: Book, open_page: Callable[..., Opened]) -> No
     choice.select_option("all")
     page.wait_for_url(re.compile("range=all"))
     choice.select_option("")
-    page.wait_for_url(re.compile(r"\?q=tapir$"))
+    page.wait_for_url(re.compile(r"\?q=dikdik$"))

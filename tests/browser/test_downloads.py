@@ -23,8 +23,8 @@ HEAD_PX = 28  # of a picture: the names of its lines
 def civets(book: Book) -> Book:
     """Return the book with tweets of two animals."""
     book.write(*["a civet sniffs coffee"] * 40)
-    book.write(*["a margay climbs trees"] * 40, label=0)
-    for word in ("civet", "margay"):
+    book.write(*["a bontebok climbs trees"] * 40, label=0)
+    for word in ("civet", "bontebok"):
         book.until_found(word, 40)
     return book
 
@@ -39,7 +39,7 @@ def downloaded(page: Page, test_id: str) -> tuple[str, bytes]:
 @pytest.mark.parametrize(
     ("query", "view", "name", "lists"),
     [
-        ("?q=civet&vs=margay", "compare", "comparison", {"compared", "compared.words"}),
+        ("?q=civet&vs=bontebok", "compare", "comparison", {"compared", "compared.words"}),
         ("?view=model", "model", "model", {"classes", "calibration", "confusion.counts"}),
         ("?view=model", "fields", "fields", {"", "classes"}),
     ],
@@ -71,7 +71,7 @@ def test_a_view_can_be_downloaded(
     assert lists <= {each["of"] for each in told}
     if view == "compare":
         queries = [each["query"].strip() for each in told if each["of"] == "compared"]
-        assert queries == ["civet", "margay"]
+        assert queries == ["civet", "bontebok"]
         words = {each["word"] for each in told if each["of"] == "compared.words"}
         assert {"sniffs", "climbs"} <= words
 
@@ -95,13 +95,13 @@ def is_drawn(picture: Image.Image) -> bool:
 
 def test_the_comparison_as_a_picture(civets: Book, open_page: Callable[..., Opened]) -> None:
     """Both lines have their names and colours in it."""
-    civets.write_past("a serval waits", n=60)
-    civets.until_found("serval", 60)
-    page, _ = open_page(f"{civets.address}/?q=serval&vs=margay")
+    civets.write_past("a nyala waits", n=60)
+    civets.until_found("nyala", 60)
+    page, _ = open_page(f"{civets.address}/?q=nyala&vs=bontebok")
     expect(page.get_by_test_id("compare-words")).to_have_count(2)
     picture = picture_of(page, "#comparison")
     assert is_drawn(picture)
-    alone, _ = open_page(f"{civets.address}/?q=serval")
+    alone, _ = open_page(f"{civets.address}/?q=nyala")
     expect(alone.get_by_test_id("series-chart").locator("canvas")).to_be_visible()
     assert picture.tobytes() != picture_of(alone, ".figures").tobytes()
 
@@ -144,7 +144,7 @@ def test_a_line_of_the_model_as_a_picture(
 
 @pytest.mark.parametrize(
     ("query", "n_commands"),
-    [("?q=civet&vs=margay", 3), ("?q=civet&range=15m", 2), ("?view=model", 1)],
+    [("?q=civet&vs=bontebok", 3), ("?q=civet&range=15m", 2), ("?view=model", 1)],
 )
 def test_what_asks_for_a_view_is_in_the_clipboard(
     civets: Book, open_page: Callable[..., Opened], query: str, n_commands: int

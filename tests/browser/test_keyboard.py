@@ -15,9 +15,9 @@ from tests.browser.test_search import query_of, span_of
 
 def test_a_time_is_chosen_by_keys(book: Book, open_page: Callable[..., Opened]) -> None:
     """The list of times, zooming in and out, and the way back to the latest take no pointer."""
-    book.write_past("a binturong smells of popcorn", n=120)
-    book.until_found("binturong", 120)
-    page, _ = open_page(f"{book.address}/?q=binturong")
+    book.write_past("a grison smells of popcorn", n=120)
+    book.until_found("grison", 120)
+    page, _ = open_page(f"{book.address}/?q=grison")
     expect(page.get_by_test_id("series-chart")).to_have_attribute(
         "aria-label", re.compile("^Share over time. From ")
     )
@@ -38,15 +38,15 @@ def test_a_time_is_chosen_by_keys(book: Book, open_page: Callable[..., Opened]) 
     page.reload()  # the list stands before the chart
     tab_to(page, "series-range")
     page.keyboard.press("Home")
-    page.wait_for_url(re.compile(r"\?q=binturong$"))
+    page.wait_for_url(re.compile(r"\?q=grison$"))
 
 
 def test_what_changed_is_asked_by_keys(book: Book, open_page: Callable[..., Opened]) -> None:
     """Enter at the crosshair offers the two times, and the button compares them."""
-    book.write_past("a tamandua naps", n=60)
-    book.write_past("a tamandua snores", n=60, label=0)
-    book.until_found("tamandua", 120)
-    page, _ = open_page(f"{book.address}/?q=tamandua&range=15m")
+    book.write_past("a linsang naps", n=60)
+    book.write_past("a linsang snores", n=60, label=0)
+    book.until_found("linsang", 120)
+    page, _ = open_page(f"{book.address}/?q=linsang&range=15m")
     expect(page.get_by_test_id("series-chart")).to_have_attribute(
         "aria-label", re.compile("^Share over time. From ")
     )
