@@ -210,8 +210,7 @@ def search_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) ->
         given = QueryParameters(request, ("q", "lang", "limit", "before", "from", "to"))
         query, lang = _asked(recent, given)
         limit = given.whole("limit", 1, schemas.SEARCH_LIMIT_MAX) or LIMIT
-        before = given.whole("before", 0, 2**63 - 1)
-        bounds = _bounds_ms(given)
+        before, bounds = given.whole("before", 0, 2**63 - 1), _bounds_ms(given)
         rows = RowFilter(from_ms=bounds[0], to_ms=bounds[1]) if bounds != (None, None) else None
         found = await workers.run(partial(recent.search, query, lang, limit, before, rows))
         return json_response(serializer.search_answer(query, lang, found, recent.state()))

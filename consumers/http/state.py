@@ -9,7 +9,6 @@ At the end stand the forms in which rows leave as a file; SQLite writes them.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from functools import partial
 from html import escape
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -517,6 +516,7 @@ def _joined(parts: Sequence[str]) -> str:
 FORMS = {"csv": "text/csv", "jsonl": "application/jsonl"}
 _ROWS_AT_ONCE = 200
 FileRow = dict[str, Any]
+_OfAnswer: TypeAlias = msgspec.Struct | bytes
 
 
 def form_of(given: QueryParameters) -> str:
@@ -529,20 +529,16 @@ def form_of(given: QueryParameters) -> str:
     return form
 
 
-async def response_in(
-    workers: WorkerPool, form: str, answer: msgspec.Struct | bytes, name: str
-) -> Response:
+async def response_in(workers: WorkerPool, form: str, answer: _OfAnswer, name: str) -> Response:
     """Return an answer as JSON, or as the file of its rows, which a worker makes."""
     if form == "json":
         return json_response(answer)
-    pieces = await workers.run(partial(_file_of, form, answer))
+
+    def made() -> list[bytes]:
+        return list(pieces_in(form, msgspec.json.decode(json_response(answer).body)))
+
     headers = NO_STORE | {"Content-Disposition": f'attachment; filename="{name}.{form}"'}
-    return StreamingResponse(_each(pieces), 200, headers, FORMS[form])
-
-
-def _file_of(form: str, answer: msgspec.Struct | bytes) -> list[bytes]:
-    body = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
-    return list(pieces_in(form, msgspec.json.decode(body)))
+    return StreamingResponse(_each(await workers.run(made)), 200, headers, FORMS[form])
 
 
 async def _each(pieces: list[bytes]) -> AsyncIterator[bytes]:
