@@ -169,6 +169,12 @@ class JetstreamServer:
         said = [json.loads(line) for line in lines if line.startswith("{")]
         return {each["did"] for each in said if each["msg"] in _DROP_EVENTS}
 
+    def sealed(self) -> int:
+        """Return the number of the last event that only the archive has."""
+        url = f"http://{self.host}/xrpc/network.bsky.jetstream.listSegments"
+        with urllib.request.urlopen(url) as answer:
+            return int(json.loads(answer.read())["segments"][-1]["maxSeq"])
+
     def frames(self, last: int, **jetstream: Any) -> list[bytes]:
         """Return what a source with these settings brings, up to the first event beyond `last`."""
         settings = Settings.model_validate({"jetstream": {"version": 2, **jetstream}})
@@ -240,3 +246,15 @@ def last_key_at(state: Path) -> int:
     logs = read(state / "model.nb").header["notes"]["entries"]["logs"]
     cursor = msgspec.json.decode(logs["jetstream/0"]["cursor"], type=Cursor)
     return int.from_bytes(cursor.keys[-8:], "little")
+
+
+def last_of(state: Path) -> tuple[int, int]:
+    """Return number and key of the last message of the newest checkpoint; zeros without one."""
+    if not (state / "model.nb").is_file():
+        return 0, 0
+    logs = read(state / "model.nb").header["notes"]["entries"]["logs"]
+    if "jetstream/0" not in logs:  # nothing was read by then
+        return 0, 0
+    cursor = msgspec.json.decode(logs["jetstream/0"]["cursor"], type=Cursor)
+    number, key = (int.from_bytes(each[-8:], "little") for each in (cursor.numbers, cursor.keys))
+    return number, key

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.request
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import Settings
 from consumers.factories import build_source
-from consumers.sources.base import Cursor
 from consumers.sources.records import EPOCH
-from streamnb.storage import read
 from tests.endtoend.daemon_process import Daemon, command
 from tests.endtoend.expected_counts import counts_at
-from tests.endtoend.jetstream_server import PATIENCE_S, JetstreamServer
+from tests.endtoend.jetstream_server import PATIENCE_S, JetstreamServer, last_of
 from tests.endtoend.recorded_wire import RecordedWire
 from tests.endtoend.test_jetstream import N, config
 from tests.endtoend.test_jetstream import server as server  # noqa: PLC0414 -- a fixture
@@ -29,30 +25,11 @@ LONG_AGO_US = 10**15
 BEYOND = 500  # events behind the archive's last one
 
 
-def last_of(state: Path) -> tuple[int, int]:
-    """Return number and key of the last message of the newest checkpoint; zeros without one."""
-    if not (state / "model.nb").is_file():
-        return 0, 0
-    logs = read(state / "model.nb").header["notes"]["entries"]["logs"]
-    if "jetstream/0" not in logs:  # nothing was read by then
-        return 0, 0
-    cursor = msgspec.json.decode(logs["jetstream/0"]["cursor"], type=Cursor)
-    number, key = (int.from_bytes(each[-8:], "little") for each in (cursor.numbers, cursor.keys))
-    return number, key
-
-
-def sealed(server: JetstreamServer) -> int:
-    """Return the number of the last event that only the archive has."""
-    url = f"http://{server.host}/xrpc/network.bsky.jetstream.listSegments"
-    with urllib.request.urlopen(url) as answer:
-        return int(json.loads(answer.read())["segments"][-1]["maxSeq"])
-
-
 def test_history_is_what_the_wire_had_sent(server: JetstreamServer) -> None:
     """From the archive's first event to far behind its last one, the frames are byte for byte those
     of a subscription that begins with the first number; packed ones too.
     """
-    last = sealed(server) + BEYOND
+    last = server.sealed() + BEYOND
     for collections in (["app.bsky.feed.post"], ["app.bsky.graph.*"], []):
         for compress in (False, True):
             given = {"kinds": ["commit", "identity"], "collections": collections}
@@ -66,7 +43,7 @@ def test_a_run_begins_at_a_time(server: JetstreamServer, *, history: bool) -> No
     """`--from` brings what a run from the beginning has from that time on, byte for byte, from the
     middle of the archive to behind it.
     """
-    whole = server.frames(sealed(server) + BEYOND, start_at=1, kinds=["commit"])
+    whole = server.frames(server.sealed() + BEYOND, start_at=1, kinds=["commit"])
     times_us = [time_us_of(each) for each in whole]
     begin_ms = sorted(times_us)[len(whole) // 2] // 1000
     wanted = [each for each, at in zip(whole, times_us, strict=True) if at >= begin_ms * 1000]
@@ -106,7 +83,7 @@ def test_a_cursor_that_is_too_old_goes_on_by_the_archive(
         tmp_path / "live", f"jetstream+ws://{wire.host}", 2, start_at=LONG_AGO_US, history=True
     )
     state = path.parent / "state"
-    tip = sealed(server)
+    tip = server.sealed()
     with wire.open():
         with Daemon(path) as daemon:
             daemon.until(lambda: last_of(state)[0] > tip + N, "a checkpoint behind the archive")
@@ -116,7 +93,7 @@ def test_a_cursor_that_is_too_old_goes_on_by_the_archive(
         n_sent = len(wire.sent())
         server.start("--cursor-lookback", "1ms", "--compaction-interval", "1s")
         deadline_s = time.monotonic() + PATIENCE_S
-        while (tip := sealed(server)) <= number + N:  # until it is compacted
+        while (tip := server.sealed()) <= number + N:  # until it is compacted
             assert time.monotonic() < deadline_s
         with Daemon(path) as daemon:
             daemon.until(lambda: last_of(state)[0] > tip, "a checkpoint behind the archive")
@@ -125,7 +102,7 @@ def test_a_cursor_that_is_too_old_goes_on_by_the_archive(
             daemon.until_line("source_trouble")
             server.start()  # which takes nothing more away
             sent = server.by_key(frames, 2)
-            tip = sealed(server)
+            tip = server.sealed()
             daemon.until(
                 lambda: last_of(state)[0] > tip + N and last_of(state)[1] not in sent,
                 "a checkpoint behind the archive",
