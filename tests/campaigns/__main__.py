@@ -76,7 +76,12 @@ CAMPAIGNS: dict[str, Campaign] = {
         ),
         Campaign(erasures, 10, 1, "folders with 24 deletions and 3 kills each", ("deep",)),
         Campaign(
-            jetstream, 10, 1, "minutes of 1,000 commits a second", ("deep", "data"), is_chain=True
+            jetstream,
+            10,
+            1,
+            "minutes, asked for 1,000 commits a second",
+            ("deep", "data"),
+            is_chain=True,
         ),
         Campaign(live_streams, 2, 2, "times 1,000,000 frames, 20 cuts and 5 kills", ("deep",)),
         Campaign(power_loss, 300, 1, "runs of eight kinds", ("deep",)),

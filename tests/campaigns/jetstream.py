@@ -79,6 +79,7 @@ def jetstream(run: Run) -> None:
         )
         stack.callback(server.stop)
         source = f"jetstream+ws://{server.host}"
+        n_before, began_s = server.sealed(), time.monotonic()  # accounts have posts by then
         readers = [Reader(folder / f"wire {version}", source, version) for version in (1, 2)]
         for reader in readers:
             stack.callback(reader.end)
@@ -93,7 +94,10 @@ def jetstream(run: Run) -> None:
         run.figures["kills of a daemon"] += KILLS_BEHIND
         for reader in (*readers, late):
             reader.stop()
+            seconds = time.monotonic() - began_s
             _compare(folder / f"archive of {reader.name}", server, reader, run)
+            n = run.figures["events that the server numbered"]
+            run.figures["events a second"] = int((n - n_before) / seconds)
 
 
 def _one_minute(chance: random.Random, server: JetstreamServer, readers: list[Reader]) -> None:
