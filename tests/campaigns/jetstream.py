@@ -18,13 +18,13 @@ from typing import Any
 from tests.campaigns.campaign import ROOT, Run
 from tests.endtoend.daemon_process import Daemon, command, write_config
 from tests.endtoend.expected_counts import counts_at
-from tests.endtoend.jetstream_server import JetstreamServer, last_key_at, position_at
+from tests.endtoend.jetstream_server import JetstreamServer, last_key_at, last_of, position_at
 
 STEP_S = 60.0
 AWAY_S = 15.0
 ACCOUNTS, COMMITS_PER_S = 200, 1_000
-KILLS_BEHIND = 3  # of the reader that begins with the archive
-BEYOND = 200  # messages that it reads live
+KILLS_BEHIND = 5  # of the reader that begins with the archive
+BEYOND = 200  # messages, or numbers, that it reads live
 _POST = "app.bsky.feed.post"
 _RECORDS = {1: "commit.record", 2: "payload.record"}
 
@@ -90,7 +90,7 @@ def jetstream(run: Run) -> None:
             run.figures["kills of a daemon"] += len(readers)
         late = Reader(folder / "history", source, 2, start_at=None, history=True)
         stack.callback(late.end)
-        _catch_up(chance, late, position_at(readers[1].state))
+        _catch_up(chance, server, late, position_at(readers[1].state))
         run.figures["kills of a daemon"] += KILLS_BEHIND
         for reader in (*readers, late):
             reader.stop()
@@ -120,13 +120,16 @@ def _one_minute(chance: random.Random, server: JetstreamServer, readers: list[Re
         reader.until_it_goes_on()
 
 
-def _catch_up(chance: random.Random, late: Reader, n_archived: int) -> None:
+def _catch_up(
+    chance: random.Random, server: JetstreamServer, late: Reader, n_archived: int
+) -> None:
     """Let a reader come from the archive's beginning to what is sent live, across kills."""
-    for _ in range(KILLS_BEHIND):
-        enough = chance.randrange(n_archived)
+    for enough in sorted(chance.randrange(n_archived) for _ in range(KILLS_BEHIND)):
         late.daemon.until(lambda: position_at(late.state) > enough, "the kill")  # noqa: B023
         late.kill()
     late.daemon.until(lambda: position_at(late.state) > n_archived + BEYOND, "live messages")
+    sealed = server.sealed()  # the archive grew meanwhile, and what is in it was perhaps not live
+    late.daemon.until(lambda: last_of(late.state)[0] > sealed + BEYOND, "messages behind it")
 
 
 def _compare(folder: Path, server: JetstreamServer, reader: Reader, run: Run) -> None:
