@@ -22,7 +22,7 @@ from tests.campaigns.deleting import deletes
 from tests.campaigns.erasing import erasures
 from tests.campaigns.groups import groups
 from tests.campaigns.jetstream import jetstream
-from tests.campaigns.live_streams import live_streams
+from tests.campaigns.live_streams import QUIET_STEPS, live_streams
 from tests.campaigns.odd_configurations import odd_configurations
 from tests.campaigns.odd_requests import odd_requests
 from tests.campaigns.power_loss import power_loss
@@ -83,7 +83,14 @@ CAMPAIGNS: dict[str, Campaign] = {
             ("deep", "data"),
             is_chain=True,
         ),
-        Campaign(live_streams, 2, 2, "times 1,000,000 frames, 20 cuts and 5 kills", ("deep",)),
+        Campaign(
+            live_streams,
+            4,
+            2,
+            "times 1,000,000 frames, 20 cuts and 5 kills",
+            ("deep",),
+            must_meet=(QUIET_STEPS,),
+        ),
         Campaign(power_loss, 300, 1, "runs of eight kinds", ("deep",)),
         Campaign(
             replays,
