@@ -27,6 +27,7 @@ _POST = "app.bsky.feed.post"
 _PIECE = 200  # frames that are sent at once
 _WAITED_FOR = 100_000  # frames, each time that the daemon is waited for
 FRAMES_PER_S = 30_000  # at least, on a quiet machine
+MB_MAX = 500  # resident, in the life that ends in order
 QUIET_STEPS = "steps on a quiet machine"
 _QUIET = 0.05  # the share of the processors that others may take there
 _LONG = 1_000_000  # frames; of fewer a start and a checkpoint would be a large part
@@ -140,6 +141,7 @@ def live_streams(run: Run) -> None:
         assert not network.cuts
         assert position_at(folder / "state") == N
         assert word_counts_at(folder / "state") == checker.counts()
+        assert peak_mb <= MB_MAX
         run.figures["frames"] += N
         run.figures["disconnects"] += CUTS
         run.figures["MB resident at most"] = max(run.figures["MB resident at most"], peak_mb)
