@@ -101,8 +101,8 @@ def _ask_replicas(port: int, texts: list[str], result: Result) -> None:
     per_s = median(each.found.per_s for each in asked)
     result.add("replica, saturated", per_s, "requests/s", at_least=1.5e3)
     result.add("replica, of one core", median(iter(per_core)), "requests/s")
-    age_s = median(each.found.age_p99_s for each in asked)
-    result.add("replica, p99 of age", age_s, "s", at_most=1.0)
+    age_s = max(each.found.age_p99_s for each in asked)
+    result.add("replica, p99 of age, highest of the runs", age_s, "s", at_most=1.0)
     result.add("learned, replica asked", median(each.learned_per_s for each in asked), "messages/s")
 
 
