@@ -8,6 +8,7 @@ import http.client
 import itertools
 import json
 import random
+import re
 import socket
 import threading
 import time
@@ -241,7 +242,7 @@ def test_no_answer_is_torn_by_a_kill_amid_requests(tmp_path: Path) -> None:
 @pytest.mark.deep
 def test_replicas_behind_one_address_say_their_versions(tmp_path: Path) -> None:
     """A proxy hands requests to two replicas in turn: each answer names its version, in the body
-    and the header, and answers of one version are equal, whoever gave them.
+    and the header, and answers of one version are equal, whoever gave them: some came from both.
     """
     config = learning(tmp_path)
     with Daemon(config) as daemon:
@@ -249,11 +250,12 @@ def test_replicas_behind_one_address_say_their_versions(tmp_path: Path) -> None:
         with (
             replica_of(config, daemon.address) as one,
             replica_of(config, daemon.address) as two,
-            round_robin(one.address, two.address) as address,
+            round_robin(one.address, two.address) as (address, (first, second)),
         ):
             given = address, {"text": TEXT}, 0.01
             with asking(given, given) as askers:
                 daemon.until(lambda: min(len(a.answers) for a in askers) >= N_ASKED, "answers")
+                daemon.until(lambda: bool(first & second), "a version that both gave")
     by_version: dict[int, dict[str, Any]] = {}
     for asker in askers:
         for (_, _, said), headers in zip(asker.answers, asker.headers, strict=True):
@@ -265,14 +267,19 @@ def test_replicas_behind_one_address_say_their_versions(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def round_robin(*addresses: str) -> Iterator[str]:
-    """Give one address whose connections go to each of these in turn."""
+def round_robin(*addresses: str) -> Iterator[tuple[str, list[set[int]]]]:
+    """Give one address whose connections go to each of these in turn, and the versions in the
+    answers of each.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
-    turns = itertools.cycle(address.removeprefix("http://").split(":") for address in addresses)
+    backends = [address.removeprefix("http://").split(":") for address in addresses]
+    versions: list[set[int]] = [set() for _ in backends]
+    turns = itertools.cycle(range(len(backends)))
 
-    def forward(source: socket.socket, target: socket.socket) -> None:
+    def forward(source: socket.socket, target: socket.socket, passed: bytearray) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
+                passed += data
                 target.sendall(data)
             target.shutdown(socket.SHUT_WR)
 
@@ -282,20 +289,22 @@ def round_robin(*addresses: str) -> Iterator[str]:
                 client, _ = listener.accept()
             except OSError:
                 return
-            host, port = next(turns)
-            threading.Thread(target=serve, args=(client, host, int(port)), daemon=True).start()
+            threading.Thread(target=serve, args=(client, next(turns)), daemon=True).start()
 
-    def serve(client: socket.socket, host: str, port: int) -> None:
-        with client, socket.create_connection((host, port), 60) as server:
-            back = threading.Thread(target=forward, args=(server, client), daemon=True)
+    def serve(client: socket.socket, at: int) -> None:
+        (host, port), said = backends[at], bytearray()
+        with client, socket.create_connection((host, int(port)), 60) as server:
+            back = threading.Thread(target=forward, args=(server, client, said), daemon=True)
             back.start()
-            forward(client, server)
+            forward(client, server, bytearray())
             back.join()
+        if found := re.search(rb"streamnb-snapshot-version: ([0-9]+)", said, re.IGNORECASE):
+            versions[at].add(int(found[1]))
 
     thread = threading.Thread(target=accept, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", versions
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
