@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 
 from consumers.config.settings import load
 from consumers.daemon import run
+from streamnb import NaiveBayes
+from streamnb.inspection.summary import category_rows, flag_rows, number_rows
 from streamnb.storage import read
 from tests.consumers.sources.live_server import LiveServer, Peer
 from tests.endtoend.daemon_process import PATIENCE_S, Daemon
@@ -56,11 +59,38 @@ def tag(i: int) -> dict[str, Any]:
     }
 
 
+def check_other_features(model: NaiveBayes, in_time: Sequence[int]) -> None:
+    """Compare the counts of categories and flags, and the means of numbers, with the edits'."""
+    classes = [sorted({*range(N)} - {*in_time}), in_time]
+    edits = [[edit(i) for i in own] for own in classes]
+
+    def counted(field: str, value: Any) -> list[int]:
+        return [sum(each[field] == value for each in own) for own in edits]
+
+    values = {
+        (row.field, each.value): each.counts.tolist()
+        for row in category_rows(model.state, N)
+        for each in row.values
+    }
+    wanted = {("type", name): counted("type", name) for name in ("edit", "new")}
+    assert values == wanted | {("namespace", str(i)): counted("namespace", i) for i in range(3)}
+    flags = {row.field: (row.true.tolist(), row.false.tolist()) for row in flag_rows(model.state)}
+    for name in ("minor", "bot"):
+        assert flags[name] == (counted(name, True), counted(name, False))
+    sizes = {row.field: row for row in number_rows(model.state)}
+    for name in ("old", "new"):
+        found = sizes[f"length.{name}"]
+        lengths = [[each["length"][name] for each in own] for own in edits]
+        assert found.n.tolist() == [len(own) for own in lengths]
+        assert found.mean.tolist() == pytest.approx([sum(own) / len(own) for own in lengths])
+
+
 def test_edits_are_judged_at_once_and_labelled_when_it_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each edit is judged when it comes, and learned once: as reverted by its tag, as kept when
-    two days are over; a tag that no edit has, or a later one, is told with its reason.
+    """Each edit is judged when it comes, and learned once, by all its features: as reverted by its
+    tag, as kept when two days are over; a tag that no edit has, or a later one, is told with its
+    reason.
     """
     canary = edit(1) | {"meta": {"domain": "canary"}}
     elsewhere, log = edit(2, wiki="dewiki"), edit(3, type="log")
@@ -93,6 +123,7 @@ def test_edits_are_judged_at_once_and_labelled_when_it_is_known(
     )
     assert by_word["HAHA"] == [len(bad) - len(in_time), len(in_time)]
     assert by_word["typo"] == [N - len(bad), 0]
+    check_other_features(model, in_time)
     assert summary.ignored == {"meta.domain": 1, "wiki": 1, "type": 1}
     told = [json.loads(line) for line in rejects.read_bytes().splitlines()]
     assert len(told) == len(bad) - len(in_time) + 1
