@@ -130,6 +130,38 @@ def test_edits_are_judged_at_once_and_labelled_when_it_is_known(
     assert {each["reason"] for each in told} == {"unmatched_label"}
 
 
+def test_the_accuracy_is_the_share_of_right_first_judgements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they were written when the edits came: of those that were tagged by the end, and of all
+    once two days are over for the others.
+    """
+    in_time = [i for i in range(N) if is_bad(i) and lag_s(i) <= WINDOW_S]
+    tags = sorted(map(tag, in_time), key=lambda each: str(each["created_at"]))
+    for name, lines in (("edits", [edit(i) for i in range(N)]), ("reverts", tags)):
+        text = "".join(json.dumps(each) + "\n" for each in lines)
+        (tmp_path / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    outputs = {"predictions.to": "file:out.jsonl", "learning.publish": "examples"}
+    numbers = {"learning.publish_examples": 1, "file.batch_bytes": 8_192, "http.enabled": False}
+    settings = load(EXAMPLE, {}, outputs | numbers)
+    summary = run(settings, NoView(), until_end=True)
+    said = [
+        json.loads(line)["label"] for line in (tmp_path / "out.jsonl").read_bytes().splitlines()
+    ]
+    assert len(said) == N
+    n_right = sum(said[i] == "reverted" for i in in_time)
+    assert summary.accuracy == n_right / len(in_time)
+    with (tmp_path / "edits.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(
+            json.dumps(edit(N + i, timestamp=BEGIN_S + 9 * DAY_S + i)) + "\n" for i in range(2)
+        )
+    summary = run(settings, NoView(), until_end=True)
+    n_right += sum(said[i] == "kept" for i in {*range(N)} - {*in_time})
+    assert summary.accuracy == n_right / N
+    assert 0 < n_right < N
+
+
 def test_the_commands_of_the_example_write_both_files(tmp_path: Path) -> None:
     """As written, but for the host: all edits as they came, and of the tags those of reverts."""
     if not all(map(shutil.which, ("curl", "jq", "sed"))):
