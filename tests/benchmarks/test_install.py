@@ -6,15 +6,22 @@ import copy
 import json
 import re
 import tomllib
+from importlib import metadata
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from benchmarks import install
 from benchmarks.install import FOUND, INSTALLS
 from benchmarks.publish import README, ROOT, UnpublishedError
 
 AGAIN = f"run: .venv/bin/{install.COMMAND} --publish; without --publish it measures anew"
+NOT_OF_THE_CORE = {
+    "confluent-kafka", "fastapi", "httpx", "kafka-python", "py4j", "pyspark", "requests",
+    "starlette", "urllib3", "uvicorn",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -68,3 +75,19 @@ def test_without_its_markers_nothing_is_written(found: dict[str, Any]) -> None:
     """A README that lost one says which."""
     with pytest.raises(UnpublishedError, match=r"lacks .*benchmarks\.install"):
         install.published("# streamnb\n", found)
+
+
+def test_the_core_brings_no_spark_http_or_kafka() -> None:
+    """What the library needs, and what that needs in turn, is no client, no server and no JVM."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found, wanted = set[str](), [Requirement(each) for each in project["dependencies"]]
+    while wanted:
+        needed = wanted.pop()
+        name = canonicalize_name(needed.name)
+        is_extra = needed.marker is not None and not needed.marker.evaluate({"extra": ""})
+        if is_extra or name in found:
+            continue
+        found.add(name)
+        wanted += map(Requirement, metadata.requires(name) or ())
+    assert {"numpy", "numba"} <= found
+    assert found.isdisjoint(NOT_OF_THE_CORE)
