@@ -208,6 +208,17 @@ def test_mastodon_sends_json_within_json_and_html() -> None:
     assert dropped.ignored == {"event": 2, "retweet": 1}
 
 
+def test_a_reply_on_mastodon_names_the_status_it_answers() -> None:
+    """Each status has the field, and that of one which answers nobody is null."""
+    status: dict[str, Any] = {"id": "7", "account": {"acct": "ann"}, "content": "<p>hi</p>"}
+    others = [status | {"id": "8", "in_reply_to_id": "7"}, status | {"id": "9"}]
+    statuses = [status | {"in_reply_to_id": None}, *others]
+    events = [{"event": "update", "payload": json.dumps(each)} for each in statuses]
+    found = decoded({"preset": "mastodon", "replies": "drop"}, events)
+    assert said(found) == [("create", "7", "hi"), ("create", "9", "hi")]
+    assert found.ignored == {"reply": 1}
+
+
 INNER = rb'"{\"id\":\"7\",\"content\":\"hi %s\"}"'
 
 
