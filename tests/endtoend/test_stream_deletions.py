@@ -384,16 +384,21 @@ def test_what_others_delete_of_before_the_beginning_is_not_taken_back(
 
 
 def _live(folder: Path, form: str, pieces: list[bytes], n: int, **sections: object) -> str:
-    """Learn a live stream of `n` messages over HTTP; return the last page of metrics."""
+    """Learn a live stream of `n` messages; return the last page of metrics."""
 
     def play(peer: Peer) -> None:
-        peer.begin()
-        for piece in pieces:
-            peer.chunk(piece)
+        if form == "ws":
+            peer.accept()
+            peer.send(b"".join(pieces))
+        else:
+            peer.begin()
+            for piece in pieces:
+                peer.chunk(piece)
         peer.until_closed()
 
     with LiveServer(play) as server:
-        source = f"{form}+http://{server.host}/stream"
+        scheme = form if form == "ws" else f"{form}+http"
+        source = f"{scheme}://{server.host}/stream"
         own = {"source": source, "checkpoint": {"folder": "state"}} | sections
         with Daemon(write_config(folder / "config.yaml", **own)) as daemon:
             daemon.until_metric("streamnb_messages_total", n)
@@ -402,11 +407,19 @@ def _live(folder: Path, form: str, pieces: list[bytes], n: int, **sections: obje
     return page
 
 
-def test_mastodon_deletes_and_edits_what_was_learned(tmp_path: Path) -> None:
-    """By server-sent events: an edit takes the place of its post, a deletion is an id alone.
+@pytest.mark.parametrize("form", ["sse", "ws"])
+def test_mastodon_deletes_and_edits_what_was_learned(form: str, tmp_path: Path) -> None:
+    """By server-sent events, and by a WebSocket: an edit takes the place of its post, a deletion is
+    an id alone.
 
     One that comes before its post keeps it from being learned.
     """
+
+    def sent(event: str, payload: str | None = None) -> bytes:
+        if form == "ws":
+            own: dict[str, str] = {} if payload is None else {"payload": payload}
+            return frame(json.dumps({"event": event, **own}).encode())
+        return f"event: {event}\ndata: {payload or '{}'}\n\n".encode()
 
     def post(event: str, number: int, user: str, text: str) -> bytes:
         status = {
@@ -414,22 +427,22 @@ def test_mastodon_deletes_and_edits_what_was_learned(tmp_path: Path) -> None:
             "account": {"acct": user},
             "content": f"<p>{text}</p>",
         }
-        return f"event: {event}\ndata: {json.dumps(status)}\n\n".encode()
+        return sent(event, json.dumps(status))
 
-    pieces = [
-        b":thump\n\n",
+    pieces: list[bytes] = [] if form == "ws" else [b":thump\n\n"]
+    pieces += [
         post("update", 1, "ann", "good sun"),
         post("update", 2, "bob", "bad rain"),
         post("update", 3, "ann", "good coffee"),
         post("status.update", 1, "ann", "lovely sun"),
-        b"event: delete\ndata: %d\n\n" % (10**17 + 2),
-        b"event: delete\ndata: %d\n\n" % (10**17 + 4),
+        sent("delete", f"{10**17 + 2}"),
+        sent("delete", f"{10**17 + 4}"),
         post("update", 4, "bob", "bad monday"),
-        b"event: filters_changed\ndata: {}\n\n",
+        sent("filters_changed"),
     ]
     mapping = {"ann": "positive", "bob": "negative"}
     page = _live(
-        tmp_path, "sse", pieces, 8, message="mastodon",
+        tmp_path, form, pieces, 8, message="mastodon",
         labels={"field": "payload.account.acct", "mapping": mapping},
     )  # fmt: skip
     left: list[Example] = [("lovely sun", "positive"), ("good coffee", "positive")]
