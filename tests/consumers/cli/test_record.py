@@ -27,7 +27,7 @@ from streamnb.testing import ManualClock
 from tests.broker.broker import Broker
 from tests.consumers.full_disk import disk_full_at
 from tests.consumers.kafka.topics import Refused
-from tests.consumers.sources.live_server import LiveServer, Peer, commit2, frame
+from tests.consumers.sources.live_server import LiveServer, Peer, commit1, commit2, frame
 
 NewTopic = Callable[..., str]
 Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
@@ -263,25 +263,50 @@ def test_other_durations_are_refused(text: str) -> None:
         duration_s(text)
 
 
-def test_a_live_stream_is_recorded_and_goes_on_in_the_file(tmp_path: Path) -> None:
-    """Frames stand there byte for byte with their positions, and a second run numbers on."""
+@pytest.mark.parametrize(
+    ("source", "version"),
+    [
+        ("jetstream+ws://{}", 2),
+        ("jetstream+ws://{}", 1),
+        ("ws://{}/stream", 1),
+        ("sse+http://{}/stream", 1),
+        ("lines+http://{}/stream", 1),
+    ],
+)
+def test_a_live_stream_is_recorded_and_goes_on_in_the_file(
+    source: str, version: int, tmp_path: Path
+) -> None:
+    """Messages stand there byte for byte with their positions, and a second run numbers on."""
+    value = commit1 if version == 1 else commit2
+
+    def event(n: int) -> bytes:
+        if "ws:" in source:
+            return frame(value(n))
+        if "sse" in source:
+            return b"id: %d\ndata: %s\n\n" % (n, value(n))
+        return value(n) + b"\r\n"
 
     def playing(*numbers: int) -> Callable[[Peer], None]:
         def script(peer: Peer) -> None:
-            peer.accept()
-            peer.send(b"".join(frame(commit2(n)) for n in numbers))
+            data = b"".join(map(event, numbers))
+            if "ws:" in source:
+                peer.accept()
+                peer.send(data)
+            else:
+                peer.begin()
+                peer.chunk(data)
             peer.until_closed()
 
         return script
 
     path = tmp_path / "posts.jsonl.zst"
     with LiveServer(playing(1, 2, 3), playing(4, 5)) as server:
-        source = f"jetstream+ws://{server.host}"
+        at = source.format(server.host)
         for n in (3, 2):
-            done = recording(path, source, RecordLimits(messages_max=n), jetstream={"version": 2})
+            done = recording(path, at, RecordLimits(messages_max=n), jetstream={"version": version})
             assert (done.messages, done.reason) == (n, "max messages")
     (rows,) = recorded(path).values()
-    assert [(row[0], row[3]) for row in rows] == [(n - 1, commit2(n)) for n in range(1, 6)]
+    assert [(row[0], row[3]) for row in rows] == [(n - 1, value(n)) for n in range(1, 6)]
 
 
 def test_what_a_server_says_is_shown_as_it_is(
