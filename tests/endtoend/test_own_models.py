@@ -120,6 +120,19 @@ def test_each_answers_its_own_way(tmp_path: Path) -> None:
     assert "model" not in answers(tmp_path / "one")[0]
 
 
+def test_authors_answer_by_models_of_their_own(tmp_path: Path) -> None:
+    """With `per.field: user` that is whom `message.user` names; a stranger gets the shared one."""
+    log = [each | {"by": f"of {each['lang']}"} for each in gifts(60)]
+    log += [{"id": f"?{by}", "text": "gift", "by": by} for by in ("of en", "of de", "nobody")]
+    replay(
+        tmp_path, write_log(tmp_path, log), model=MODEL, message={"user": "by"},
+        per=PER | {"field": "user"}, learning={"publish": "examples", "publish_examples": 1},
+    )  # fmt: skip
+    said = [(each["label"], each["model"]) for each in answers(tmp_path)]
+    assert said[:2] == [("positive", "of en"), ("negative", "of de")]
+    assert said[2][1] is None
+
+
 def test_a_value_that_is_no_text_names_the_setting(tmp_path: Path) -> None:
     """The message is rejected, and the reason names the field and `per.field`; others go on."""
     tenants: tuple[Any, ...] = ("a", ["a"], "a")
@@ -224,7 +237,7 @@ def test_each_question_is_asked_of_the_model_that_answers() -> None:
     )
 
 
-@pytest.mark.parametrize("field", ["lang", "tenant", "meta.tenant"])
+@pytest.mark.parametrize("field", ["lang", "user", "tenant", "meta.tenant"])
 def test_an_update_may_change_the_value(field: str, tmp_path: Path) -> None:
     """What the message taught one model is taken back there, and learned by the other."""
 
