@@ -1,4 +1,4 @@
-"""Avro and Protobuf of real producers, by way of a broker; the registry is down at first."""
+"""Messages of every format by way of a broker; a registry, where one is asked, is down at first."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ import fastavro
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from consumers.config.settings import Settings
+from consumers.daemon import run
+from consumers.monitoring.status import Summary
 from streamnb.storage import read
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import fill
 from tests.endtoend.daemon_process import Daemon, command, write_config
 from tests.endtoend.expected_counts import Example, counts_at, counts_of, examples
+from tests.endtoend.test_restart_laws import NoView
 from tests.schema_registry import RegistryServer, framed
 
 NewTopic = Callable[..., str]
@@ -141,3 +145,36 @@ def test_messages_of_a_schema(
     for text in (told, str(shown), str(judged), rejects.read_text()):
         assert PASSWORD not in text
         assert basic not in text
+
+
+@pytest.mark.deep
+@pytest.mark.integration
+@pytest.mark.parametrize("kind", ["text", "json-schema"])
+def test_messages_that_need_no_registry(
+    kind: str, broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """Texts alone, with keys as ids, and JSON in a frame teach what JSON lines of them teach."""
+    topic, signs = new_topic(), {"positive": ":)", "negative": ":("}
+    texts = [f"{text} {signs[label]}" for text, label in examples(300)]
+    lines = [json.dumps({"text": text, "key": f"{i}"}).encode() for i, text in enumerate(texts)]
+    sent = [each.encode() for each in texts]
+    if kind == "json-schema":
+        sent = [*(framed(9, line) for line in lines), b'{"text": "no frame :)"}']
+    fill(broker.address, topic, sent)
+    (tmp_path / "lines.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+
+    def learned(name: str, source: str) -> Summary:
+        settings = {
+            "source": source,
+            "kafka": {"group_id": topic},
+            "message": {"format": name, "id": "key"},
+            "labels": {"kind": "emoticons"},
+            "http": {"enabled": False},
+            "checkpoint": {"folder": tmp_path / name},
+        }
+        return run(Settings.model_validate(settings), NoView(), until_end=True)
+
+    summary = learned(kind, f"kafka://{broker.address}/{topic}")
+    assert summary.learned == learned("json", f"file:{tmp_path / 'lines.jsonl'}").learned == 300
+    assert counts_at(tmp_path / kind) == counts_at(tmp_path / "json")
+    assert dict(summary.rejected) == ({} if kind == "text" else {"malformed": 1})
