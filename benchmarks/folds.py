@@ -144,7 +144,8 @@ def folds(tweets: Tweets, show: Show) -> Result:
     some = tweets.first(COMPARED_TWEETS)
     for name in show.track(list(MODELS)):
         n_equal = compare(name, some).n_equal  # which compiles what is timed, too
-        result.add(f"{name}: equal digests", n_equal, "folds", at_least=FOLDS)
+        name_equal = f"{name}: equal digests of {COMPARED_TWEETS:,} tweets"
+        result.add(name_equal, n_equal, "folds", at_least=FOLDS)
         training_s, folds_s = timed(name, tweets)
         result.add(f"{name}: one training", len(tweets) / training_s, "tweets/s")
         ratio = folds_s / training_s
