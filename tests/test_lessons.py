@@ -19,6 +19,47 @@ from scripts.lessons import FOLDER, Run
 FIGURES = FOLDER / "figures"
 LESSONS = lessons.lessons()
 NAMES = [lesson.stem for lesson in LESSONS]
+# What the lessons have to teach: a sentence, formula or output of each section.
+TAUGHT: dict[str, tuple[str, ...]] = {
+    "01_counting": ("0.9825 instead of 0.9835", "⟨0.8, 0.3⟩ instead of ⟨0.8, 0.2⟩"),
+    "03_estimates": (
+        "P(x | θ) = θˣ · (1 − θ)¹⁻ˣ",
+        "P(x | θ) = ∏ᵥ θᵥ^xᵥ",
+        'model.learn_many({"x": [True, True, False, True]}, one_hot)',
+        "**θ = h / (h + t)**",
+        "**θᵥ = Nᵥ / N**",
+        "γ = (a + b + 1)! / (a! · b!)",
+        "**(a + 1) / (a + b + 2)**",
+        "MAP: (α + h − 1) / (α + β + h + t − 2)",
+        "mean: (α + h) / (α + β + h + t)",
+        "B(α) = ∏ Γ(αᵥ) / Γ(Σ αᵥ)",
+        "posterior mean: 5/14 3/7 3/14",
+        "Beta(α, α · (K − 1))",
+    ),
+    "06_counts": ("**multinomial coefficient**", "two.sample_many(10_000, seed=5, length=3)"),
+    "07_naive": (
+        "2ᵐ⁺¹ − 1 free numbers, against 2m + 1",
+        "m = 100: 1,267,650,600,228,229,401,496,703,205,376 rows a class",
+        "- categorical: k · Σ|v|,",
+        "- Bernoulli: k · m,",
+        "- Gaussian: k · 2m,",
+    ),
+    "08_gaussian": (
+        "p(x, y | c) = p(x | c) · p(y | c)",
+        "fields  naive, 2KD  full, KD + KD²",
+        "**K bins**",
+    ),
+    "09_threshold": ("area 0.8927, pairs in the right order 0.8927",),
+    "10_precision": (
+        "(confusion == metrics.confusion_matrix(new_y, answer)).all()",
+        "**Precision** = TP / (TP + FP)",
+        "**Recall** = TP / (TP + FN)",
+        "**F1** = 2 · precision · recall / (precision + recall)",
+        "10% ill: area under ROC 0.876, under PR 0.532",
+        "**k-fold cross-validation**",
+    ),
+    "11_linear": ("a Gaussian with a shared variance *is* logistic regression",),
+}
 
 Curves = dict[str, NDArray[np.float64]]
 Done = Callable[[str], tuple[Run, Path]]
@@ -106,6 +147,14 @@ def test_a_lesson_has_its_parts(name: str) -> None:
     assert text.count("```text\n") == sum(bool(block.output) for block in lessons.blocks(text))
     long = [line for block in lessons.blocks(text) for line in block.code.split("\n")]
     assert max(map(len, long)) <= 100
+
+
+@pytest.mark.parametrize(
+    ("name", "phrase"), [(name, each) for name, phrases in TAUGHT.items() for each in phrases]
+)
+def test_a_lesson_teaches_what_it_has_to(name: str, phrase: str) -> None:
+    """A section that is taken out is missed."""
+    assert phrase in text_of(name)
 
 
 def test_the_lessons_are_listed_in_their_order() -> None:
