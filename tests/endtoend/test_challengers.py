@@ -282,6 +282,19 @@ def test_a_late_label_that_promotes_counts_once(tmp_path: Path) -> None:
     assert notes["entries"]["confidence"]["calibrator"]["n"] == 200
 
 
+def test_by_default_a_better_one_is_said_to_be_better(tmp_path: Path) -> None:
+    """The log says so at each block's end, and `model` goes on answering."""
+    rule = {name: value for name, value in PROMOTION.items() if name != "action"}
+    with capture_logs() as lines:
+        replay(tmp_path, stream(tmp_path), **SECTIONS | {"promotion": rule})
+    said = [each for each in lines if each["event"].startswith("challenger_")]
+    happened = {(each["event"], each["in_place_of"]) for each in said}
+    assert happened == {("challenger_is_better", "model")}
+    assert (said[0]["name"], said[0]["example"]) == ("pairs", 300)
+    found = entry(tmp_path)
+    assert (found["serving"], found["replaced"], found["n_promotions"]) == ("model", [], 0)
+
+
 def test_one_that_is_as_good_takes_no_place(tmp_path: Path) -> None:
     """Without a margin too, only a lower loss promotes."""
     rule = PROMOTION | {"examples": 100, "margin_nats": 0}
