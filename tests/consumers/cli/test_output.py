@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from consumers.cli.conventions import print_json
+from consumers.cli.conventions import print_json, progress_bar
 from consumers.cli.figures import JudgedExamples, figures
 from consumers.cli.output import print_inspection
 from tests.consumers.cli.test_commands import ROOT, model_file
@@ -164,3 +165,18 @@ def test_what_a_model_holds_for_impossible_is_counted_and_told() -> None:
     assert figures(judged)["notes"] == []
     judged.joint = None
     assert figures(judged)["joint_impossible"] == 0
+
+
+def test_progress_says_how_much_time_is_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands behind the time that has passed, and goes by how fast that was."""
+    monkeypatch.setenv("COLUMNS", "120")
+    clock = [0.0]
+    with progress_bar(show=True) as bar:
+        monkeypatch.setattr(bar, "get_time", lambda: clock[0])
+        task = bar.add_task("tweets.jsonl", total=500)
+        for seconds in (10.0, 20.0):
+            clock[0] = seconds
+            bar.update(task, advance=100)
+    assert re.search(r"40% +0:00:20 +0:00:30", capsys.readouterr().err)
