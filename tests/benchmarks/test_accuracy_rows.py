@@ -98,20 +98,26 @@ def test_snapshots_cover_what_they_promise(
     assert least > 85.0
 
 
-def test_numbers_are_held_against_rivers(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`python -m benchmarks.coverage --numbers`, of Shuttle a part: no row is behind River's."""
-    monkeypatch.setattr(numeric, "LONGEST", 6_000)
-    coverage.main(numbers=True)
+def judged_numbers(said: str) -> dict[str, dict[str, tuple[float, ...]]]:
+    """Return what `--numbers` prints: by stream and answers accuracy, log-loss and ECE."""
     name, found = "", dict[str, dict[str, tuple[float, ...]]]()
-    for line in capsys.readouterr().out.splitlines():
+    for line in said.splitlines():
         if not line.startswith(" "):
             name = line.partition(":")[0]
             continue
         what, accuracy, log_loss, ece = re.split(r"\s{2,}", line.strip())
         figures = float(accuracy.rstrip("%")), float(log_loss), float(ece)
         found.setdefault(name, {})[what] = figures
+    return found
+
+
+def test_numbers_are_held_against_rivers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m benchmarks.coverage --numbers`, of Shuttle a part: no row is behind River's."""
+    monkeypatch.setattr(numeric, "LONGEST", 6_000)
+    coverage.main(numbers=True)
+    found = judged_numbers(capsys.readouterr().out)
     assert list(found) == ["Phishing", "Bananas", "ImageSegments", "Shuttle"]
     for name, rows in found.items():
         river, stated, bins = (rows[what][0] for what in ("River", "stated", "bins"))
@@ -122,10 +128,27 @@ def test_numbers_are_held_against_rivers(
         assert rows["calibrated"][1] < rows["stated"][1]
         assert rows["calibrated"][2] < rows["stated"][2]
         assert rows["bins, calibrated"][2] < rows["bins"][2]
+        if name != "Shuttle":  # the whole of which has a test of its own
+            assert rows["calibrated"][1] < rows["River"][1]
+            assert rows["bins, calibrated"][1] < rows["River"][1]
     river, stated, bins = (found["Phishing"][what][0] for what in ("River", "stated", "bins"))
     assert (river, stated, bins) == (88.4, 88.8, 90.8)  # as docs/accuracy.md says
     theirs = numeric.accuracy_of_river(numeric.read(datasets.Phishing))
     assert river == pytest.approx(theirs, abs=0.005)
+
+
+@pytest.mark.deep
+def test_log_losses_of_the_whole_of_shuttle_are_below_rivers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the calibrator the log-loss is less than half of River's, to the stream's end."""
+    monkeypatch.setattr(coverage, "KINDS", (datasets.Shuttle,))
+    coverage.main(numbers=True)
+    rows = judged_numbers(capsys.readouterr().out)["Shuttle"]
+    river, calibrated, bins = (
+        rows[what][1] for what in ("River", "calibrated", "bins, calibrated")
+    )
+    assert bins < calibrated < river / 2.0
 
 
 def test_calibrating_many_classes_does_little_harm_and_helps(
