@@ -33,7 +33,16 @@ from benchmarks.accuracy import (
     judge_sets,
     ours,
 )
-from benchmarks.publish import END, RECORDED, ROOT, UnpublishedError, about, figure_of, figures_of
+from benchmarks.publish import (
+    END,
+    RECORDED,
+    ROOT,
+    UnpublishedError,
+    about,
+    figure_of,
+    figures_of,
+    short,
+)
 from benchmarks.result import Result, commit, machine
 from benchmarks.show import Show
 from benchmarks.tweets import CLASSES, Tweets, load
@@ -44,6 +53,7 @@ BEGIN: Final = "<!-- {}: written by `python -m benchmarks.accuracy_table` -->"
 LATE: Final = 100_000  # tweets
 SETS: Final = f"sets for {COVERAGE:.0%}: "
 TURN, WHOLE, HELD, BEHIND = "to the turn", "whole stream", "held out", f"behind {LATE:,}"
+SPEED, THOUSANDS = "judged and learned", "thousand tweets/s"
 
 Bounds = tuple[float | None, float | None]  # at least, at most
 Floats = NDArray[np.float64]
@@ -184,6 +194,7 @@ def results(tweets: Tweets, show: Show) -> list[Result]:
         add_figures(result, TURN, said.stream[:turn], own[:turn])
         add_figures(result, WHOLE, said.stream, own)
         add_figures(result, HELD, said.held, truth[held])
+        _add(result, SPEED, 1e-3 / said.learn_s, THOUSANDS)
         for c, name in enumerate(CLASSES):
             recall = float((said.held[truth[held] == c].argmax(axis=1) == c).mean())
             _add(result, f"{HELD}: recall of {name}", 100.0 * recall, "%")
@@ -236,19 +247,24 @@ def figures_table(run: Mapping[str, Any]) -> Iterator[str]:
         three = ("accuracy", 2, "%"), ("log-loss", 4, ""), ("calibration error", 4, "")
         return " / ".join(shown(case, f"{what}: {name}", n, unit) for name, n, unit in three)
 
+    has_speed = (DAEMON.command, SPEED) in found  # older runs have none
     heads = [f"{what}: accuracy / log-loss / ECE" for what in (TURN, WHOLE, HELD)]
-    yield f"| model | {' | '.join(heads)} | recalls | repeat |"
-    yield "| --- " * (len(heads) + 3) + "|"
+    heads += ["recalls", *([THOUSANDS] if has_speed else []), "repeat"]
+    yield f"| model | {' | '.join(heads)} |"
+    yield "| --- " * (len(heads) + 1) + "|"
     for row in ROWS:
         case = row.command
-        cells = " | ".join(judged_of(case, what) for what in (TURN, WHOLE, HELD))
-        recalls = " and ".join(shown(case, f"{HELD}: recall of {c}", 1, "%") for c in CLASSES)
-        yield f"| {row.what} | {cells} | {recalls} | `{case}` |"
+        cells = [judged_of(case, what) for what in (TURN, WHOLE, HELD)]
+        cells.append(" and ".join(shown(case, f"{HELD}: recall of {c}", 1, "%") for c in CLASSES))
+        if has_speed:
+            cells.append(short(figure_of(found, case, SPEED)["value"]))
+        yield f"| {row.what} | {' | '.join(cells)} | `{case}` |"
     for row in ROWS:
         if row is DAEMON or row.late:
             command = row.command if row.late else f"{row.command} --behind {LATE}"
             what = f"{row.what}; without the first {LATE:,} tweets"
-            yield f"| {what} | {judged_of(row.command, BEHIND)} | – | – | – | `{command}` |"
+            cells = [judged_of(row.command, BEHIND), *["–"] * (len(heads) - 2)]
+            yield f"| {what} | {' | '.join(cells)} | `{command}` |"
 
 
 def demands_table(run: Mapping[str, Any]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from benchmarks import accuracy, accuracy_table
 from benchmarks.accuracy import PEERS, Judged
-from benchmarks.accuracy_table import DEMANDED, GUIDE, ROWS, RUN
+from benchmarks.accuracy_table import DEMANDED, GUIDE, ROWS, RUN, SPEED, THOUSANDS
 from benchmarks.drift import PlantedStream
 from benchmarks.publish import END, ROOT, UnpublishedError, figures_of
 from benchmarks.result import Figure
@@ -88,6 +88,18 @@ def test_another_run_or_none_of_the_recording_is_found(copy: Path, run: dict[str
         accuracy_table.rewritten(copy, run)
 
 
+def test_speeds_wait_for_a_run_that_has_them(copy: Path, run: dict[str, Any]) -> None:
+    """An older run's table has no column of them; in another one each row has its own."""
+    for result in run["results"]:
+        result["figures"] = [each for each in result["figures"] if each["name"] != SPEED]
+    assert f"| {THOUSANDS} |" not in accuracy_table.rewritten(copy, run)
+    for result in run["results"]:
+        result["figures"].append({"name": SPEED, "value": 123.4, "unit": THOUSANDS})
+    written = accuracy_table.rewritten(copy, run)
+    assert f"| recalls | {THOUSANDS} | repeat |" in written
+    assert written.count("| 123 |") == len(ROWS)
+
+
 def test_all_rows_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small version of `python -m benchmarks.accuracy_table` has what its tables are made of."""
     texts, labels = PlantedStream(1).draw([0.0] * N)
@@ -110,6 +122,7 @@ def test_all_rows_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     results = accuracy_table.results(tweets, Show(Console(quiet=True)))
     assert [result.case for result in results] == [row.command for row in rows]
     found = figures_of({"results": [result.to_dict() for result in results]})
+    assert {case for case, name in found if name == SPEED} == {row.command for row in rows}
     assert 70.0 < found["daemon", "to the turn: accuracy"]["value"] < 95.0
     late = found[f"daemon --late {LATE}", "accuracy lost to labels in time"]["value"]
     assert 0.0 < late < 20.0
