@@ -25,6 +25,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import structlog
+from msgspec import UnsetType
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -66,7 +67,7 @@ from consumers.http.routes_search import (
     export_routes,
     search_routes,
 )
-from consumers.http.state import AppState, Serializer, bar_of, looks_of
+from consumers.http.state import AppState, Serializer, bar_of, counted_share, looks_of
 from consumers.http.threads import Batcher, WorkerPool
 from consumers.monitoring.metrics import OTHER, HttpMetrics
 from consumers.monitoring.quality import Share
@@ -473,9 +474,11 @@ def _figures(settings: Settings, summary: schemas.ApiSummary) -> str:
     most = max(1, *summary.counts.values())
     rows = []
     for label, name, colour, _ in looks_of(settings, summary.classes):
-        n, share = summary.counts[label], _share(summary, label)
-        words = share_in_words(share) if summary.enough else ""
-        bar = share if summary.enough else Share(n / most, n / most, n / most)
+        n, words = summary.counts[label], ""
+        bar = Share(n / most, n / most, n / most)
+        if summary.enough:
+            bar = _share(summary, label)
+            words = share_in_words(bar)
         rows.append(
             f"<tr><th scope=row>{name}</th>"
             f"<td>{bar_of(bar, colour)}</td><td class=number><b>{words}</b></td>"
@@ -487,20 +490,19 @@ def _figures(settings: Settings, summary: schemas.ApiSummary) -> str:
         note = f"The latest {note}"
     if not summary.enough:
         note += f"; a share needs {summary.messages_min:,}"
-    elif summary.corrected is not None:
-        note += ", with 95% intervals"
     else:
-        note += ", not corrected for errors"
+        note += ", with 95% intervals"
+        note += ", not corrected for errors" * (summary.corrected is None)
     now = time.strftime("%H:%M", time.gmtime())
     return f"<table><tbody>{''.join(rows)}</tbody></table><p class=note>{note}. {now} UTC.</p>"
 
 
 def _share(summary: schemas.ApiSummary, label: str) -> Share:
-    """Return the corrected share, or the predicted one, without an interval."""
+    """Return the corrected share, or the predicted one with its own interval."""
     if summary.corrected is not None:
         return summary.corrected[label]
-    raw = summary.raw[label] or 0.0
-    return Share(raw, raw, raw)
+    size = summary.n if isinstance(summary.n_even, UnsetType) else summary.n_even
+    return counted_share(summary.raw[label] or 0.0, size)
 
 
 def share_in_words(share: Share) -> str:

@@ -375,7 +375,7 @@ def wilson(k: float, n: float) -> tuple[float, float]:
     """Return the 95% interval of a share, k of n, by Wilson's formula: it holds for few, too."""
     middle, z = (k + Z * Z / 2) / (n + Z * Z), Z / (n + Z * Z)
     half = z * math.sqrt(k * (n - k) / n + Z * Z / 4)
-    return middle - half, middle + half
+    return max(0.0, middle - half), min(1.0, middle + half)  # of none or all they round
 
 
 def score_curve(scores: NDArray[np.float64], is_own: NDArray[np.bool_]) -> ScoreCurve | None:

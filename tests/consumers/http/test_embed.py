@@ -14,10 +14,12 @@ from consumers.config.settings import HttpSettings
 from consumers.http.app import HEADERS, PAGE, share_in_words
 from consumers.http.state import COLOURS
 from consumers.http.threads import THREADS
+from consumers.monitoring.prequential import wilson
 from consumers.monitoring.quality import Share
 from consumers.search import RecentStore
 from tests.consumers.http.api_daemon import SITE, reading_daemon
 from tests.consumers.http.loopback_server import app_state, served, settings
+from tests.consumers.search.stores import running, tell
 from tests.endtoend.daemon_process import PATIENCE_S
 
 POLICY = "content-security-policy"
@@ -49,12 +51,31 @@ def test_the_card_says_what_the_summary_does(http: httpx.Client) -> None:
         shown = plain(answer.text)
         assert summary["enough"]
         for label in summary["classes"]:
-            raw = summary["raw"][label]
-            own = (summary["corrected"] or {}).get(label) or {"share": raw, "low": raw, "high": raw}
+            raw, size = summary["raw"][label], summary.get("n_even", summary["n"])
+            low, high = wilson(raw * size, size)
+            by_count = {"share": raw, "low": low, "high": high}
+            own = (summary["corrected"] or {}).get(label) or by_count
             words = share_in_words(Share(**own))
             assert f"{label} {words} {summary['counts'][label]:,}" in shown
             assert f'width="{100 * own["share"]:.1f}"' in answer.text
         assert f"{summary['n']} messages" in shown
+
+
+def test_a_card_of_shares_that_are_not_corrected() -> None:
+    """Without labelled matches of each class the shares have the interval of their count."""
+    of = settings(http={"embed_sites": [SITE]})
+    with running(None) as store, app_state(of) as made, served(made, recent=store) as port:
+        tell(store, [{"text": "a good tapir", "label": 4}] * 40)
+        base = f"http://127.0.0.1:{port}"
+        with httpx.Client(base_url=base, trust_env=False, timeout=PATIENCE_S) as client:
+            summary = client.get("/v1/summary?q=tapir").json()
+            answer = client.get("/embed?q=tapir")
+    assert (summary["n"], summary["corrected"]) == (40, None)
+    shown = plain(answer.text)
+    assert "negative 0% (0–9) 0 " in shown
+    assert "positive 100% (91–100) 40 " in shown
+    assert "40 messages, with 95% intervals, not corrected for errors." in shown
+    assert answer.text.count("<path d=") == 2  # an interval on each bar
 
 
 def test_a_card_of_few_messages_has_counts_alone(http: httpx.Client) -> None:

@@ -21,6 +21,7 @@ from consumers.monitoring.prequential import (
     Prequential,
     calibration_error,
     score_curve,
+    wilson,
 )
 
 Floats = NDArray[np.float64]
@@ -261,3 +262,12 @@ def test_a_reader_beside_the_writer_sees_whole_judgements() -> None:
     over.set()
     reader.join()
     assert not torn
+
+
+def test_an_interval_ends_where_shares_do() -> None:
+    """Of none and of all no end lies below 0 or above 1, whatever the number of examples."""
+    for n in range(1, 2_000):
+        low, high = wilson(0, n)
+        assert 0.0 <= low < high < 1.0, n
+        low, high = wilson(n, n)
+        assert 0.0 < low < high <= 1.0, n
