@@ -262,8 +262,11 @@ def model_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> 
 
     async def model(request: Request) -> Response:
         form = form_of(QueryParameters(request, ("format",)))
-        queue = app_state.label_queue
-        labelling = None if queue is None else await workers.run(queue.state)
+        queue, recent = app_state.label_queue, app_state.recent
+        labelling: LabellingState | None = None
+        # Until the stored messages are opened nobody knows what waits.
+        if queue is not None and recent is not None and recent.state().is_open:
+            labelling = await workers.run(queue.state)
         answer = await batcher.ask(partial(_model, app_state, labelling))
         return await response_in(workers, form, answer, "model")
 

@@ -280,19 +280,25 @@ def test_a_silent_log_keeps_nobody_else_waiting(http: httpx.Client, log: SilentL
 def test_a_store_that_is_not_open_yet_is_not_empty() -> None:
     """Until the stored messages are opened, as after a start, nobody is told that none are held."""
     of = settings()
-    store = RecentStore(of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below)
+    store = RecentStore(
+        of.recent, None, of.model.classes, of.model.fields, of.page.unsure_below,
+        history=HistorySettings(),
+    )  # fmt: skip
+    queue = LabelQueue(LabellingSettings(enabled=True), store)
     with (
         app_state(of) as made,
-        served(made, recent=store) as port,
+        served(made, recent=store, label_queue=queue) as port,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http,
     ):
         of_texts = "search?q=good", "export?q=good", "compare?q=good&q=bad"
-        for path in (*of_texts, "summary", "messages/t7"):
+        over_time = "history", "history?q=good"
+        for path in (*of_texts, *over_time, "summary", "messages/t7", "labels/wanted"):
             answer = http.get(f"/v1/{path}")
             assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
             assert "still loading" in answer.json()["detail"]
         sample = http.get("/v1/page").json()["sample"]
         assert (sample["share"], sample["messages"]) == (None, None)
+        assert http.get("/v1/model").json()["labelling"] is None
     store.stop()
 
 
