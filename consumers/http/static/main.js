@@ -323,7 +323,7 @@ function commands({ view, q, lang, range, vs, change }) {
   if (view === "try") return tried && `${command("/v1/predict")} --json '${JSON.stringify(tried).replace(UNSAFE, (one) => `\\u00${one.charCodeAt().toString(16)}`)}'`;
   const times = timesOf(range, Date.now());
   const paths = [`/v1/summary${queryOf({ ...asked({ q, lang }), ...times })}`, `/v1/search${queryOf({ ...asked({ q, lang }), ...times })}`];
-  if (change || vs.length) paths.push(comparisonOf({ q, lang, vs, change }));
+  if (change || vs.length) paths.push(comparisonOf({ q, lang, vs, change, range }, Date.now()));
   return paths.map(command).join("\n");
 }
 

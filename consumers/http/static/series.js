@@ -385,10 +385,12 @@ export function makeSeries(onRoute, hasHistory) {
 const COLOURS = ["var(--k5)", "var(--k0)", "var(--k2)", "var(--k3)"];
 const REFRESH_MS = 10_000;
 
-export function comparisonOf({ q, lang, vs, change }) {
+export function comparisonOf({ q, lang, vs, change, range = "" }, nowMs) {
   const [from, middle, to] = change.split(/\b-/);
   const queries = (change ? [q] : [q, ...vs]).map((one) => asked({ q: one }).q);
-  return `/v1/compare${queryOf({ q: queries, lang, ...(change && { from: [from, middle], to: [middle, to] }) })}`;
+  // Of "all" the newest matches are compared, as without a time.
+  const times = change ? { from: [from, middle], to: [middle, to] } : range !== "all" && timesOf(range, nowMs);
+  return `/v1/compare${queryOf({ q: queries, lang, ...times })}`;
 }
 
 /** Return the comparison; `onRoute(part)` hears what the reader compares. */
@@ -411,7 +413,7 @@ export function makeComparison(onRoute) {
 
   const shareOf = (point) => shareIn(point, choice.value);
   const nameAt = (i) =>
-    sides[i].from_ms ? [sides[i].from_ms, sides[i].to_ms].map((timeMs) => moment(timeMs, stepMs % 60_000)).join(" – ") : sides[i].query || "everything";
+    sides[0].from_ms !== sides[1].from_ms ? [sides[i].from_ms, sides[i].to_ms].map((timeMs) => moment(timeMs, stepMs % 60_000)).join(" – ") : sides[i].query || "everything";
   const isAny = () => route.change || route.vs?.length > 0;
 
   function build() {
@@ -494,7 +496,9 @@ export function makeComparison(onRoute) {
     if (Date.now() - askedMs < pauseMs) return again();
     askedMs = Infinity; // until it is answered
     const asking = path;
-    const { problem, ...answer } = await ask(path).catch(({ message }) => ({ problem: message }));
+    const url = comparisonOf(route, Date.now());
+    for (const format of ["csv", "jsonl"]) attr($(`compare-${format}`), "href", `${url}&format=${format}`);
+    const { problem, ...answer } = await ask(url).catch(({ message }) => ({ problem: message }));
     if (asking !== path) return;
     askedMs = Date.now();
     // It may be too much for the daemon.
@@ -535,10 +539,9 @@ export function makeComparison(onRoute) {
     refresh,
     show(next) {
       route = next;
-      const nextPath = comparisonOf(next);
+      const nextPath = comparisonOf(next, 0); // the same while a range moves on
       if (path === nextPath) return refresh(); // it may have rested unseen
       [path, isDrawn, askedMs, pauseMs] = [nextPath, false, 0, 1_000];
-      for (const format of ["csv", "jsonl"]) attr($(`compare-${format}`), "href", `${path}&format=${format}`);
       $("comparison").hidden = !isAny();
       $("compare-drawn").hidden ||= !isAny();
       say($("compare-problem"));
