@@ -359,9 +359,8 @@ def drawn_challengers(settings: Settings, status: Status) -> str:
     heads = ["Model", *(["Half-life"] if any(half_lives.values()) else [])]
     heads += ["Log-loss, last block", "Accuracy, last block"]
     heads += ["Log-loss, latest", "Accuracy, latest", "Learned"]
-    titles = {"log_loss": "Log-loss by block, in nats", "accuracy": "Accuracy by block"}
-    drawn = titles.items() if report.blocks else ()
-    charts = "".join(_by_block(title, name, report.blocks, strokes) for name, title in drawn)
+    named_axes = [("log_loss", "log-loss, in nats"), ("accuracy", "accuracy")] * bool(report.blocks)
+    charts = "".join(_by_block(*each, report.blocks, strokes) for each in named_axes)
     note = "Half-lives are compared, not mixed: the model that answers has all the weight."
     return (
         '<h2>Challengers</h2><p data-testid="challengers-rule">'
@@ -420,9 +419,10 @@ def _by_rule(rule: PromotionSettings, report: ChallengersReport) -> str:
 
 
 def _by_block(
-    title: str, name: str, blocks: Sequence[JudgedBlock], strokes: Mapping[str, str]
+    name: str, y_name: str, blocks: Sequence[JudgedBlock], strokes: Mapping[str, str]
 ) -> str:
     """Return a chart with a line for each model over blocks of labelled messages."""
+    title = f"{y_name.partition(',')[0].capitalize()} by block"
     values = [value for each in blocks for value in getattr(each, name).values()]
     ticks = _steps(min(values), max(values))
     first, last = blocks[0].example, blocks[-1].example
@@ -446,7 +446,7 @@ def _by_block(
     )
     return (
         f"<div><h3>{title}</h3>"
-        + _plot(f"{title}. Last: {newest}.", ("labelled messages", ""), (ends, written), lines)
+        + _plot(f"{title}. Last: {newest}.", ("labelled messages", y_name), (ends, written), lines)
         + "</div>"
     )
 

@@ -142,6 +142,16 @@ def test_half_lives_stand_beside_their_figures(status: Status) -> None:
     assert "Half-lives are compared, not mixed" in drawn
 
 
+def test_the_charts_of_challengers_have_named_axes(status: Status) -> None:
+    """What goes up stands at its axis, with its unit, and what goes along below."""
+    blocks = report({"model": 0.4, "c0": 0.41}, {"model": 0.33, "c0": 0.31})
+    drawn = drawn_challengers(of_models(None, None), replace(status, challengers=blocks))
+    assert re.findall("<h3>([^<]*)</h3>", drawn) == ["Log-loss by block", "Accuracy by block"]
+    y_names = re.findall(r'<div class="xy"[^>]*><p>([^<]*)</p>', drawn)
+    assert y_names == ["log-loss, in nats", "accuracy"]
+    assert drawn.count("<p>labelled messages</p></div>") == 2
+
+
 def test_a_class_that_joins_has_a_name_in_the_matrix(status: Status) -> None:
     """The matrix may know it before the rows of classes do."""
     classes = ("negative", "positive", "<new>")
