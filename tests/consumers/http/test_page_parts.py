@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from consumers.config.settings import Settings
+from consumers.http.app import PAGE
 from consumers.http.routes_corrections import drawn_queue
 from consumers.http.routes_page import (
     drawn_challengers,
@@ -178,6 +179,42 @@ def test_dots_stand_inside_their_frame(status: Status) -> None:
         cx, cy, r = map(float, dot)
         assert x <= cx - r < cx + r <= x + width
         assert y <= cy - r < cy + r <= y + height
+
+
+# What the page once said, and what it says in its place: terms of the field, in plain sentences.
+WORDING = {
+    "Right of late": "<dt>Accuracy, last <",
+    "Log-loss of late": "<dt>Log-loss, last <",
+    "Is it as right as it is sure?": "<h2>Calibration</h2>",
+    "What it takes for what": "<h2>Confusion matrix</h2>",
+    "Most telling": "<h2>Strongest features</h2>",
+    "Messages a second": "<dt>Messages per second</dt>",
+    "Behind the stream": "<dt>Lag</dt>",
+    "Age of the snapshot": "<dt>Snapshot age</dt>",
+    "Age of the checkpoint": "<dt>Checkpoint age</dt>",
+    "since all was written down": "since last save",
+    "Drawn from the second point on": "No history yet.",
+    "What is shown is from before": "Disconnected; showing last data.",
+    "Sentiment by Percent": ">Share by class</h2>",
+    "Sentiment by Count": ">Messages by class</h2>",
+    "The newest ${": '`${isCut ? "Latest " : ""}${count(n)}',
+    "A share is shown from": "`At least ${count(summary.messages_min)} ${names.messages} needed",
+    "own mistakes": "Corrected for the model",
+    "Back to the newest": "Back to the latest",
+    "taught ${": "`sent: ${",
+    "before any word": '"before any of them"',
+    "with ${percent(level)} credibility": "${percent(level)} credible interval: ",
+}
+
+
+def test_the_page_says_it_in_terms_of_the_field(status: Status) -> None:
+    """What was reworded stays so, in the page's files and in what the daemon draws for it."""
+    files = sorted([*PAGE.glob("*.html"), *PAGE.glob("*.js")])
+    page = "\n".join(each.read_text(encoding="utf-8") for each in files)
+    page += drawn_quality(settings(), status)
+    for before, now in WORDING.items():
+        assert before not in page, before
+        assert now in page, now
 
 
 def test_words_that_rise_and_fall_begin_at_one_height(status: Status) -> None:
