@@ -155,7 +155,7 @@ def taken_back_twice(_world: World) -> Iterator[Patch]:
     yield Reviser, "place", place
 
 
-def delta_subtracted_twice(_world: World) -> Iterator[Patch]:
+def correction_unlearns_twice(_world: World) -> Iterator[Patch]:
     """What a message taught is subtracted twice as a person corrects it."""
     real = waiting_messages.unlearn
 
@@ -226,7 +226,7 @@ REPLACED = {
         own_place_kept,
         stale_fetch,
         taken_back_twice,
-        delta_subtracted_twice,
+        correction_unlearns_twice,
         delete_forgotten,
         correction_twice,
         output_not_flushed,

@@ -26,10 +26,10 @@ N_FAST, N_SEEDS = 10, 300  # in every run of the tests, and in CI
 FOUND_BY = {
     "correction_position_lost": 3,
     "correction_twice": 3,
+    "correction_unlearns_twice": 1,
     "counts_ahead": 0,
     "default_too_early": 33,
     "delete_forgotten": 2,
-    "delta_subtracted_twice": 1,
     "journal_not_synced": 47,
     "late_label_twice": 0,
     "loss_not_told": 21,
