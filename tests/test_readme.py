@@ -21,6 +21,12 @@ from consumers.config.settings import load
 from tests.broker.broker import Broker
 
 ROOT = Path(__file__).resolve().parents[1]
+# In lower case: it begins a sentence in one of the two.
+PROMISE = (
+    "what the log says is learned once; what the log takes back is unlearned; a kill at any "
+    "instant, of any part, changes no count; a replay gives the same bytes (with "
+    "`learning.publish: examples` and a `model.hash_key`)."
+)
 GUIDES = sorted(
     str(path.relative_to(ROOT))
     for pattern in ("*.md", "docs/*.md", "deploy/*.md")
@@ -105,6 +111,21 @@ def test_links_lead_somewhere(name: str) -> None:
             headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
             plain = [re.sub(r"[^\w -]", "", heading.lower()) for heading in headings]
             assert anchor in {heading.replace(" ", "-") for heading in plain}, f"{name}: {target}"
+
+
+@pytest.mark.parametrize(
+    ("name", "tried"),
+    [
+        ("README.md", "docs/reliability.md#how-it-is-tried"),
+        ("docs/reliability.md", "#how-it-is-tried"),
+    ],
+)
+def test_the_promise_stands_beside_how_it_is_tried(name: str, tried: str) -> None:
+    """README and `docs/reliability.md` promise the same, and lead to what tries it."""
+    text = " ".join(read(name).lower().split())
+    _, promised, after = text.partition(PROMISE)
+    assert promised, f"{name} has no such sentence: {PROMISE}"
+    assert f"]({tried})" in after[:100]
 
 
 @pytest.mark.parametrize("package", ["streamnb", "consumers"])
