@@ -39,7 +39,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         Campaign(broker_kills, 17, 1, "streams with 3 kills each", ("integration", "deep")),
         Campaign(
             groups,
-            9,
+            12,
             1,
             "streams with 12 events each",
             ("integration", "deep"),
