@@ -23,8 +23,14 @@ from tests.endtoend.test_restart_laws import NoView
 N = 3_000
 # How the names of the metrics begin that are figures of the log.
 OF_THE_LOG = (
-    "examples_learned", "messages_total", "model_features", "predictions", "prequential", "rejects",
-    "share", "snapshot_version", "values_dropped", "vocabulary_words", "words_dropped",
+    "drift", "examples_learned", "ignored", "messages_total", "model_features", "model_window",
+    "prediction_set", "predictions", "prequential", "promotions", "rejects", "share",
+    "snapshot_version", "stated_calibration", "values_dropped", "vocabulary_words", "words_dropped",
+)  # fmt: skip
+# Those of what watches, if it is on.
+WATCHING = (
+    "streamnb_drift_capital_nats", "streamnb_ignored_total", "streamnb_prediction_set_classes",
+    "streamnb_prediction_sets_covered_ratio", "streamnb_stated_calibration_error_ratio",
 )  # fmt: skip
 OF_THE_CLOCK = ("seconds", "messages_per_s")
 KEY = "00c0ffee"
@@ -177,21 +183,27 @@ def figures(daemon: Daemon) -> list[str]:
     return [line for line in daemon.get("/metrics")[1].splitlines() if line.startswith(wanted)]
 
 
-def start(folder: Path, lines: list[bytes], **learning: Any) -> Daemon:
-    """Start a daemon that follows a file in a folder of its own."""
+def start(folder: Path, lines: list[bytes], *, watched: bool = False, **learning: Any) -> Daemon:
+    """Start a daemon that follows a file in a folder of its own; `watched` by all that watches."""
     folder.mkdir(exist_ok=True)
     (folder / "in.jsonl").write_bytes(b"".join(lines))
     by_examples = {"publish": "examples", "publish_examples": 70}
+    model: dict[str, Any] = {"hash_key": KEY}
+    watching: dict[str, Any] = {}
+    if watched:
+        model |= {"calibration": True, "coverage": 0.8}
+        watching = {"drift": {"enabled": True}, "message": {"sample": 0.9}}
     return Daemon(
         write_config(
             folder / "config.yaml",
             source="file:in.jsonl",
             file={"batch_bytes": 2_048},
-            model={"hash_key": KEY},
+            model=model,
             learning={"window": 500} | (learning or by_examples),
             predictions={"to": "file:out.jsonl"},
             rejects={"to": "file:rejects.jsonl"},
             checkpoint={"folder": "state", "interval_s": 0.01},
+            **watching,
         )
     )
 
@@ -207,19 +219,22 @@ def test_kills_beside_a_busy_core_change_no_byte(tmp_path: Path) -> None:
     """Model, outputs, metrics and summary are those of a replay that had the machine to itself."""
     lines = stream(tmp_path).read_bytes().splitlines(keepends=True)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    with start(whole, lines) as one:
+    with start(whole, lines, watched=True) as one:
         one.until_metric("streamnb_messages_total", N)
         with busy_core(2) as core:
             for n in (700, 1_900):
-                with start(killed, lines[:2_000]) as daemon:
+                with start(killed, lines[:2_000], watched=True) as daemon:
                     daemon.confine(core)
                     daemon.until_metric("streamnb_messages_total", n)
                     daemon.kill()
-            with start(killed, lines) as other:
+            with start(killed, lines, watched=True) as other:
                 other.confine(core)
                 other.until_metric("streamnb_messages_total", N)
                 other.until(lambda: figures(one) == figures(other), "the metrics are the same")
                 assert len(figures(one)) > 30
+                said = [line for line in figures(one) if line.startswith(WATCHING)]
+                assert len({line.split("{")[0].split()[0] for line in said}) == len(WATCHING)
+                assert not [line for line in said if line.endswith("NaN")]
                 summaries = ended(one), ended(other)
     assert summaries[0] == summaries[1]
     assert summaries[0]["messages"] == N
