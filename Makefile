@@ -52,8 +52,8 @@ campaigns: setup ## Try for hours to break the daemon's promises, into docs/reli
 	@$(BIN)/python -m tests.campaigns publish build/campaigns.json
 
 .PHONY: simulate
-simulate: setup ## Run 10,000 seeds of the daemon on a simulated log, clock, disk and scheduler; ARGS go to it
-	@$(BIN)/python -m tests.simulation $(or $(ARGS),--seeds 10000)
+simulate: setup ## Run 10,000 seeds of the daemon on a simulated log, clock, disk and scheduler, and keep what fails; ARGS go to it
+	@$(BIN)/python -m tests.simulation $(or $(ARGS),--seeds 10000 --keep)
 
 .PHONY: lint
 lint: setup ## Check style, formatting, types and import contracts

@@ -211,6 +211,14 @@ def test_what_fails_is_said_and_kept(
     assert list(command.book()) == ([replace(plan, events=(plan.events[3],))] if keep else [])
 
 
+def test_a_long_search_keeps_what_fails() -> None:
+    """`make simulate` leaves a failure in the book, not on the screen alone."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    command_line = re.search(r"^\t.*-m tests\.simulation (.*)$", makefile, re.MULTILINE)
+    assert command_line is not None
+    assert command_line[1] == "$(or $(ARGS),--seeds 10000 --keep)"
+
+
 def test_a_failure_of_another_kind_is_not_shrunk_to(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
