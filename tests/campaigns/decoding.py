@@ -15,7 +15,7 @@ from consumers.messages import Messages, Partition, RawColumns, Reason
 from consumers.sources.records import raw_columns, split_lines
 from streamnb.kernels import warm_up
 from tests.campaigns.campaign import Run
-from tests.campaigns.watchdog import resident_mb, watchdog
+from tests.campaigns.watchdog import resident_mb, watchdog, watched_steps
 from tests.consumers.kafka.test_fetch_columns import CODECS, STOCK, drained, opened
 from tests.consumers.raw_batches import CLASSES
 from tests.endtoend.test_any_message import USUAL, odd_message
@@ -126,10 +126,8 @@ def _ends(found: Messages) -> dict[int, Any]:
 def record_batches(run: Run) -> None:
     """Record batches with flipped bits or without their end give what the client gives, or less."""
     warm_up()
-    with watchdog() as say:
-        for chance, _ in run.steps():
-            say(run.replay)
-            _read_responses(chance, run)
+    for chance, _ in watched_steps(run):
+        _read_responses(chance, run)
 
 
 def _read_responses(chance: random.Random, run: Run) -> None:

@@ -12,6 +12,7 @@ import yaml
 from consumers.config.settings import Settings, load, to_yaml
 from consumers.errors import ConfigError
 from tests.campaigns.campaign import ROOT, Run
+from tests.campaigns.watchdog import watched_steps
 
 _A_STEP = 100
 _SECONDS_MAX = 5.0  # of one file; an honest one takes a hundredth of that
@@ -30,7 +31,7 @@ def odd_configurations(run: Run) -> None:
     """Any text is a whole configuration or a list of its mistakes, soon, and shows no secret."""
     lines = re.sub(r" *#.*", "", (ROOT / "config.yaml").read_text(encoding="utf-8")).splitlines()
     lines = [line for line in lines if line.strip()]
-    for chance, folder in run.steps():
+    for chance, folder in watched_steps(run):
         for _ in range(_A_STEP):
             run.figures["configurations"] += 1
             run.figures["refused"] += not _is_taken(folder / "config.yaml", _odd(chance, lines))

@@ -21,6 +21,7 @@ from consumers.http.state import AppState
 from tests.campaigns import __main__, correcting, live_streams, odd_requests, publish
 from tests.campaigns.__main__ import CAMPAIGNS
 from tests.campaigns.campaign import ROOT, Campaign, FailedError, Run, carry_out
+from tests.campaigns.watchdog import GROWTH_MB_MAX, watched_steps
 from tests.endtoend.daemon_process import environment
 
 SEED = 14
@@ -156,6 +157,21 @@ with watchdog(0.5) as say:
     assert done.returncode == -signal.SIGABRT
     assert "it hangs, for more than 0.5 s; replay: step 2\n" in done.stderr
     assert 'File "<string>", line 8' in done.stderr
+
+
+def hoarding(run: Run) -> None:
+    """Holds ten megabytes more with each step."""
+    held = [b"x" * 10_000_000 for _ in watched_steps(run)]
+    assert len(held) == run.n
+
+
+def test_a_campaign_that_grows_fails() -> None:
+    """What it holds may grow after its first tenth, but not beyond the bound."""
+    campaign = Campaign(hoarding, 100, 1, "steps")
+    found = carry_out(campaign, SEED, 0, 4, print)
+    assert 20 <= found["figures"]["MB of growth"] <= GROWTH_MB_MAX
+    with pytest.raises(FailedError, match=r"it holds \d+ MB more than"):
+        carry_out(campaign, SEED, 0, 14, print)
 
 
 def test_the_table_is_that_of_the_published_runs() -> None:

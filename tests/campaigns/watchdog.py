@@ -1,16 +1,22 @@
-"""What ends a campaign whose step hangs, and says which, whatever holds the interpreter's lock."""
+"""What ends a campaign that hangs, whatever holds the interpreter's lock, or that grows."""
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from consumers.process import return_freed_memory
+from tests.campaigns.campaign import Run
+
 HANG_S = 300.0  # a step takes a second; a machine with a hundred others on it, a minute or two
+GROWTH_MB_MAX = 64  # of resident memory after the first tenth
 # It ends the process that started it, unless a line or the end of its input comes in time.
 _WATCHDOG = """
 import os, select, signal, sys
@@ -53,3 +59,27 @@ def resident_mb() -> float:
     """Return the resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def watched_steps(run: Run) -> Iterator[tuple[random.Random, Path]]:
+    """Yield a run's steps; end the process if one hangs, and fail if it holds ever more memory.
+
+    What it holds after the first tenth is compared with what it holds in the end.
+    """
+    first_mb = _held_mb()
+    with watchdog() as say:
+        for i, step in enumerate(run.steps()):
+            say(run.replay)
+            yield step
+            if i == run.n // 10:
+                first_mb = _held_mb()
+    growth_mb = max(0, round(_held_mb() - first_mb))
+    run.figures["MB of growth"] = growth_mb
+    assert growth_mb <= GROWTH_MB_MAX, f"it holds {growth_mb} MB more than after its first tenth"
+
+
+def _held_mb() -> float:
+    """Return the resident memory of this process without garbage, and without what was freed."""
+    gc.collect()
+    return_freed_memory()
+    return resident_mb()
