@@ -20,6 +20,7 @@ from streamnb import NaiveBayes
 from streamnb.errors import StoreError
 from streamnb.serialization import from_bytes, to_blocks
 from tests.campaigns.campaign import Run
+from tests.campaigns.watchdog import watched_steps
 from tests.consumers.pipeline.revised_log import LOG, SETTINGS, Said, expected
 from tests.consumers.pipeline.test_handed_on_memory import Member
 from tests.library.storage.test_forged_bytes import model
@@ -35,7 +36,7 @@ _VALUES: tuple[Any, ...] = (
 def damaged_files(run: Run) -> None:
     """A damaged checkpoint or part is refused or whole; a journal gives the lines that it has."""
     whole = model().to_bytes()
-    for chance, folder in run.steps():
+    for chance, folder in watched_steps(run):
         for _ in range(_A_STEP):
             run.figures["damaged checkpoints refused"] += not _usable(_damaged(chance, whole))
             run.figures["forged checkpoints refused"] += not _usable(_forged(chance, whole))
