@@ -66,6 +66,27 @@ SHORT_FILES = {
     "streamnb/checks.py": "an import path that users write",
 }
 
+# What reads the clock of the day, which may be set to any time while the daemon runs; and why each
+# of these files may. All other times are of a clock that only grows.
+DAY_CLOCK = re.compile(
+    r"\btime\.(?:time|time_ns|gmtime|localtime)\b|\b(?:datetime|date)\.(?:now|utcnow|today)\b"
+    r"|^\s*from time import",
+    re.MULTILINE,
+)
+ASKS_THE_DAY_CLOCK = {
+    "consumers/cli/record.py": "brokers refuse times of messages that are ahead of now",
+    "consumers/corrections/service.py": "the journal says when a correction was given",
+    "consumers/http/app.py": "an embedded card says when it was drawn",
+    "consumers/http/routes_search.py": "a search without an end goes to now",
+    "consumers/pipeline/group_parts.py": "the age of files that other machines wrote",
+    "consumers/reporter.py": "the points of the history are of days, over restarts",
+    "consumers/search/live_updater.py": "alerts compare the newest window",
+    "consumers/search/store.py": "messages that are too old leave the page",
+    "consumers/sources/base.py": "no live stream begins in the future",
+    "consumers/sources/connections.py": "Retry-After and limits name a time of the day",
+    "consumers/sources/live.py": "a cursor that is far ahead of now is none",
+}
+
 # Why each of these names of a class is one of a type too.
 SHARED_NAMES = {
     "Flags": "the public group of features; to kernels an array, beside `F64` and `I64`",
@@ -241,6 +262,13 @@ def test_no_kinds_of_fields_are_listed_by_hand() -> None:
     ]
     assert len(listed) == 1, f"besides the definition of `FieldKind`: {listed}"
     assert listed[0].startswith("consumers/config/model.py:")
+
+
+def test_few_files_ask_the_clock_of_the_day() -> None:
+    """Counts and intervals go by offsets and by a clock that only grows, wherever that is set."""
+    found = {path for path, text in package_files().items() if DAY_CLOCK.search(text)}
+    assert found - ASKS_THE_DAY_CLOCK.keys() == set(), "take a clock that only grows, or say why"
+    assert ASKS_THE_DAY_CLOCK.keys() - found == set(), "no longer there: strike it out"
 
 
 def test_few_lines_read_foreign_privates() -> None:
