@@ -177,7 +177,14 @@ def test_a_stop_at_full_rate_loses_nothing(tmp_path: Path, source: str) -> None:
         assert counts_at(tmp_path / "state") == counts_of(examples(summary["messages"]))
 
 
-@pytest.mark.parametrize("closed", [pytest.param("1>&-", marks=pytest.mark.deep), "0<&- 1>&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed",
+    [
+        pytest.param("1>&-", marks=pytest.mark.deep),
+        pytest.param("2>&-", marks=pytest.mark.deep),
+        "0<&- 1>&- 2>&-",
+    ],
+)
 def test_streams_that_are_closed_at_the_start(tmp_path: Path, closed: str) -> None:
     """It learns, and no file that it opens gets a line of log or summary."""
     config = make_config(tmp_path, predictions={"to": "file:out.jsonl"})
