@@ -271,6 +271,15 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path: Path) -> No
         assert daemon.metric("streamnb_checkpoint_failures_total") >= 1
         daemon.until_metric("streamnb_checkpoints_total", 1)  # there is room again
 
+        def is_told() -> bool:
+            with contextlib.suppress(FileExistsError):  # as full as before, at each checkpoint
+                (state / ".model.nb.new").symlink_to("/dev/full")
+            status, page = daemon.get("/readyz")
+            return status == 200 and "No space left on device" in page
+
+        daemon.until(is_told, "/readyz says that the disk is full")
+        daemon.until_page("/readyz", 200, '"degraded":null')  # there is room again
+
         # Now the folder itself is lost.
         def is_gone() -> bool:
             with contextlib.suppress(OSError):  # a checkpoint is written there meanwhile
