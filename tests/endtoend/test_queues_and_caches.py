@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
 
@@ -21,10 +22,13 @@ from consumers.http import connection, requests, threads
 from consumers.kafka import producers, transactions
 from consumers.monitoring import logs
 from consumers.pipeline import learned_memory, reader
+from consumers.pipeline.learned_records import CREATED, pack
+from consumers.pipeline.waiting_messages import texts_of
 from consumers.process import cache_fills
 from consumers.search import chunks, live_query, live_updater, sampler, writer
 from consumers.sinks import jsonl
 from tests.endtoend.daemon_process import Daemon, write_config
+from tests.tweets import some_tweets
 
 GUIDE = Path(__file__).parents[2] / "docs" / "architecture.md"
 # The limits that a row names, in their order, by how the row begins.
@@ -122,6 +126,27 @@ def test_each_limit_is_that_of_the_code() -> None:
         assert numbers(row[1]) == LIMITS[key_of(row)], row
     assert transactions.PENDING_RECORDS_MAX == producers.PENDING_RECORDS_MAX
     assert transactions.PENDING_BYTES_MAX == producers.PENDING_BYTES_MAX
+
+
+@pytest.mark.data
+def test_what_messages_taught_is_as_large_as_the_guides_say(data_folder: Path) -> None:
+    """They give the bytes of a recorded tweet; as on Twitter then, its id has ten digits."""
+    tweets = some_tweets(data_folder, 20_000)
+    texts = texts_of([each.text.encode() for each in tweets]).texts
+    ids = texts_of([b"%010d" % k for k in range(len(tweets))]).texts
+    at, labels = np.arange(len(tweets), dtype=np.int64), np.zeros(len(tweets), np.int32)
+    chunk = pack(at, labels, np.full(len(tweets), CREATED, np.uint8), ids, [texts])
+    said = re.findall(
+        r"(\d+) bytes of (?:disk each for|the folder a message)"
+        r"|of a partition, about (\d+) bytes each",
+        "".join(
+            (GUIDE.parent / name).read_text(encoding="utf-8")
+            for name in ("configuration.md", "scale.md")
+        ),
+    )
+    assert len(said) == 3
+    for one, other in said:
+        assert abs(int(one or other) - len(chunk) / len(tweets)) < 3
 
 
 def test_each_setting_named_is_one() -> None:
