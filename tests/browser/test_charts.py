@@ -203,3 +203,28 @@ def test_the_list_of_times(dikdiks: Book, open_page: Callable[..., Opened]) -> N
     page.wait_for_url(re.compile("range=all"))
     choice.select_option("")
     page.wait_for_url(re.compile(r"\?q=dikdik$"))
+
+
+def test_shares_that_are_not_corrected_have_intervals(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """Where no match has a label, ring, bars and saved search show the interval of the count."""
+    book.write(*["horrible, i hate it, serow"] * 40, label=None)
+    book.until_found("serow", 40)
+    assert book.json("/v1/summary?q=serow")["corrected"] is None
+    page, _ = open_page("about:blank", locale="en-GB")
+    page.goto(f"{book.address}/?q=serow")
+    expect(page.get_by_test_id("percent-note")).to_contain_text("95% intervals, not corrected")
+    words = ["100% (91–100)", "0% (0–9)"]
+    expect(page.get_by_test_id("share")).to_have_text([re.compile(r"^\d+% \(\d+–\d+\)$")] * 2)
+    assert set(page.get_by_test_id("share").all_inner_texts()) == set(words)
+    expect(page.locator("#percent .whisker:not([hidden])")).to_have_count(2)
+    ring = page.get_by_test_id("ring")
+    for said in words:
+        expect(ring).to_have_attribute("aria-label", re.compile(re.escape(said)))
+    expect(ring.locator(".ring-whisker")).to_have_attribute(
+        "stroke-dasharray", re.compile(r"^0\.087")
+    )
+    page.get_by_test_id("save-search").click()
+    for said in words:
+        expect(page.get_by_test_id("saved-card")).to_contain_text(said)

@@ -2,7 +2,7 @@
 
 import { $, address, ago, announce, ask, asked, attr, capital, classNames, coalesced, copy, correctionsOn, count, debounced, el, fine, fullTime, inOrder, keyed, language, leading, look, makeBars, makeRing, mark, meant, messagePath, moment, named, nameOf, names, on, onClasses, part, percent, probability, QUERY_MAX, queryOf, say, send, tell, text, withError, withinWords } from "./base.js";
 import { colouring, explanationTable } from "./model.js";
-import { inMoved, makeComparison, makeSeries, timesOf } from "./series.js";
+import { estimate, inMoved, makeComparison, makeSeries, timesOf } from "./series.js";
 
 const TYPING_MS = 250;
 const PAGE = 50;
@@ -203,8 +203,8 @@ export function makeSearch(onQuery, onRoute, hasHistory, conditions) {
   };
 }
 
-export const sharesOf = ({ corrected, raw, classes }) =>
-  Object.fromEntries(classes.map((label) => [label, corrected?.[label] ?? { share: raw[label] }]));
+export const sharesOf = (summary) =>
+  Object.fromEntries(summary.classes.map((label) => [label, estimate(summary, label)]));
 
 export const inWords = (shares) =>
   Object.entries(shares).map(([label, share]) => `${nameOf(label)} ${withError(share)}`).join(", ");
@@ -214,7 +214,7 @@ function percentNote(summary) {
     return `At least ${count(summary.messages_min)} ${names.messages} needed for a share; ${count(summary.n)} found.`;
   }
   if (summary.corrected) return "Corrected for the model’s errors, with 95% intervals.";
-  return `Share of predictions, not corrected. ${summary.corrected_reason}`;
+  return `Shares of predictions with 95% intervals, not corrected. ${summary.corrected_reason}`;
 }
 
 function countNote({ n, is_everything: isAll, newest_only: isCut, n_unsure: unsure }) {

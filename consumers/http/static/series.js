@@ -19,6 +19,9 @@ const own = (values, label) => (values && Object.hasOwn(values, label) ? values[
 const came = (point) => point.n ?? total(point);
 const shareIn = (point, label) => within(own(point.counts, label) ?? 0, total(point));
 
+/** Return a class's share: corrected, or as predicted with its interval. */
+export const estimate = ({ corrected, raw, n, n_even: size = n }, label) => own(corrected, label) ?? within((own(raw, label) ?? 0) * size, size);
+
 function inWords(point, stepMs) {
   const lead = leading(point.counts);
   return `${moment(point.time_ms, stepMs)}: ${percent(point.counts[lead] / total(point))} ${nameOf(lead)} of ${count(came(point))}`;
@@ -447,11 +450,10 @@ export function makeComparison(onRoute) {
 
   function row(side, i) {
     const node = copy("compare-row");
-    const size = side.n_even ?? side.n;
     const remove = part(node, "plain");
     part(node, "named").append(...head(i));
     text(part(node, "found"), count(side.n) + (side.newest_only ? "+" : ""));
-    text(part(node, "share"), side.enough ? withError(own(side.corrected, choice.value) ?? within((own(side.raw, choice.value) ?? 0) * size, size)) : "too few");
+    text(part(node, "share"), side.enough ? withError(estimate(side, choice.value)) : "too few");
     attr(remove, "aria-label", `Compare no more with ${nameAt(i)}`);
     remove.hidden = !i || route.change;
     on(remove, "click", () => {
