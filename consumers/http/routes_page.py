@@ -20,10 +20,10 @@ from consumers.http import schemas
 from consumers.http.openapi import ApiRoute
 from consumers.http.requests import NO_STORE, QueryParameters
 from consumers.http.routes_model import fields_of, stored_bins
-from consumers.http.state import AppState, ClassLook, bar_of, looks_of, named
+from consumers.http.state import AppState, ClassLook, bar_of, counted_share, looks_of, named
 from consumers.http.threads import Batcher, Shared, WorkerPool
 from consumers.monitoring.prequential import SCORED_MAX, Judgements, ScoreCurve, wilson
-from consumers.monitoring.quality import Share, Trend
+from consumers.monitoring.quality import Trend
 from consumers.monitoring.status import ChallengersReport, JudgedBlock, OwnModelsReport, Status
 from streamnb import Snapshot
 
@@ -504,16 +504,16 @@ def _share_table(
     looks: Sequence[ClassLook],
     heads: str,
 ) -> str:
-    """Return a row for each value, and in it for each class a bar and its share."""
+    """Return a row for each value, and in it for each class its share and a bar with interval."""
     lines = []
     for value, shares in rows:
         cells = []
         for label, _, colour, _ in looks:
-            share = shares[label]
-            bar = "–"
+            share, cell = shares[label], ">–"
             if share is not None and not math.isnan(share):  # else no example of it has the field
-                bar = f"{share:.1%}{bar_of(Share(share, share, share), colour)}"
-            cells.append(f"<td class=number>{bar}</td>")
+                own = counted_share(share, field.counts[label])
+                cell = f' title="{own.low:.1%} to {own.high:.1%}">{share:.1%}{bar_of(own, colour)}'
+            cells.append(f"<td class=number{cell}</td>")
         lines.append(f"<tr><th scope=row><bdi>{escape(value)}</bdi></th>{''.join(cells)}</tr>")
     title = escape(f"{field.field} of {field.group} by class")
     return (

@@ -18,6 +18,7 @@ from consumers.features import build_model
 from consumers.http import routes_model, threads
 from consumers.http.routes_page import drawn_fields
 from consumers.http.schemas import FieldsAnswer, FlagField, NumberField
+from consumers.monitoring.prequential import wilson
 from consumers.search import RecentStore, comparison
 from consumers.search.comparison import BINS, StoredBins, number_bins
 from consumers.search.matching import StoredText
@@ -134,6 +135,15 @@ def test_the_page_draws_the_same(loans: Settings, http: httpx.Client) -> None:
     assert f"{N - 8} values" in drawn
     assert "<th scope=col>nay</th><th scope=col>yes</th><th scope=col>never</th>" in drawn
     assert f"{of_label('colour', 'no').count('<red>') / 10:.1%}<svg" in drawn
+    # Each share has its interval: in the bar, and in words where the pointer rests on it.
+    for label, n in (("yes", 30), ("no", 10)):
+        k = of_label("colour", label).count("<red>")
+        low, high = wilson(k, n)
+        said = f'title="{low:.1%} to {high:.1%}">{k / n:.1%}<svg'
+        assert said in drawn
+        bar = drawn.partition(said)[2].partition("</svg>")[0]
+        assert f"M{100 * low:.1f} 2V8" in bar
+        assert f"H{100 * high:.1f}M" in bar
     assert "No value was learned yet." in drawn
     # One curve for each class that has values, each within its box, the sharpest to the top.
     (curves,) = re.findall(r'<svg class="curves".*?</svg>', drawn)
