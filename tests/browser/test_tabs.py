@@ -169,6 +169,44 @@ def test_small_shares_are_not_rounded_to_none(book: Book, open_page: Callable[..
     page.close()  # the events that are made up end, of which it would complain
 
 
+@pytest.mark.parametrize(
+    ("share", "stored", "offered", "said"),
+    [
+        (1.0, 50.0, 50.0, None),
+        (0.996, 40.0, 50.0, None),
+        (0.914, 2_017.0, 2_017.0, "91% of the stream is stored."),
+        (
+            0.0312, 3.0, 100.0,
+            "3.1% of the stream is stored; in the last minute 3.0%, 3 of 100 messages per second.",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_sample(
+    book: Book,
+    open_page: Callable[..., Opened],
+    share: float,
+    stored: float,
+    offered: float,
+    said: str | None,
+) -> None:
+    """Of all that is stored nothing is; the rates of the last minute are where they differ."""
+    answer = book.json("/v1/summary") | {"n": 219_444}
+    answer["sample"] |= {"share": share, "stored_per_s": stored, "offered_per_s": offered}
+    page, _ = open_page("about:blank", locale="en-GB")
+    page.route(
+        "**/v1/events*",
+        lambda route: route.fulfill(
+            content_type="text/event-stream", body=f"event: summary\ndata: {json.dumps(answer)}\n\n"
+        ),
+    )
+    page.goto(book.address)
+    expect(page.get_by_test_id("count-note")).to_contain_text("219,444 messages")
+    note = page.get_by_test_id("sample-note")
+    expect(note).to_have_text(f"A sample: {said} Shares and bars allow for it." if said else "")
+    expect(note).to_be_visible(visible=said is not None)
+    page.close()  # the events that are made up end, of which it would complain
+
+
 def test_words_left_out_by_configuration(
     book: Book, open_page: Callable[..., Opened], tmp_path: Path
 ) -> None:
