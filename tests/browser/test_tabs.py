@@ -54,6 +54,25 @@ RED_PIXELS = """() => {
     }
     return [red, rows, height];
 }"""
+# Notes each area that is filled in the chart of accuracy: its colour, and where it begins.
+NOTING = """() => {
+    window.filled = [];
+    const pen = CanvasRenderingContext2D.prototype, { fillRect } = pen;
+    pen.fillRect = function (x, ...given) {
+        const isOfLine = this.canvas.closest("[data-line=accuracy]");
+        if (isOfLine) window.filled.push([String(this.fillStyle), x]);
+        return fillRect.call(this, x, ...given);
+    };
+}"""
+# Where the areas of two colours begin.
+MARKERS = """() => ["muted", "negative"].map((name) => {
+    const pen = document.createElement("canvas").getContext("2d");
+    const probe = document.body.appendChild(document.createElement("i"));
+    probe.style.color = `var(--${name})`;
+    pen.fillStyle = getComputedStyle(probe).color;
+    probe.remove();
+    return window.filled.filter(([colour]) => colour === pen.fillStyle).map(([, x]) => x);
+})"""
 # How many dark pixels stand at each of these places between the ends of the first curve.
 DARK_PIXELS = """(places) => {
     const node = document.querySelector('[data-testid=history-line]');
@@ -450,6 +469,7 @@ def test_sets_and_drift(open_page: Callable[..., Opened], tmp_path: Path) -> Non
         moved = {"word": "awful", "label": "positive", "z": 9.0, "before": 0.1, "after": 0.9}
         told["drift"] |= {"n_alarms": 1, "alarm_at": 3_000, "words": [moved]}
         page.route("**/v1/model", lambda route: route.fulfill(json=told))
+        page.evaluate(NOTING)
         page.get_by_test_id("tab-model").click()
         expect(page.get_by_test_id("drift")).to_contain_text("awful (positive)")
         line = page.get_by_test_id("history-line").first
@@ -474,6 +494,9 @@ def test_sets_and_drift(open_page: Callable[..., Opened], tmp_path: Path) -> Non
         red, rows, height = page.evaluate(RED_PIXELS)
         assert rows > 0.5 * height
         assert rows <= red <= 3 * rows
+        grey, alarm = page.evaluate(MARKERS)  # each once, however often it is drawn
+        assert len(grey) == len(alarm) > 0
+        assert grey[-1] > alarm[-1]  # the restart came later
         *while_up, while_down = page.evaluate(DARK_PIXELS, [1 / 6, 1 / 2, 5 / 6])
         assert min(while_up) > 0
         assert while_down == 0
