@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import random
 import re
@@ -17,6 +19,7 @@ from playwright.sync_api import Browser, expect
 from tests.browser.axe import sticking_out, violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book, stamp
+from tests.browser.test_downloads import downloaded
 from tests.browser.test_search import query_of
 from tests.endtoend.daemon_process import Daemon, write_config
 
@@ -89,6 +92,27 @@ def test_what_was_learned_of_fields_stands_in_the_table(
         rates = of_class(label, "rate")
         assert cell == f"{fmean(rates):.4g} ± {pstdev(rates):.3g}"
     assert violations(page) == []
+    page.goto("about:blank")  # it would complain of a daemon that is gone
+
+
+def test_the_fields_can_be_downloaded(loans: str, open_page: Callable[..., Opened]) -> None:
+    """The links below the figures hand out what was counted of each field, in both forms."""
+    page, _ = open_page(f"{loans}/?view=model")
+    expect(page.get_by_test_id("field")).to_have_count(3)
+    of = {"categories": "grade", "flags": "owner", "numbers": "rate"}
+    found, table = downloaded(page, "fields-csv")
+    assert found == "fields.csv"
+    rows = list(csv.DictReader(io.StringIO(table.decode())))
+    assert {row["of"]: row["field"] for row in rows if row["of"] in of} == of
+    found, lines = downloaded(page, "fields-jsonl")
+    assert found == "fields.jsonl"
+    told = [json.loads(line) for line in lines.splitlines()]
+    assert {each["of"]: each["field"] for each in told if each["of"] in of} == of
+    seen = {each["value"]: each for each in told if each["of"] == "categories.values"}
+    for grade in "ABC":
+        for label in ("paid", "unpaid"):
+            n = sum(loan["grade"] == grade and loan["label"] == label for loan in LOANS)
+            assert seen[grade][f"counts.{label}"] == n
     page.goto("about:blank")  # it would complain of a daemon that is gone
 
 
