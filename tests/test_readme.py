@@ -19,6 +19,7 @@ from benchmarks.__main__ import CASES
 from consumers.cli.commands import app
 from consumers.config.settings import load
 from tests.broker.broker import Broker
+from tests.endtoend.daemon_process import Daemon, command, write_config
 
 ROOT = Path(__file__).resolve().parents[1]
 # In lower case: it begins a sentence in one of the two.
@@ -176,9 +177,8 @@ def test_tutorial_works(
     # The log-loss over judged messages is exact too: each is judged before it is learned.
     speed = re.compile(r"[\d.]+ s from|[\d,]+ a second")
     assert speed.sub("", told) == speed.sub("", summary.strip())
-    (predict,) = (
-        words for _, *words in commands("docs/tutorial.md", "streamnb") if words[0] == "predict"
-    )
+    shown = [words for _, *words in commands("docs/tutorial.md", "streamnb")]
+    (predict,) = (words for words in shown if words[0] == "predict")
     get_command(app).main(predict, standalone_mode=False)
     told = capsys.readouterr().out
     assert [line.rstrip() for line in told.splitlines()] == judged.splitlines()
@@ -186,6 +186,33 @@ def test_tutorial_works(
     for block in others:
         exec(compile(block, "docs/tutorial.md", "exec"), {})
     assert "('negative', 'positive') 40000 26" in capsys.readouterr().out
+    (check,) = (words for words in shown if words[0] == "check-config")
+    checked = command(*check, folder=tmp_path)
+    assert checked.returncode == 0, checked.stderr
+    assert b"mine.yaml: no mistakes" in checked.stdout
+    assert yaml.safe_load(checked.stdout)["source"] == "file:mine.jsonl"
+    told_of = [words for words in shown if words[:2] == ["inspect", "mine-state/model.nb"]]
+    plain, as_json = (command(*words, folder=tmp_path) for words in told_of)
+    assert b"40,000 examples, 26 words" in plain.stdout
+    found = json.loads(as_json.stdout)
+    assert [row["word"] for row in found["words"]] == ["broken"]
+    assert [row["name"] for row in found["sections"]] == ["file:mine.jsonl/0"]
+
+
+def test_the_tutorial_asks_for_metrics(tmp_path: Path) -> None:
+    """Its commands, as they are written but for the port, show each metric that it speaks of."""
+    (block,) = (each for each in blocks("docs/tutorial.md", "sh") if "curl" in each)
+    spoken_of = read("docs/tutorial.md").partition("## Metrics")[2].partition("\n## ")[0]
+    names = re.findall(r"`(streamnb_\w+)`", spoken_of)
+    with Daemon(write_config(tmp_path / "config.yaml")) as daemon:
+        daemon.until_metric("streamnb_messages_total", 1_000)
+        asking = block.replace("http://127.0.0.1:8100", daemon.address)
+        assert asking.count(daemon.address) == 2
+        done = subprocess.run(["bash", "-ec", asking], capture_output=True, text=True, check=True)
+        assert daemon.stop() == 0
+    assert len(names) == 3
+    assert [name for name in names if f"# TYPE {name} gauge" not in done.stdout] == []
+    assert '"state":' in done.stdout.splitlines()[-1]
 
 
 def test_the_tutorial_leaves_the_checkout_clean(tmp_path: Path) -> None:
