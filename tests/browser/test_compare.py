@@ -117,14 +117,14 @@ def test_the_class_is_chosen(animals: Book, open_page: Callable[..., Opened]) ->
 
 def test_the_time_of_the_chart_is_compared(animals: Book, open_page: Callable[..., Opened]) -> None:
     """Queries are compared over the range that is chosen; the file and the commands have it too."""
-    animals.write_past("a zorilla naps")
-    animals.until_found("zorilla", 90)
-    newest_ms = animals.json("/v1/search?q=zorilla&limit=1")["messages"][0]["time_ms"]
+    animals.write_past("a potto naps")
+    animals.until_found("potto", 90)
+    newest_ms = animals.json("/v1/search?q=potto&limit=1")["messages"][0]["time_ms"]
     begin_ms, end_ms = newest_ms - 600_000, newest_ms - 300_000
     times = f"from={begin_ms}&to={end_ms}"
-    sides = animals.json(f"/v1/compare?q=zorilla&q=bilby&{times}")["compared"]
+    sides = animals.json(f"/v1/compare?q=potto&q=bilby&{times}")["compared"]
     assert 0 < sides[0]["n"] < 90
-    page, _ = open_page(f"{animals.address}/?q=zorilla&vs=bilby&range={begin_ms}-{end_ms}")
+    page, _ = open_page(f"{animals.address}/?q=potto&vs=bilby&range={begin_ms}-{end_ms}")
     wanted = [[side["query"].strip(), f"{side['n']}"] for side in sides]
     assert [row.split()[:2] for row in told(page, 2)] == wanted
     href = re.compile(times)
@@ -132,7 +132,7 @@ def test_the_time_of_the_chart_is_compared(animals: Book, open_page: Callable[..
     page.get_by_test_id("curl").click()
     commands = page.get_by_test_id("curl-commands")
     expect(commands).to_contain_text(re.compile(rf"/v1/compare\?\S*{times}"))
-    of_both = r"/v1/compare\?q=zorilla.*q=bilby"
+    of_both = r"/v1/compare\?q=potto.*q=bilby"
     with page.expect_request(re.compile(f"{of_both}.*from=")) as asked:
         page.get_by_test_id("series-range").select_option("15m")
     span = re.search(r"from=(\d+)&to=(\d+)", asked.value.url)
