@@ -52,6 +52,7 @@ from consumers.http.requests import (
 from consumers.http.routes_corrections import correction_routes, wanted_routes
 from consumers.http.routes_model import (
     FOLLOW_HEADER,
+    counted_share,
     fields_routes,
     model_routes,
     page_routes,
@@ -67,7 +68,7 @@ from consumers.http.routes_search import (
     export_routes,
     search_routes,
 )
-from consumers.http.state import AppState, Serializer, bar_of, counted_share, looks_of
+from consumers.http.state import AppState, Serializer, bar_of, looks_of
 from consumers.http.threads import Batcher, WorkerPool
 from consumers.monitoring.metrics import OTHER, HttpMetrics
 from consumers.monitoring.quality import Share

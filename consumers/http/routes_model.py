@@ -50,7 +50,8 @@ from consumers.http.requests import (
 )
 from consumers.http.state import AppState, form_of, response_in, sample_of
 from consumers.http.threads import Batcher, Shared, SnapshotEncoder, WorkerPool, predict_columns
-from consumers.monitoring.quality import QualityReport
+from consumers.monitoring.prequential import wilson
+from consumers.monitoring.quality import QualityReport, Share
 from consumers.monitoring.status import HealthReport
 from consumers.search import QueryError, RecentStore
 from consumers.search.comparison import StoredBins, number_bins
@@ -271,6 +272,11 @@ def model_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> 
         return await response_in(workers, form, answer, "model")
 
     return [ApiRoute("/v1/model", model, MODEL)]
+
+
+def counted_share(share: float, n: float) -> Share:
+    """Return a share of n as it was counted, with its interval by Wilson's formula."""
+    return Share(share, *wilson(share * n, n))
 
 
 def stored_bins(recent: RecentStore | None) -> Callable[[], StoredBins]:

@@ -19,8 +19,8 @@ from consumers.config.settings import Settings
 from consumers.http import schemas
 from consumers.http.openapi import ApiRoute
 from consumers.http.requests import NO_STORE, QueryParameters
-from consumers.http.routes_model import fields_of, stored_bins
-from consumers.http.state import AppState, ClassLook, bar_of, counted_share, looks_of, named
+from consumers.http.routes_model import counted_share, fields_of, stored_bins
+from consumers.http.state import AppState, ClassLook, bar_of, looks_of, named
 from consumers.http.threads import Batcher, Shared, WorkerPool
 from consumers.monitoring.prequential import SCORED_MAX, Judgements, ScoreCurve, wilson
 from consumers.monitoring.quality import Trend

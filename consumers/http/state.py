@@ -25,7 +25,7 @@ from consumers.http.requests import NO_STORE, ProblemError, QueryParameters, jso
 from consumers.http.threads import WorkerPool
 from consumers.messages import NO_TIME
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.prequential import Judgements, wilson
+from consumers.monitoring.prequential import Judgements
 from consumers.monitoring.quality import Share, Shares
 from consumers.monitoring.status import Status
 from consumers.search import Change, Counted, Found, FoundRow, MessageRow, Query, RecentState
@@ -377,11 +377,6 @@ def named(classes: Sequence[str], look: ClassLook) -> str:
         f'<span class="named c-{look.colour}"><svg class="mark" viewBox="0 0 12 12" '
         f'aria-hidden="true"><use href="#mark-{mark}"/></svg>{look.name}</span>'
     )
-
-
-def counted_share(share: float, n: float) -> Share:
-    """Return a share of n as it was counted, with its interval by Wilson's formula."""
-    return Share(share, *wilson(share * n, n))
 
 
 def bar_of(share: Share, colour: str) -> str:

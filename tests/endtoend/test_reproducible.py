@@ -159,7 +159,7 @@ def test_no_message_is_judged_by_labels_behind_it(tmp_path: Path) -> None:
     """By time too, a snapshot that knows a batch's labels judges no message of the batch."""
     lines = [message(example, i, labelled=i > 77) for i, example in enumerate(examples(400))]
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    by_time = {"publish_interval_s": 1e-9, "publish_share_max": 1.0}
+    by_time: dict[str, Any] = {"publish_interval_s": 1e-9, "publish_share_max": 1.0}
     replay(tmp_path, tmp_path / "in.jsonl", learning=by_time)
     records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
     assert len(records) == 78
@@ -246,7 +246,7 @@ def test_kills_beside_a_busy_core_change_no_byte(tmp_path: Path) -> None:
 def test_a_busy_core_shows_what_goes_by_the_clock(tmp_path: Path) -> None:
     """With snapshots by time the same two replays differ: a busy core is another machine."""
     lines = stream(tmp_path).read_bytes().splitlines(keepends=True)
-    by_time = {"publish_interval_s": 1e-3, "publish_share_max": 1.0}
+    by_time: dict[str, Any] = {"publish_interval_s": 1e-3, "publish_share_max": 1.0}
     written = []
     for name in ("idle", "busy"):
         busy = busy_core(2) if name == "busy" else contextlib.nullcontext()

@@ -143,7 +143,11 @@ def test_the_accuracy_is_the_share_of_right_first_judgements(
         (tmp_path / f"{name}.jsonl").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     outputs = {"predictions.to": "file:out.jsonl", "learning.publish": "examples"}
-    numbers = {"learning.publish_examples": 1, "file.batch_bytes": 8_192, "http.enabled": False}
+    numbers: dict[str, Any] = {
+        "learning.publish_examples": 1,
+        "file.batch_bytes": 8_192,
+        "http.enabled": False,
+    }
     settings = load(EXAMPLE, {}, outputs | numbers)
     summary = run(settings, NoView(), until_end=True)
     said = [

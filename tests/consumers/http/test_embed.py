@@ -74,7 +74,7 @@ def test_a_card_of_shares_that_are_not_corrected() -> None:
     shown = plain(answer.text)
     assert "negative 0% (0–9) 0 " in shown
     assert "positive 100% (91–100) 40 " in shown
-    assert "40 messages, with 95% intervals, not corrected for errors." in shown
+    assert "40 tweets, with 95% intervals, not corrected for errors." in shown
     assert answer.text.count("<path d=") == 2  # an interval on each bar
 
 
