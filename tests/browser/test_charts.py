@@ -109,7 +109,7 @@ def written(share: float, low: float, high: float) -> re.Pattern[str]:
     """Return a share with its interval, as the page writes it."""
     half = 50 * (high - low)
     if abs((high + low) / 2 - share) > 0.006:
-        return re.compile(rf"{100 * share:.0f}% \({100 * low:.0f}–{100 * high:.0f}\)")
+        return re.compile(rf"{100 * share:.0f}% \({100 * max(0, low):.0f}–{100 * high:.0f}\)")
     return re.compile(rf"{100 * share:.0f}(\.\d)?% ± {half:.0f}")
 
 
