@@ -282,12 +282,13 @@ def counted_share(share: float, n: float) -> Share:
 def stored_bins(recent: RecentStore | None) -> Callable[[], StoredBins]:
     """Return what tells how stored numbers lie, read once for all that ask within a second."""
 
-    def made() -> StoredBins:
-        with suppress(QueryError):  # the store is not open yet
+    def made() -> StoredBins | None:
+        with suppress(QueryError):  # the store is busy, or not open yet: the next one asks again
             return number_bins(recent) if recent is not None else {}
-        return {}
+        return None
 
-    return Shared(made)
+    shared = Shared(made)
+    return lambda: shared() or {}
 
 
 def fields_of(snapshot: Snapshot, stored: Callable[[], StoredBins]) -> schemas.FieldsAnswer:

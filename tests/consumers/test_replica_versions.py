@@ -283,7 +283,7 @@ def test_many_replicas_follow_by_deltas() -> None:
     for turn in range(3):
         for i in range(len(known)):
             teach(source, chance)
-            clock.advance(0.25)
+            clock.advance(60.0)
             found = encoder.newest(source.learner.snapshot, known[i], by_delta=True)
             assert (found.is_delta, found.etag != known[i]) == (turn > 0, True)
             known[i] = found.etag
@@ -296,7 +296,7 @@ def test_large_versions_leave_but_for_four(monkeypatch: pytest.MonkeyPatch) -> N
     encoder, known = SnapshotEncoder(clock), list[str]()
     for _ in range(6):
         teach(source, chance)
-        clock.advance(0.25)
+        clock.advance(60.0)
         known.append(encoder.newest(source.learner.snapshot).etag)
     by_delta = [encoder.newest(source.learner.snapshot, each, by_delta=True) for each in known]
     assert [each.is_delta for each in by_delta] == [False, False, True, True, True, False]

@@ -60,10 +60,10 @@ def test_a_second_signal_changes_nothing(tmp_path: Path) -> None:
 def test_two_interrupts_half_a_second_apart(tmp_path: Path) -> None:
     """An impatient Ctrl-C: the stop that is under way goes on, says so once, and ends with 0."""
     n = 20_000
-    config = make_config(tmp_path, file={"batch_bytes": 1 << 16})
+    config = make_config(tmp_path, file={"batch_bytes": 1 << 18})
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(messages(examples(n))) + b"\n")
     slowed = (sys.executable, "-m", "tests.endtoend.slowed")  # a batch takes it some seconds
-    with Daemon(config, under=slowed, env={"SLOWED_TIMES": "150"}) as daemon:
+    with Daemon(config, under=slowed, env={"SLOWED_TIMES": "400"}) as daemon:
         daemon.until_metric("streamnb_messages_total", 1)
         daemon.send(SIGINT)
         daemon.until_line("stopping")

@@ -177,7 +177,7 @@ export function setNames(given) {
   attr($("q"), "placeholder", names.placeholder);
 }
 
-const drawn = (id) => [...$(id).children].map((path) => [path.dataset.name, path.getAttribute("d")]);
+const drawn = (id) => [...($(id)?.children ?? [])].map((path) => [path.dataset.name, path.getAttribute("d")]);
 const MARKS = new Map(drawn("marks"));
 const PATTERNS = new Map(drawn("patterns"));
 
