@@ -16,7 +16,7 @@ from tests.endtoend.expected_counts import counts_at
 
 # Posts, and those before the flood. The heap takes its size once, by some 7,000 posts, with a fast
 # learner: from 12,000 to 60,000 it grew by 4 MB, where it grew by 7 between 6,000 and 12,000.
-N, FIRST = 24_000, 200
+N, FIRST = 36_000, 200
 N_WORDS = 300
 BACK = 1_000  # how many frames behind its post a delete or an update comes
 LABELS = ("positive", "negative")
@@ -72,7 +72,7 @@ def test_a_learner_slowed_tenfold_drops_nothing_and_holds_little(
     """The server waits, what is read ahead and the memory stay bounded, and each post is learned,
     or taken back where the stream says so.
 
-    A flood of 60 MB could come at once. What the daemon and the system's buffers hold of it is no
+    A flood of 90 MB could come at once. What the daemon and the system's buffers hold of it is no
     more than they can, and memory is the same in both halves.
     """
     n = N_OF_DELETES if deletes else N
