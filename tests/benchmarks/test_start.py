@@ -29,10 +29,11 @@ def test_the_first_version_comes_out_of_the_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its two packages are written; where the history does not go so far back, nothing is."""
-    if not take_out(tmp_path / "first"):
-        pytest.skip("the history does not go back to version 0.1.0")
-    found = {path.name for path in (tmp_path / "first").iterdir()}
-    assert found == {"streamnb", "consumers"}
+    if take_out(tmp_path / "first"):
+        found = {path.name for path in (tmp_path / "first").iterdir()}
+        assert found == {"streamnb", "consumers"}
+    else:  # a copy without its history, where a skip would be a failure
+        assert not (tmp_path / "first").exists()
     monkeypatch.setattr(start, "FIRST_VERSION", "0" * 40)
     assert not take_out(tmp_path / "none")
     assert not (tmp_path / "none").exists()
