@@ -31,6 +31,9 @@ MISSED = {
     ("vw_pairs", "speed of VW, b = 18, 200,000"),
     ("checkpoints", "speed with checkpoints to without"),
     ("half_lives", "daemon, default model: time of one"),
+    ("half_lives", "daemon, counts alone: time of one"),
+    ("hybrid", "learning: pairs and hybrid, speed of pairs"),
+    ("folds", "evaluate --folds 10: time of evaluate"),
 }
 
 
