@@ -112,6 +112,8 @@ class NaiveBayes(ModelReader):
             prior_half_life=prior_half_life,
         )
 
+    is_sealed = False
+
     @classmethod
     def of(cls, state: ModelState) -> Self:
         """Return a model over a state; the library's own modules make models so."""
@@ -471,9 +473,6 @@ class NaiveBayes(ModelReader):
             If there is no such part.
         """
         merging.drop_part(self.state, name)
-
-    def _settled(self) -> ModelState:
-        return self.state.frozen_copy(with_parts=False)
 
     # ---- as a value ----------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ class ModelReader:
     """
 
     state: ModelState
+    is_sealed: ClassVar[bool] = True  # whether nothing can change what it knows
 
     # ---- other answers from the same counts ----------------------------------------------------
 
@@ -70,7 +71,7 @@ class ModelReader:
 
     def _settled(self) -> ModelState:
         """Return the state, or a copy that later learning does not touch."""
-        return self.state
+        return self.state if self.is_sealed else self.state.frozen_copy(with_parts=False)
 
     # ---- counts --------------------------------------------------------------------------------
 

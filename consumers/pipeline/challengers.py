@@ -469,7 +469,7 @@ class ChallengedLearner(Learner):
         """No: each model takes back what it has learned itself."""
         return False
 
-    def _learn(
+    def teach(
         self,
         part: str,
         columns: Any,
@@ -488,9 +488,7 @@ class ChallengedLearner(Learner):
         codes = read_labels(labels, None, self.model.classes)
         encoded = encoded or EncodedRows()
         self.challengers.share_words()
-        found = super()._learn(
-            part, columns, codes, weights, times_s, encoded, taken, judged=judged
-        )
+        found = super().teach(part, columns, codes, weights, times_s, encoded, taken, judged=judged)
         better = self.challengers.learn(
             part, columns, codes, weights, times_s, found, encoded, judged=judged
         )

@@ -488,7 +488,7 @@ class OwnLearner(Learner):
         """No: each model takes back what it has learned itself."""
         return False
 
-    def _prequential(
+    def prequential(
         self,
         part: str,
         columns: Any,
@@ -498,11 +498,13 @@ class OwnLearner(Learner):
         encoded: EncodedRows | None,
         taken: Any,
     ) -> Floats:
+        """Learn examples in all models; return what the answers state of each before."""
         codes = read_labels(labels, None, self.model.classes)
-        shared = super()._prequential(part, columns, codes, weights, times_s, encoded, taken)
+        shared = super().prequential(part, columns, codes, weights, times_s, encoded, taken)
         return self.own_models.learn(part, columns, codes, weights, shared)
 
-    def _frozen(self, rule: AnswerRule | None) -> Snapshot:
+    def frozen(self, rule: AnswerRule | None) -> Snapshot:
+        """Return a snapshot of all models as they are now."""
         own = self.own_models
         return OwnSnapshot(self.model, self.version, rule, own.frozen(), own.per)
 

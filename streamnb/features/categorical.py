@@ -384,7 +384,7 @@ class CategoriesState(GroupState):
         twin.alphas = self._alphas(twin.table.fields, self.counts.seen.shape[1])
         return twin
 
-    def _copy(self, counts: ValueCounts) -> ValueCounts:
+    def copy_counts(self, counts: ValueCounts) -> ValueCounts:
         """Copy with room for all that the table has: reading the copy then changes nothing."""
         n_values, n_fields = self.table.vocabulary.n_words, len(self.table.fields)
         grown = statistics.grown(counts, columns=n_values, fields=n_fields)

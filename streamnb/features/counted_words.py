@@ -357,7 +357,8 @@ class CountedState(GroupState):
         """Count the words above zero."""
         statistics.recount(counts)
 
-    def _copy(self, counts: Counts) -> Counts:
+    def copy_counts(self, counts: Counts) -> Counts:
+        """Copy the counts of the words that came, without the room for others."""
         return statistics.copy(counts, self.vocabulary.n_words)
 
     def needs_compaction(self) -> bool:

@@ -174,7 +174,7 @@ class FieldsState(GroupState):
         return np.array([self.table.places.get(name, -1) for name in names], dtype=np.int64)
 
     @abstractmethod
-    def _fit_to_table(self) -> None:
+    def fit_to_table(self) -> None:
         """Make room in the counts, and what goes with them, for all fields of the table."""
 
     @property
@@ -187,7 +187,7 @@ class FieldsState(GroupState):
         names = sorted(to_read(columns, self.spec.fields, self.table))
         return FieldRows(names, read_matrix(self.kind, columns, names, n))
 
-    def _says(self, x: Floats) -> NDArray[np.bool_]:
+    def says(self, x: Floats) -> NDArray[np.bool_]:
         """Return which values there is something to learn of."""
         says: NDArray[np.bool_] = ~np.isnan(x)
         return says
@@ -198,7 +198,7 @@ class FieldsState(GroupState):
         """Return rows `begin` to `end`; to learn, new fields get places if a row teaches them."""
         x = fields.matrix[begin:end]
         if learn and self.is_open and not self.table.places.keys() >= set(fields.names):
-            taught = np.flatnonzero(self._says(x[labels[: len(x)] >= 0]).any(axis=0))
+            taught = np.flatnonzero(self.says(x[labels[: len(x)] >= 0]).any(axis=0))
             table = self.table.with_new([fields.names[t] for t in taught])
             if table is not self.table:
                 self._set_table(table)
@@ -235,19 +235,19 @@ class FieldsState(GroupState):
         """Learn rows in a part alone; `own` gets what the part says of each before it learns it."""
         part.counts = self.grow(part.counts)
         if own is None:
-            self._learn(part.counts, batch, updates)
+            self.learn_counts(part.counts, batch, updates)
             return
-        self._fit_to_table()
-        self._run(part.counts, batch, updates.of_part(), own, learn=True)
+        self.fit_to_table()
+        self.run_counts(part.counts, batch, updates.of_part(), own, learn=True)
 
     @abstractmethod
-    def _run(
+    def run_counts(
         self, counts: Any, batch: FieldBatch, updates: RowUpdates, out: Floats, *, learn: bool
     ) -> None:
         """Predict rows by some counts, and learn those with a label into them."""
 
     @abstractmethod
-    def _learn(self, counts: Any, batch: FieldBatch, updates: RowUpdates) -> None:
+    def learn_counts(self, counts: Any, batch: FieldBatch, updates: RowUpdates) -> None:
         """Learn the rows with a label into some counts."""
 
     def merge(self, other: Any, places: NDArray[np.int64], factor: float, sign: int) -> None:
@@ -255,12 +255,12 @@ class FieldsState(GroupState):
         chosen = other.live_fields()
         names = [other.table.names[j] for j in chosen]
         self._set_table(self.table.with_new(names))
-        self._fit_to_table()
+        self.fit_to_table()
         theirs = statistics.take(other.grow(other.counts), "fields", chosen)
-        self._merge(theirs, names, places, factor, sign)
+        self.merge_counts(theirs, names, places, factor, sign)
 
     @abstractmethod
-    def _merge(
+    def merge_counts(
         self, theirs: Any, names: list[str], places: NDArray[np.int64], factor: float, sign: int
     ) -> None:
         """Add counts of the fields `names`, or take them away; see `merge`."""
@@ -285,5 +285,5 @@ class FieldsState(GroupState):
         """Take up the fields that `state_to_dict` gave."""
         names = check_saved(state["fields"], self.spec.fields)
         self._set_table(self.table.with_new(names))
-        self._fit_to_table()
+        self.fit_to_table()
         self._unpacked = {"fields": self._places_of(names)}

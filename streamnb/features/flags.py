@@ -50,7 +50,8 @@ class FlagsState(FieldsState):
             np.array([self.spec.absent_is_false]),
         )
 
-    def _fit_to_table(self) -> None:
+    def fit_to_table(self) -> None:
+        """Make room in the counts for all flags of the table."""
         self.counts = self.grow(self.counts)
 
     def accepts(self, values: Any) -> bool:
@@ -83,16 +84,19 @@ class FlagsState(FieldsState):
         places = self._places if is_known else self._places_of(names)
         return FieldBatch(x, places, batch.table, names)
 
-    def _says(self, x: Floats) -> NDArray[np.bool_]:
-        # A false one is what an absent one is, too: it is counted by the examples alone.
-        return x == 1.0 if self.spec.absent_is_false else super()._says(x)
+    def says(self, x: Floats) -> NDArray[np.bool_]:
+        """Return which flags there is something to learn of.
+
+        A false one is what an absent one is, too, if the group says so: the examples count it.
+        """
+        return x == 1.0 if self.spec.absent_is_false else super().says(x)
 
     def run(self, batch: FieldBatch, updates: RowUpdates, out: Floats, *, learn: bool) -> None:
         """Predict each row, then learn it if it has a label."""
-        self._fit_to_table()
-        self._run(self.counts, batch, updates, out, learn=learn)
+        self.fit_to_table()
+        self.run_counts(self.counts, batch, updates, out, learn=learn)
 
-    def _run(
+    def run_counts(
         self,
         counts: FlagCounts,
         batch: FieldBatch,
@@ -101,10 +105,12 @@ class FlagsState(FieldsState):
         *,
         learn: bool,
     ) -> None:
+        """Predict rows by some counts, and learn those with a label into them."""
         products = np.empty((counts.true.shape[1], 2))
         kernel.flags(counts, self.betas, batch.x, batch.places, updates, learn, products, out)
 
-    def _learn(self, counts: FlagCounts, batch: FieldBatch, updates: RowUpdates) -> None:
+    def learn_counts(self, counts: FlagCounts, batch: FieldBatch, updates: RowUpdates) -> None:
+        """Learn the rows with a label into some counts."""
         kernel.learn_flags(counts, self.betas, batch.x, batch.places, updates)
 
     # ---- unlearning, merging and copies ---------------------------------------------------------
@@ -136,7 +142,7 @@ class FlagsState(FieldsState):
         check_examples(what, labels, weights, counts.examples, decays=decays)
         return batch, 0
 
-    def _merge(
+    def merge_counts(
         self,
         theirs: FlagCounts,
         names: list[str],
@@ -144,6 +150,7 @@ class FlagsState(FieldsState):
         factor: float,
         sign: int,
     ) -> None:
+        """Add counts of the fields `names`, or take them away; see `FieldsState.merge`."""
         entries = np.ix_(self._places_of(names), places)
         change = statistics.empty(
             FlagCounts, classes=self.counts.true.shape[1], fields=len(self.table)

@@ -59,7 +59,8 @@ class NumbersState(FieldsState):
         likelihood: NumberLikelihood = self.spec.likelihood
         return likelihood.estimator(len(self.table), n_classes, is_open=self.is_open)
 
-    def _fit_to_table(self) -> None:
+    def fit_to_table(self) -> None:
+        """Make room in the moments, and make an estimator, for all fields of the table."""
         if self.counts.n.shape[1] < len(self.table):
             self._fit(self._n_classes, self.counts)
 
@@ -69,7 +70,7 @@ class NumbersState(FieldsState):
 
     def run(self, batch: FieldBatch, updates: RowUpdates, out: Floats, *, learn: bool) -> None:
         """Predict each row, then learn it if it has a label; see `kernels.gaussian`."""
-        self._fit_to_table()
+        self.fit_to_table()
         self.estimator.run(self.counts, batch.x, batch.places, updates, out, learn=learn)
 
     def mark_point_masses(
@@ -100,12 +101,14 @@ class NumbersState(FieldsState):
             is_point[begin:end] |= ~np.isnan(x[begin:end]) @ points.T
             held, begin, size = after, end, 2 * size
 
-    def _run(
+    def run_counts(
         self, counts: Moments, batch: FieldBatch, updates: RowUpdates, out: Floats, *, learn: bool
     ) -> None:
+        """Predict rows by some moments, and learn those with a label into them."""
         self.estimator.run(counts, batch.x, batch.places, updates, out, learn=learn)
 
-    def _learn(self, counts: Moments, batch: FieldBatch, updates: RowUpdates) -> None:
+    def learn_counts(self, counts: Moments, batch: FieldBatch, updates: RowUpdates) -> None:
+        """Learn the rows with a label into some moments."""
         kernel.learn(counts, batch.x, batch.places, updates)
 
     # ---- unlearning, merging and copies ---------------------------------------------------------
@@ -121,7 +124,7 @@ class NumbersState(FieldsState):
 
     def fitted(self) -> Moments:
         """Return the moments of all fields of the table, for the estimator."""
-        self._fit_to_table()
+        self.fit_to_table()
         return self.counts
 
     def to_unlearn(
@@ -153,9 +156,10 @@ class NumbersState(FieldsState):
         n = float(before[misfit]) if batch.places[misfit] >= 0 else 0.0
         raise not_learned(what, float(weights[row]), n, " numbers of it")
 
-    def _merge(
+    def merge_counts(
         self, theirs: Moments, names: list[str], places: NDArray[np.int64], factor: float, sign: int
     ) -> None:
+        """Add moments of the fields `names`, or take them away; see `FieldsState.merge`."""
         rows = np.concatenate(([0], 1 + places)).astype(np.int64)
         columns = self._places_of(names)
         misfit = kernel.add_moments(self.counts, theirs, rows, columns, sign * factor, self.decays)

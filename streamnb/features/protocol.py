@@ -223,7 +223,7 @@ class GroupState(ABC):
     def frozen_copy(self) -> Self:
         """Return a copy over the same table that later learning does not touch, for a snapshot."""
         twin = self.frozen_table()
-        twin.counts = self._copy(self.counts)
+        twin.counts = self.copy_counts(self.counts)
         return twin
 
     def needs_compaction(self) -> bool:
@@ -265,7 +265,8 @@ class GroupState(ABC):
         """Multiply all counts of the group by a power of two; of its parts first."""
         self.rescale_counts(self.counts, factor)
 
-    def _copy(self, counts: Any) -> Any:
+    def copy_counts(self, counts: Any) -> Any:
+        """Copy counts, with room for all columns and fields there are."""
         return statistics.copy(self.grow(counts))
 
     # ---- parts ---------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ class GroupState(ABC):
 
     def frozen_part(self, part: GroupPart) -> GroupPart:
         """Return a copy of a part that later learning does not touch."""
-        return GroupPart(self._copy(part.counts), part.n_dropped)
+        return GroupPart(self.copy_counts(part.counts), part.n_dropped)
 
     def hold(self, parts: Sequence[GroupPart]) -> None:
         """Hold the sum of frozen parts, to be saved: a single part's own arrays, uncopied.

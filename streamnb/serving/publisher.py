@@ -362,10 +362,10 @@ class Learner:
         if encoded is not None:
             check_kind("encoded", encoded, EncodedRows)
         n_classes = len(self.model.classes)
-        found = self._learn(part, columns, labels, weights, times_s, encoded, taken, judged=judged)
+        found = self.teach(part, columns, labels, weights, times_s, encoded, taken, judged=judged)
         return impossible(found) if len(self.model.classes) > n_classes else found
 
-    def _learn(
+    def teach(
         self,
         part: str,
         columns: Any,
@@ -377,15 +377,28 @@ class Learner:
         *,
         judged: bool,
     ) -> Floats:
-        """Learn and publish as `learn` does; classes yet to join are nan in what it returns.
+        """Learn and publish as `learn` does. A subclass may teach more models.
 
-        A subclass may teach more models.
+        Parameters
+        ----------
+        part, columns, labels, weights, times_s, encoded, taken, judged
+            As for `learn`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes), in nats
+            As `learn` does, but nan for classes yet to join.
+
+        Raises
+        ------
+        InputError
+            For a value, label or argument that cannot be used; the model is unchanged.
         """
         confidence = self.confidence if judged else None
         if confidence is not None:  # read once: they may be an iterator
             labels = codes = read_labels(labels, None, self.model.classes)
             weights = None if weights is None else read_weights(weights, len(codes.codes))
-        posteriors = self._prequential(part, columns, labels, weights, times_s, encoded, taken)
+        posteriors = self.prequential(part, columns, labels, weights, times_s, encoded, taken)
         n = len(posteriors)
         self._changed |= taken is not None
         if confidence is not None:
@@ -397,7 +410,7 @@ class Learner:
         self.publish_if_due()
         return posteriors
 
-    def _prequential(
+    def prequential(
         self,
         part: str,
         columns: Any,
@@ -407,17 +420,42 @@ class Learner:
         encoded: EncodedRows | None,
         taken: NDArray[np.int8] | None,
     ) -> Floats:
-        """Learn examples; return what is stated of each before, nan for classes yet to join.
+        """Learn examples; return what is stated of each before, before calibration.
 
-        A subclass may have more models.
+        A subclass may answer by more models.
+
+        Parameters
+        ----------
+        part, columns, labels, weights, times_s, encoded, taken
+            As for `learn`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes), in nats
+            As `learn` does, but nan for classes yet to join.
+
+        Raises
+        ------
+        InputError
+            For a value, label or argument that cannot be used; the model is unchanged.
         """
         return prequential(
             self.model.state, columns, labels, weights=weights, times_s=times_s, part=part,
             encoded=encoded, taken=taken,
         )  # fmt: skip
 
-    def _frozen(self, rule: AnswerRule | None) -> Snapshot:
-        """Return a snapshot of what is known now; see `_prequential`."""
+    def frozen(self, rule: AnswerRule | None) -> Snapshot:
+        """Return a snapshot of what is known now; see `prequential`.
+
+        Parameters
+        ----------
+        rule : AnswerRule or None
+            What calibrates its answers.
+
+        Returns
+        -------
+        Snapshot
+        """
         return Snapshot(self.model, self._version, rule)
 
     def learn_one(
@@ -563,7 +601,7 @@ class Learner:
     def _sealed(self) -> Snapshot:
         """Return a snapshot of what is known now, with what calibrates answers."""
         n_classes = len(self.model.classes)
-        return self._frozen(None if self.confidence is None else self.confidence.rule(n_classes))
+        return self.frozen(None if self.confidence is None else self.confidence.rule(n_classes))
 
 
 def _check_costs(confidence: Confidence, model: NaiveBayes, new: Sequence[Label] = ()) -> None:

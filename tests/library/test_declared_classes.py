@@ -217,7 +217,7 @@ def test_a_class_joins_without_a_copy_of_unused_room(
     model.learn_many({"text": ["a", "b"]}, ["ham", "ham"])
     own = model.state.groups["text"]
     getattr(own.counts, counted)[2:] = 7.0  # nothing has been counted there
-    for copies in ("frozen_copy", "_copy"):
+    for copies in ("frozen_copy", "copy_counts"):
         monkeypatch.setattr(type(own), copies, None)
     model.learn_one({"text": "a"}, "eggs")
     counts = getattr(own.counts, counted)
