@@ -10,9 +10,8 @@ from typing import Any
 
 from streamnb.likelihoods.base import Estimator, NumberLikelihood, WordLikelihood
 from streamnb.likelihoods.bernoulli import Bernoulli
-from streamnb.likelihoods.complement import Complement
 from streamnb.likelihoods.gaussian import Gaussian
-from streamnb.likelihoods.multinomial import Multinomial
+from streamnb.likelihoods.multinomial import Complement, Multinomial
 
 _WORD_FAMILIES: dict[str, type[Bernoulli] | type[Complement] | type[Multinomial]] = {
     family.name: family for family in (Bernoulli, Complement, Multinomial)

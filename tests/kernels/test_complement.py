@@ -12,7 +12,7 @@ from streamnb import Complement, Dirichlet
 from streamnb.features import statistics
 from streamnb.kernels import counting
 from streamnb.kernels.layout import DECLARED, Counts, RowUpdates, RunOptions
-from streamnb.likelihoods.complement import ComplementEstimator
+from streamnb.likelihoods.multinomial import ComplementEstimator
 from tests import naive_complement
 from tests.kernels.rows import Row, batch_of, counted_rows
 

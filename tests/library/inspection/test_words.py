@@ -25,7 +25,7 @@ from streamnb import (
 from streamnb.errors import InputError
 from streamnb.inspection.group_view import WordsView, view_of
 from streamnb.inspection.words import BernoulliView, MultinomialView, column_sums
-from streamnb.likelihoods.complement import Complement
+from streamnb.likelihoods.multinomial import Complement
 from tests.library.inspection.mixed_models import (
     CLASSES,
     WORDS,

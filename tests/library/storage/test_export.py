@@ -54,7 +54,7 @@ from streamnb.export import (
     to_arrow,
 )
 from streamnb.features.protocol import Group
-from streamnb.likelihoods.complement import Complement
+from streamnb.likelihoods.multinomial import Complement
 from streamnb.reader import ModelReader
 from tests.library.inspection.mixed_models import (
     CLASSES,
