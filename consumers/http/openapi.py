@@ -26,9 +26,9 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from consumers.http.files import FORMS, pieces_in
 from consumers.http.requests import PROBLEM_MEDIA_TYPE
 from consumers.http.schemas import ApiProblem
-from consumers.http.state import FORMS, pieces_in
 from streamnb import __version__
 
 _EXAMPLES = Path(__file__).parent / "examples.json"

@@ -31,6 +31,7 @@ from consumers.config.settings import (
 )
 from consumers.features import judged_kinds
 from consumers.http import schemas
+from consumers.http.files import form_of, response_in
 from consumers.http.openapi import FORMAT, ApiOperation, ApiRoute, in_forms
 from consumers.http.requests import (
     NO_STORE,
@@ -48,7 +49,7 @@ from consumers.http.requests import (
     json_response,
     needs_token,
 )
-from consumers.http.state import AppState, form_of, response_in, sample_of
+from consumers.http.state import AppState, sample_of
 from consumers.http.threads import Batcher, Shared, SnapshotEncoder, WorkerPool, predict_columns
 from consumers.monitoring.prequential import wilson
 from consumers.monitoring.quality import QualityReport, Share

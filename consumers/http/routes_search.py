@@ -24,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 from consumers.config.addresses import Bound
 from consumers.errors import ConsumerError
 from consumers.http import schemas
+from consumers.http.files import csv_form, form_of, jsonl_form, response_in
 from consumers.http.openapi import FORMAT, ApiOperation, ApiRoute, in_forms, parameter
 from consumers.http.requests import (
     NO_STORE,
@@ -34,7 +35,7 @@ from consumers.http.requests import (
     message_id,
 )
 from consumers.http.routes_model import credible_interval, explain
-from consumers.http.state import AppState, Serializer, csv_form, form_of, jsonl_form, response_in
+from consumers.http.state import AppState, Serializer
 from consumers.http.threads import Batcher, WorkerPool, call_soon
 from consumers.monitoring.quality import function_words
 from consumers.search.chunks import RowFilter

@@ -20,10 +20,10 @@ from prometheus_client import CollectorRegistry
 
 from consumers.config.sections import HistorySettings
 from consumers.features import build_model
-from consumers.http import state
+from consumers.http import files
+from consumers.http.files import pieces_in
 from consumers.http.requests import ProblemError
 from consumers.http.routes_search import EXPORTS_MAX, ExportError, ExportStream
-from consumers.http.state import pieces_in
 from consumers.monitoring.metrics import Metrics
 from consumers.search import QueryError, RecentStore
 from consumers.search.rows import TEXT_MAX
@@ -382,7 +382,7 @@ def test_a_file_is_made_by_a_worker(
         found.append(threading.current_thread().name)
         return pieces_in(form, answer)
 
-    monkeypatch.setattr(state, "pieces_in", noted)
+    monkeypatch.setattr(files, "pieces_in", noted)
     for path in VIEWS:
         assert every_view.get(f"{path}&format=csv").status_code == 200
     assert len(found) == len(VIEWS)

@@ -14,7 +14,7 @@ import re
 import sys
 from pathlib import Path
 
-from consumers.http.state import csv_form
+from consumers.http.files import csv_form
 from consumers.search import RecentStore, parse
 from consumers.search.chunks import RowFilter
 from tests.consumers.search.stores import CLASSES, made

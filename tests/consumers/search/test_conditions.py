@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from consumers.config.settings import Settings
 from consumers.features import kinds_of
-from consumers.http.state import jsonl_form
+from consumers.http.files import jsonl_form
 from consumers.search import QueryError, RecentStore, chunks, matching, parse
 from consumers.search import rows as rows_module
 from consumers.search.chunks import RowFilter

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.config.settings import Settings
-from consumers.http.state import csv_form, jsonl_form
+from consumers.http.files import csv_form, jsonl_form
 from consumers.search import RecentStore, parse
 from consumers.search.chunks import RowFilter
 from consumers.search.rows import TEXT_MAX, ExportForm
