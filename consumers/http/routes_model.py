@@ -282,14 +282,14 @@ def counted_share(share: float, n: float) -> Share:
 
 def stored_bins(recent: RecentStore | None) -> Callable[[], StoredBins]:
     """Return what tells how stored numbers lie, read once for all that ask within a second."""
+    shared = Shared(lambda: {} if recent is None else number_bins(recent))
 
-    def made() -> StoredBins | None:
+    def stored() -> StoredBins:
         with suppress(QueryError):  # the store is busy, or not open yet: the next one asks again
-            return number_bins(recent) if recent is not None else {}
-        return None
+            return shared()
+        return {}
 
-    shared = Shared(made)
-    return lambda: shared() or {}
+    return stored
 
 
 def fields_of(snapshot: Snapshot, stored: Callable[[], StoredBins]) -> schemas.FieldsAnswer:

@@ -12,13 +12,13 @@ What nobody waits for any more is neither kept nor worked off.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar, cast
@@ -172,17 +172,14 @@ class Shared(Generic[T]):
         self._make = make
         self._clock = clock
         self._lock = threading.Lock()
-        self._made: T | None = None
-        self._until_s = -math.inf
+        self._made: tuple[T, float] | None = None  # the newest, and until when; None before it
 
     def __call__(self) -> T:
-        """Return it, made a second ago at most."""
+        """Return it, made a second ago at most. What could not be made is tried again."""
         with self._lock:
-            made = self._made
-            if made is None or self._clock() >= self._until_s:
-                made = self._made = self._make()
-                self._until_s = self._clock() + SHARED_S
-            return made
+            if self._made is None or self._clock() >= self._made[1]:
+                self._made = self._make(), self._clock() + SHARED_S
+            return self._made[0]
 
 
 class Batcher:
@@ -370,24 +367,28 @@ class SnapshotEncoder:
     def newest(self, snapshot: Snapshot, known: str = "", *, by_delta: bool = False) -> HandedOut:
         """Return a snapshot, or an older one within bounds, for who has the version `known`."""
         with self._lock:
-            # Of the thread alone: a machine with much to do would make fewer and fewer.
-            began_s, made = time.thread_time(), self._snapshot
-            is_new = made is not snapshot and (made is None or self._policy.is_due(0))
             if by_delta and known in self._versions:
                 self._versions[known] = self._versions.pop(known)
-            if is_new:
-                made, self._made_at_s, self._took_s = snapshot, self._clock(), 0.0
-                self._keep(snapshot)
-            n_made, is_delta = len(self._blocks), False
+            held = self._snapshot
+            if held is None or (held is not snapshot and self._policy.is_due(0)):
+                self._made_at_s, self._took_s = self._clock(), 0.0
+                with self._charged():
+                    self._keep(snapshot)
             blocks: _Blocks = []
+            is_delta = False
             if known != self._etag:
                 is_delta = by_delta and known in self._versions and bool(self._made(known))
                 blocks = self._made(known if is_delta else "")
-            if is_new or len(self._blocks) > n_made:
-                self._took_s += time.thread_time() - began_s
-                self._policy.published(0, self._took_s)
-            age_s = 0.0 if made is snapshot else self._clock() - self._made_at_s
+            age_s = 0.0 if self._snapshot is snapshot else self._clock() - self._made_at_s
             return HandedOut(self._etag, age_s, blocks, is_delta)
+
+    @contextmanager
+    def _charged(self) -> Iterator[None]:
+        """Count what is made towards the version's cost, which says when the next may be made."""
+        began_s = time.thread_time()  # on a machine with much to do, time of the clock would grow
+        yield
+        self._took_s += time.thread_time() - began_s
+        self._policy.published(0, self._took_s)
 
     def _keep(self, snapshot: Snapshot) -> None:
         said = {"version": snapshot.version, "rule": snapshot.rule.to_dict()}
@@ -406,13 +407,18 @@ class SnapshotEncoder:
     def _made(self, base: str) -> _Blocks:
         """Return a delta of the newest version from another, empty if it is too large; or all."""
         if base not in self._blocks:
-            new, name = self._versions[self._etag], self._etag.strip('"')
-            found = serialization.delta(self._versions[base], new, name) if base else new[:2]
-            if base and found and _n_bytes(found[1]) > _DELTA_SHARE_MAX * _n_bytes(new.arrays):
-                found = None
-            self._blocks[base] = serialization.to_blocks(*found) if found else []
+            with self._charged():
+                self._blocks[base] = self._encoded(base)
         return self._blocks[base]
+
+    def _encoded(self, base: str) -> _Blocks:
+        new, name = self._versions[self._etag], self._etag.strip('"')
+        found = serialization.delta(self._versions[base], new, name) if base else new[:2]
+        if found and base and _n_bytes(found[1]) > _DELTA_SHARE_MAX * _n_bytes(new.arrays):
+            return []
+        return serialization.to_blocks(*found) if found else []
 
 
 def _n_bytes(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """Return what a version's arrays hold; those of another version are others."""
     return sum(array.nbytes for array in arrays.values())

@@ -246,6 +246,9 @@ def test_curves_are_drawn_once_for_all_that_ask_within_a_second(
     assert shared() == "a"
     clock.now_s += 0.1
     assert [shared(), shared()] == ["b", "b"]
+    nothing = iter([None, "never"])
+    shared_nothing = Shared(lambda: next(nothing), clock)
+    assert [shared_nothing(), shared_nothing()] == [None, None]
     monkeypatch.setattr("consumers.http.threads.SHARED_S", 600.0)
     asked: list[Judgements] = []
 
