@@ -377,22 +377,9 @@ class Learner:
         *,
         judged: bool,
     ) -> Floats:
-        """Learn and publish as `learn` does. A subclass may teach more models.
+        """Learn and publish as `learn` does, with nan for classes yet to join.
 
-        Parameters
-        ----------
-        part, columns, labels, weights, times_s, encoded, taken, judged
-            As for `learn`.
-
-        Returns
-        -------
-        ndarray of shape (n, n_classes), in nats
-            As `learn` does, but nan for classes yet to join.
-
-        Raises
-        ------
-        InputError
-            For a value, label or argument that cannot be used; the model is unchanged.
+        A subclass may teach more models.
         """
         confidence = self.confidence if judged else None
         if confidence is not None:  # read once: they may be an iterator
@@ -420,24 +407,9 @@ class Learner:
         encoded: EncodedRows | None,
         taken: NDArray[np.int8] | None,
     ) -> Floats:
-        """Learn examples; return what is stated of each before, before calibration.
+        """Learn examples; return what is stated of each before, without calibration, as `teach`.
 
         A subclass may answer by more models.
-
-        Parameters
-        ----------
-        part, columns, labels, weights, times_s, encoded, taken
-            As for `learn`.
-
-        Returns
-        -------
-        ndarray of shape (n, n_classes), in nats
-            As `learn` does, but nan for classes yet to join.
-
-        Raises
-        ------
-        InputError
-            For a value, label or argument that cannot be used; the model is unchanged.
         """
         return prequential(
             self.model.state, columns, labels, weights=weights, times_s=times_s, part=part,
@@ -445,17 +417,7 @@ class Learner:
         )  # fmt: skip
 
     def frozen(self, rule: AnswerRule | None) -> Snapshot:
-        """Return a snapshot of what is known now; see `prequential`.
-
-        Parameters
-        ----------
-        rule : AnswerRule or None
-            What calibrates its answers.
-
-        Returns
-        -------
-        Snapshot
-        """
+        """Return a snapshot of what is known now, calibrated by `rule`; see `prequential`."""
         return Snapshot(self.model, self._version, rule)
 
     def learn_one(
