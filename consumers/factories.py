@@ -44,11 +44,8 @@ from consumers.features import build_model, extra_fields, judged_kinds, kinds_of
 from consumers.http.requests import is_loopback
 from consumers.http.server import start_server
 from consumers.http.state import ApiEventSerializer, AppState
-from consumers.kafka.group_source import (
-    configured_source,
-    require_librdkafka,
-    whole_topic_source,
-)
+from consumers.kafka.client import require_librdkafka
+from consumers.kafka.group_source import configured_source, whole_topic_source
 from consumers.messages import KnownClasses, RawColumns, part_name
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.quality import Quality, function_words

@@ -434,6 +434,15 @@ class GroupClient(ABC):
         self._commit_fails = error is not None
 
 
+def require_librdkafka(what: str, way_out: str) -> None:
+    """Raise a `ConfigError` if librdkafka's client, an extra, is not installed."""
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise ConfigError(
+            f"{what} needs the package 'confluent-kafka', and it is not installed. Install the "
+            f"extra: pip install 'streamnb[librdkafka]'; or {way_out}"
+        )
+
+
 def from_kafka_python(
     partition: Partition, fetched: Sequence[Any], next_offset: int | None = None
 ) -> RawColumns:

@@ -14,7 +14,6 @@ Its rules:
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 import time
 import uuid
@@ -28,7 +27,7 @@ import structlog
 
 from consumers.config.addresses import Bound
 from consumers.config.settings import KafkaSettings, Settings
-from consumers.errors import ConfigError, ReplacedError
+from consumers.errors import ReplacedError
 from consumers.kafka.client import (
     ClientError,
     ClientFailedError,
@@ -37,6 +36,7 @@ from consumers.kafka.client import (
     GroupClient,
     GroupFault,
     TopicDescription,
+    require_librdkafka,
     unreadable,
 )
 from consumers.messages import Partition, RawColumns
@@ -571,15 +571,6 @@ def configured_source(settings: Settings, begin_at: Bound | None) -> Source:
     from consumers.kafka.librdkafka import LibrdkafkaClient  # noqa: PLC0415
 
     return GroupSource(LibrdkafkaClient(servers, topic, kafka), kafka, begin_at=begin_at)
-
-
-def require_librdkafka(what: str, way_out: str) -> None:
-    """Raise a `ConfigError` if librdkafka's client, an extra, is not installed."""
-    if importlib.util.find_spec("confluent_kafka") is None:
-        raise ConfigError(
-            f"{what} needs the package 'confluent-kafka', and it is not installed. Install the "
-            f"extra: pip install 'streamnb[librdkafka]'; or {way_out}"
-        )
 
 
 def whole_topic_source(
