@@ -152,6 +152,8 @@ class Daemon:
     `until_end` the source is read only up to where it ended at the start.
     """
 
+    _is_lack_told = False  # of a folder that the group does not share
+
     def __init__(
         self,
         settings: Settings,
@@ -208,7 +210,7 @@ class Daemon:
         group = self._group = build_group(settings, self._learned)
         if group is not None:
             group.times = self._decay
-            self._health.watch_part(lambda: group.status().trouble)
+        self._health.watch_part(self._group_trouble)
         decoder = build_decoder(settings, source, classes)
         self.reader = reader = Reader(source, decoder, self._health, stop, group=group)
         self._metrics.watch_backlog(lambda: reader.n_ahead, lambda: self._erasure.n_pending)
@@ -267,8 +269,26 @@ class Daemon:
             self._transactions.watch()
         if self._group is not None:
             self._group.watch()
+        elif not self._is_lack_told and (lack := self._group_trouble()) is not None:
+            self._is_lack_told = True
+            log.warning("group_without_folder", detail=lack)
         self.reporter.watch()
         self._watch_http()
+
+    def _group_trouble(self) -> str | None:
+        """Return what keeps a member from sharing parts: their files, or that it has no folder."""
+        if self._group is not None:
+            return self._group.status().trouble
+        n, n_all = self.reader.source_status().n_elsewhere, self.reader.n_partitions
+        if not n:
+            return None
+        return (
+            f"{n} of {n_all} partitions are read by other members of the group "
+            f"{self._settings.kafka.group_id!r} (kafka.group_id): what they learn is not known "
+            "here, and who is given a partition learns again what another member has learned of "
+            "it. Set group.folder to a folder that all members reach; or, to read all partitions "
+            "here, kafka.group_id to a name of this daemon's own"
+        )
 
     def compile_kernels(self, stack: contextlib.ExitStack) -> bool:
         """Compile the kernels that the run needs; return False if stopped before.

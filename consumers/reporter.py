@@ -462,6 +462,7 @@ class Reporter:
             parts={} if self._group is None else {"own": group.n_own, "other": group.n_others},
             oldest_part_s=group.oldest_s,
             n_damaged_parts=group.n_damaged,
+            n_missing_parts=0 if self._group else self._source_status().n_elsewhere,
             challengers=None if self.challengers is None else self.challengers.report(),
             per=None if self.own_models is None else self.own_models.report(),
         )

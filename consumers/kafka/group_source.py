@@ -219,6 +219,7 @@ class GroupSource(Source):
         self._clock = clock
         self._position_of: Callable[[Partition], int | None] = lambda _: None
         self._connected = self._joined = self._topic_seen = self._poll_failed = False
+        self._n_assigned_of = 0  # partitions there were when the group assigned them; 0: not known
         self._closed = threading.Event()
         self._troubles = Backoff(log, clock, settings.retry_pause_max_s)
         start_from = settings.start_from if begin_at is None else "earliest"
@@ -241,6 +242,12 @@ class GroupSource(Source):
     def beginnings(self) -> Mapping[Partition, LogFacts]:  # type: ignore[override]  # read only
         """Where reading began in each partition, and the topic's id."""
         return self._positions.logs
+
+    @property
+    def n_elsewhere(self) -> int:  # type: ignore[override]  # read only
+        """How many partitions others read; those that the topic has just got are nobody's yet."""
+        is_settled = self._joined and not self._to_seek
+        return max(0, self._n_assigned_of - len(self._positions)) if is_settled else 0
 
     @property
     def topic_id(self) -> str | None:
@@ -405,20 +412,20 @@ class GroupSource(Source):
                 if event.assigned:
                     self._to_seek[partition] = None
             self._joined = event.assigned  # what is revoked comes back by the next assignment
-            self._ended_at_s = None
+            self._ended_at_s, self._n_assigned_of = None, 0  # to be asked for
             if event.assigned:
                 self._troubles.clear(GROUP)
 
     def _seek_assigned(self) -> None:
         """Decide where to read on in the partitions that must be sought, and seek there."""
-        if not self._to_seek and (self._positions.topic_seen or not self._joined):
+        if not self._to_seek and (self._n_assigned_of or not self._joined):
             return
         try:
             topic = self.client.topic(ASK_TIMEOUT_S)
             self._positions.check_topic(topic.id)
             if not self._positions.topic_seen:
                 self._see_topic(topic)
-            self.n_partitions = len(topic.partitions)
+            self.n_partitions = self._n_assigned_of = len(topic.partitions)
             starts = self.client.log_starts(list(self._to_seek), ASK_TIMEOUT_S)
             ends = self.client.log_ends(list(self._to_seek), ASK_TIMEOUT_S)
             at = partial(self.client.offsets_at, list(starts), timeout_s=ASK_TIMEOUT_S)

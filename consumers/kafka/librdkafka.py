@@ -268,6 +268,8 @@ class LibrdkafkaClient(GroupClient):
     def _ask_offsets(
         self, partitions: Collection[Partition], which: int, timeout_s: float
     ) -> dict[Partition, int]:
+        if not partitions:  # of none the library says that they are invalid
+            return {}
         # A question for offsets by time, whose protocol has a number each for start and end: one
         # request a broker, where the library's own question for both takes one a partition.
         asked = _with_offsets(dict.fromkeys(partitions, which))

@@ -378,6 +378,7 @@ class Status(msgspec.Struct, frozen=True):
     parts: Mapping[str, int] = field(default_factory=dict)  # of a group's model, by who reads them
     oldest_part_s: float | None = None  # age of the oldest part that another member reads
     n_damaged_parts: int = 0
+    n_missing_parts: int = 0  # of partitions that others read, as they share no folder
     decoder: str | None = None  # how Kafka's responses are decoded; None for other sources
     new_words_dropped: int = 0  # in this run
     new_values_dropped: int = 0  # values of categories, likewise

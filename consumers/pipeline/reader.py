@@ -68,7 +68,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
 
     `lag` has the unread messages of each assigned partition, `lost_messages` counts those that were
     removed before they could be read, `gaps` the places at which some may be missing, `decoder`
-    says how Kafka's responses are decoded.
+    says how Kafka's responses are decoded, `n_elsewhere` how many partitions other members read.
     """
 
     trouble: str | None = None
@@ -77,6 +77,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
     lost_messages: int = 0
     gaps: int = 0
     decoder: str | None = None
+    n_elsewhere: int = 0
 
     @classmethod
     def of(cls, source: Source) -> SourceStatus:
@@ -88,6 +89,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
             source.lost_messages,
             source.gaps,
             source.decoder,
+            source.n_elsewhere,
         )
 
 

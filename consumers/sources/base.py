@@ -94,6 +94,8 @@ class Source(ABC):
         At how many places messages may be missing, none knows how many.
     n_partitions : int or None
         How many partitions the stream has; None as long as that is not known.
+    n_elsewhere : int
+        How many of them other members of a group read; 0 as long as that is not known.
     beginnings : mapping of Partition to LogFacts
         Where reading began, if that cannot be found out again: it must be in a checkpoint before
         any message of these partitions is learned. It is replaced, never changed.
@@ -104,6 +106,7 @@ class Source(ABC):
     lost_messages = 0
     gaps = 0
     n_partitions: int | None = 1
+    n_elsewhere = 0
     beginnings: Mapping[Partition, LogFacts] = MappingProxyType({})
 
     @property
@@ -497,6 +500,11 @@ class RangedSource(Source):
     def n_partitions(self) -> int | None:  # type: ignore[override]  # read only
         """How many partitions the stream has."""
         return self._source.n_partitions
+
+    @property
+    def n_elsewhere(self) -> int:  # type: ignore[override]  # read only
+        """How many partitions other members of a group read."""
+        return self._source.n_elsewhere
 
     @property
     def beginnings(self) -> Mapping[Partition, LogFacts]:  # type: ignore[override]  # read only

@@ -18,6 +18,7 @@ from tests.consumers.decoded_messages import messages
 from tests.consumers.kafka.topics import fill
 from tests.consumers.test_decay_times import learned
 from tests.endtoend.daemon_group import DaemonGroup, RevisedTopic
+from tests.endtoend.daemon_process import Daemon
 from tests.endtoend.expected_counts import Example, counts_at, counts_of, examples, message
 
 PARTITIONS = 4
@@ -361,6 +362,35 @@ def test_partitions_may_be_added_to_one_topic_after_the_other(
         group.until_it_knows("first", 5)
         assert daemon.until_page("/readyz", 200)["degraded"] is None
         assert daemon.stop() == 0
+
+
+@pytest.mark.integration
+def test_members_that_share_no_folder_say_that_they_do_not_know_the_whole(
+    broker: Broker, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """What one of them reads the other lacks, and what moves counts twice; alone it has all."""
+    topic = new_topic(PARTITIONS)
+    with ExitStack() as stack:
+        source, alone = f"kafka://{broker.address}/{topic}", {"group": {"folder": None}}
+        group = DaemonGroup(tmp_path, source, stack, sections=alone, group_id=f"of-{topic}")
+        first = group.start("first")
+        until_it_reads_all(first)
+        group.start("second")
+        for daemon in group.daemons.values():
+            said = "2 of 4 partitions are read by other members of the group"
+            assert "Set group.folder" in daemon.until_page("/readyz", 200, said)["degraded"]
+            daemon.until_metric("streamnb_group_missing_parts", 2)
+        assert group.daemons["second"].stop() == 0
+        until_it_reads_all(first)
+        assert first.stop() == 0
+        for daemon in group.daemons.values():
+            assert daemon.count("group_without_folder") == 1
+
+
+def until_it_reads_all(daemon: Daemon) -> None:
+    """Wait until a member has all partitions, and says so."""
+    daemon.until_page("/readyz", 200, '"degraded":null')
+    daemon.until(lambda: daemon.metric("streamnb_group_missing_parts") == 0, "it has all")
 
 
 @pytest.mark.integration

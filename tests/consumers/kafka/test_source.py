@@ -22,6 +22,7 @@ from consumers.kafka.group_source import GroupSource
 from consumers.kafka.kafka_python import KafkaPythonClient
 from consumers.kafka.patch import LargePieces
 from consumers.messages import Partition
+from consumers.sources.base import LogFacts
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import (
     CLIENTS,
@@ -445,6 +446,11 @@ def test_a_member_without_partitions_hears_how_many_there_are(
         broker.add_partitions(topic, 2)
         until_all(readers, lambda: [each.n_partitions for each in sources] == [2, 2, 2])
         until_all(readers, lambda: sorted(len(each.assignment()) for each in sources) == [0, 1, 1])
+        until_all(readers, lambda: sorted(each.n_elsewhere for each in sources) == [1, 1, 2])
+        begun = {readers[0].place(): LogFacts()}  # as a checkpoint knows it
+        readers.append(stack.enter_context(read(broker.address, topic, logs=begun)))
+        sources.append(readers[-1].source)
+        until_all(readers, lambda: sorted(each.n_elsewhere for each in sources) == [1, 1, 2, 2])
 
 
 def test_a_topic_made_anew_while_reading_ends_the_run(
