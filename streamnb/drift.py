@@ -13,11 +13,12 @@ piece, n^(−5/4)/4 of it with loss n, at four stakes: a mixture over both, as t
 Shin, Ramdas and Rinaldo (2023). A drift after a million losses has to earn what the pieces lack,
 a factor of e^19, beside the 1/α.
 
-**The words** are ranked by how much their log-odds of a class against the others changed between
-two windows, in standard errors, beyond what the classes' own shares changed (Monroe, Colaresi and
-Quinn 2008, "Fightin' words", *Political Analysis* 16). Each window gets one occurrence more, as the
-other has them: a word that came once in one of them, and ten thousand times in the other, always
-with one class, would else seem to speak for others than it did.
+**The words** are those whose log-odds of a class against the others changed between two windows by
+enough standard errors, beyond what the classes' own shares changed (Monroe, Colaresi and Quinn
+2008, "Fightin' words", *Political Analysis* 16). Each window gets one occurrence more, as the other
+has them: a word that came once in one of them, and ten thousand times in the other, always with one
+class, would else seem to speak for others than it did. They are ranked by the same figure with what
+both windows know of a word's frequency and of its classes, which is less by chance.
 
 **Half-lives side by side.** What to forget, nobody knows beforehand: after a sudden change the
 shortest half-life is right, and in a stable stream the longest. So each word has its counts under
@@ -265,6 +266,9 @@ class MovedWord:
         The share of its occurrences that were of that class, in either window.
     group : str or None
         The group of words that it is of; None in what was saved before this was known.
+    strength : float
+        How much the change weighs, by which words are ranked: its size, times how often the word
+        comes and how evenly, by both windows. 0 in what was saved before this was known.
     """
 
     word: str
@@ -273,6 +277,7 @@ class MovedWord:
     before: float
     after: float
     group: str | None = None
+    strength: float = 0.0
 
 
 def count_words(
@@ -310,7 +315,7 @@ def moved_words(
     least_z: float = 4.0,
     learned: Taught = None,
 ) -> list[MovedWord]:
-    """Return the words whose class changed most since, the most surely changed first.
+    """Return the words whose class changed most since, the strongest first.
 
     What was counted up to `earlier` is one window, what the model has learned since is the other:
     their counts are subtracted exactly. A word that only one of them has does not change.
@@ -360,16 +365,17 @@ def moved_words(
     one, other = window_weights(then, weighed_examples(state, learned))
     one, other = one * earlier.scale, other * state.clock.scale
     before = before[came] / one
-    z = change_of_log_odds(before, after / other, tokens / one, tokens_after / other)
+    z, strength = change_of_log_odds(before, after / other, tokens / one, tokens_after / other)
     places = np.flatnonzero(z.max(axis=1, initial=-math.inf) >= least_z)
-    best, surest = z[places].argmax(axis=1), z[places].max(axis=1)
+    best = z[places].argmax(axis=1)
+    strongest = strength[places, best]
     shares = [each / each.sum(axis=1, keepdims=True) for each in (before, after)]
     found = []
-    for k in np.argsort(-surest, kind="stable")[:n].tolist():
+    for k in np.argsort(-strongest, kind="stable")[:n].tolist():
         row, c = places[k], best[k]
-        word, label, moved = earlier.words[known[row]], state.classes[c], float(surest[k])
+        word, label, moved = earlier.words[known[row]], state.classes[c], float(z[row, c])
         was, now = (float(each[row, c]) for each in shares)
-        found.append(MovedWord(word, label, moved, was, now, earlier.group))
+        found.append(MovedWord(word, label, moved, was, now, earlier.group, float(strongest[k])))
     return found
 
 

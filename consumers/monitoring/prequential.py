@@ -451,7 +451,7 @@ class DriftReport(msgspec.Struct, frozen=True):
     alarm_at : int or None
         The newest alarm, as the number of its labelled message; None before the first.
     words : tuple of MovedWord
-        What moved after the newest alarm whose words were named, the most surely moved first.
+        What moved after the newest alarm whose words were named, the strongest first.
     """
 
     n_alarms: int
@@ -548,7 +548,7 @@ class DriftWatch:
         due = [then for each, then in self._pending if each == at and then.group in groups]
         self._pending = [each for each in self._pending if each[0] != at]
         words = [w for then in due for w in moved_words(then, model, WORDS_NAMED, learned=learned)]
-        words = sorted(words, key=lambda each: -each.z)[:WORDS_NAMED]
+        words = sorted(words, key=lambda each: -each.strength)[:WORDS_NAMED]
         self._report = replace(self._report, words=tuple(words))
         names = [f"{w.group}: {w.word}" if len(groups) > 1 else w.word for w in words]
         said = [f"{name} → {w.label} (z {w.z:.1f})" for name, w in zip(names, words, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -368,24 +368,48 @@ def word_view(state: ModelState, name: str | None) -> WordsView:
     return view
 
 
+class Changes(NamedTuple):
+    """How words' log-odds of each class changed between two windows, (n_words, n_classes) each."""
+
+    z: Floats  # in standard errors: how sure it is
+    strength: Floats  # how much it says about the later window, with less of chance in it than |z|
+
+
 def change_of_log_odds(
     before: Floats, after: Floats, tokens_before: Floats, tokens_after: Floats
-) -> Floats:
-    """Return z of the change of each word's log-odds of each class, shape (n_words, n_classes)."""
-    found, variance = np.zeros_like(before), np.zeros_like(before)
+) -> Changes:
+    """Return the change of each word's log-odds of each class, beyond that of the classes' shares.
+
+    Each window gets one occurrence more, with the class that the other window, and the change of
+    the classes' own shares, would have it: a word that lacks a class which nothing has any more
+    did not move.
+
+    z² is about n·p·(1 − p) of the later window times the square of the change, and chance makes
+    words strong that came often there, or evenly. So strength takes p·(1 − p) as the geometric mean
+    of both windows, and n by how often the word came in both together, as far as that is within two
+    standard errors of its own n: one that has become rare keeps that.
+    """
     n_before, n_after = (each.sum(axis=1, keepdims=True) for each in (before, after))
-    share_before = (before + _PSEUDO) / (n_before + 2.0 * _PSEUDO)
-    share_after = (after + _PSEUDO) / (n_after + 2.0 * _PSEUDO)
-    for counts, n, share, tokens, sign in (
-        (before, n_before, share_after, tokens_before, -1.0),
-        (after, n_after, share_before, tokens_after, 1.0),
+    base = [
+        np.log((tokens + _PSEUDO) / (tokens.sum() - tokens + _PSEUDO))
+        for tokens in (tokens_before, tokens_after)
+    ]
+    moved = base[1] - base[0]
+    change, variance, spread = np.zeros_like(before) - moved, 0.0, 1.0
+    for counts, n, other, n_other, sign in (
+        (before, n_before, after, n_after, -1.0),
+        (after, n_after, before, n_before, 1.0),
     ):
-        own, others = counts + share, n - counts + (1.0 - share)
-        base = np.log((tokens + _PSEUDO) / (tokens.sum() - tokens + _PSEUDO))
-        found += sign * (np.log(own / others) - base)
+        odds = (other + _PSEUDO) / (n_other - other + _PSEUDO) * np.exp(sign * moved)
+        own, others = counts + odds / (1.0 + odds), n - counts + 1.0 / (1.0 + odds)
+        change += sign * np.log(own / others)
         variance += 1.0 / own + 1.0 / others
-    z: Floats = found / np.sqrt(variance)
-    return z
+        spread *= np.sqrt(own * others) / (n + 1.0)
+    n_tokens = tokens_after.sum()
+    expected = (n_before + n_after) * (n_tokens / max(n_tokens + tokens_before.sum(), 1.0))
+    chance = 2.0 * np.sqrt(n_after)
+    n = np.maximum(np.clip(expected, n_after - chance, n_after + chance), 0.0)
+    return Changes(change / np.sqrt(variance), np.abs(change) * np.sqrt(n * spread))
 
 
 def weighed_examples(state: ModelState, learned: Taught) -> tuple[float, float]:

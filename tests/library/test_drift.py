@@ -220,9 +220,9 @@ def test_z_is_the_change_of_the_log_odds_by_its_standard_error() -> None:
     one, other = 30.0 + 10.5 / 41.0, 10.0 + 30.5 / 41.0  # an occurrence, as the other window has it
     change = math.log(other / one) - math.log(one / other)
     error = math.sqrt(2 / one + 2 / other)
-    found = change_of_log_odds(before, after, total, total)
+    found = change_of_log_odds(before, after, total, total).z
     np.testing.assert_allclose(found, [[change / error, -change / error]])
-    moved = change_of_log_odds(before, before * [1.0, 8.0], total, total * [1.0, 8.0])
+    moved = change_of_log_odds(before, before * [1.0, 8.0], total, total * [1.0, 8.0]).z
     assert abs(moved).max() < 0.2
 
 
@@ -247,9 +247,36 @@ def test_a_word_that_is_rare_in_one_window_stays_where_it_was(much: float) -> No
     """Always of one class, it speaks for it still, however often it comes; turned, it moved."""
     often, total = np.array([[much, 0.0]]), np.array([1e9, 1e9])
     for few in ([0.0, 0.0], [1.0, 0.0], [20.0, 0.0]):
-        assert abs(change_of_log_odds(often, np.array([few]), total, total)).max() < 1.0
-        assert abs(change_of_log_odds(np.array([few]), often, total, total)).max() < 1.0
-    assert change_of_log_odds(often, np.array([[0.0, 20.0]]), total, total)[0, 1] > 5.0
+        assert abs(change_of_log_odds(often, np.array([few]), total, total).z).max() < 1.0
+        assert abs(change_of_log_odds(np.array([few]), often, total, total).z).max() < 1.0
+    assert change_of_log_odds(often, np.array([[0.0, 20.0]]), total, total).z[0, 1] > 5.0
+
+
+def test_a_run_of_one_class_moves_no_word() -> None:
+    """What lacks a class that nothing has any more says nothing new, however often it comes."""
+    before, after = np.array([[30.0, 100.0]]), np.array([[5.0, 0.0]])
+    totals = np.array([2e5, 2e5]), np.array([4e4, 0.0])
+    assert abs(change_of_log_odds(before, after, *totals).z).max() < 0.5
+    model = nb.NaiveBayes(["a", "b"], features={"t": nb.Words(nb.Multinomial())})
+    texts, labels, _ = leaning(1, 20_000, turned=False, weights=np.ones(1))
+    model.learn_many({"t": texts}, labels)
+    earlier = nb.count_words(model)
+    texts, labels, _ = leaning(2, 4_000, turned=False, weights=np.ones(1))
+    of_one = [text for text, label in zip(texts, labels, strict=True) if label == "a"]
+    model.learn_many({"t": of_one}, ["a"] * len(of_one))
+    assert nb.moved_words(earlier, model) == []
+
+
+def test_words_are_ranked_with_less_of_chance_than_z_has() -> None:
+    """Of words that came as often before, none is strong as it happened to come often lately."""
+    before = np.array([[7_500.0, 2_500.0]] * 3 + [[75.0, 25.0]])
+    after = np.array([[25.0, 75.0], [30.0, 90.0], [1.0, 3.0], [25.0, 75.0]])
+    total = np.array([1e6, 1e6]), np.array([1e4, 1e4])
+    z, strength = change_of_log_odds(before, after, *total)
+    assert z[1, 1] > z[0, 1] > z[2, 1] > 0.0
+    assert strength[1, 1] == pytest.approx(strength[0, 1], rel=0.02)
+    assert strength[3, 1] < strength[0, 1]  # only lately as frequent
+    assert strength[2, 1] < 0.4 * strength[0, 1]  # it has become rare
 
 
 def test_a_word_that_came_no_more_has_not_moved() -> None:
@@ -376,7 +403,7 @@ def test_figures_without_weights_are_those_of_before() -> None:
     before = np.array([earlier.counts[earlier.words.index(each.word)] for each in found])
     plain = change_of_log_odds(
         before, now.counts[places] - before, earlier.tokens, now.tokens - earlier.tokens
-    )
+    ).z
     assert [each.z for each in found] == plain.max(axis=1).tolist()
 
 
