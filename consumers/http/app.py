@@ -76,7 +76,7 @@ from consumers.search import QueryError, RecentStore, StoreBusyError
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
-    "object-src 'none'"
+    "img-src 'self' data:; object-src 'none'"  # a picture of a chart is drawn from an SVG
 )
 HEADERS = (
     (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),

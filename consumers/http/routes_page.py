@@ -22,7 +22,7 @@ from consumers.http.requests import NO_STORE, QueryParameters
 from consumers.http.routes_model import counted_share, fields_of, stored_bins
 from consumers.http.state import AppState, ClassLook, bar_of, looks_of, named
 from consumers.http.threads import Batcher, Shared, WorkerPool
-from consumers.monitoring.prequential import SCORED_MAX, Judgements, ScoreCurve, wilson
+from consumers.monitoring.prequential import SCORED_MAX, Judgements, wilson
 from consumers.monitoring.quality import Trend
 from consumers.monitoring.status import ChallengersReport, JudgedBlock, OwnModelsReport, Status
 from streamnb import Snapshot
@@ -72,6 +72,15 @@ def part_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> l
 
 
 # ---- charts --------------------------------------------------------------------------------------
+
+
+def _top(heading: str, of: str) -> str:
+    """Return a figure's heading with the button that saves a picture of the figure."""
+    return (
+        f'<div class="chart-top">{heading}<button class="plain save" data-save=png '
+        f'data-testid=save-picture aria-label="Save a picture of {of}" title="Save a picture">⤓'
+        "</button></div>"
+    )
 
 
 def _table(
@@ -153,11 +162,11 @@ def drawn_quality(settings: Settings, status: Status) -> str:
         if look.label in rows
     ]
     return (
-        '<section class="figure"><h2>Calibration</h2><p class="note">If the model is calibrated, '
-        "the dots lie on the dashed line. Larger dots stand for more messages; the bars are 95% "
-        f"intervals.</p>{_calibration(status)}</section>"
-        '<section class="figure"><h2>Confusion matrix</h2><p class="note">The latest labelled '
-        "messages, each predicted before it was learned. Each row adds up to 100%.</p>"
+        f"<section class=figure>{_top('<h2>Calibration</h2>', 'calibration')}<p class=note>If the "
+        "model is calibrated, the dots lie on the dashed line. Larger dots stand for more messages,"
+        f" bars for 95% intervals.</p>{_calibration(status)}</section><section class=figure>"
+        f"{_top('<h2>Confusion matrix</h2>', 'the confusion matrix')}<p class=note>The latest "
+        "labelled messages, each predicted before it was learned. Each row adds up to 100%.</p>"
         '<div class="scroll" tabindex="0" role="region" aria-label="Confusion matrix">'
         f'<table class="confusion" data-testid="confusion">{_confusion(status, looks)}</table>'
         '</div><h2>Classes</h2><div data-testid="model-classes">'
@@ -282,30 +291,30 @@ def drawn_curves(settings: Settings, classes: Sequence[str], judged: Judgements)
         for name, stroke, curve in found
     ]
     heads = "Class", "AUC", "Average precision", "Messages", "Others"
-    names = tuple(name for name, *_ in found)
+    names, _, curves = zip(*found, strict=True)
     at_shares = [
-        (f"{at:.0%}", *[f"{_recall_at(curve, at):.1%}" for *_, curve in found]) for at in _SHARES
+        (f"{at:.0%}", *[f"{c.recall[c.false_positives <= at].max(initial=0):.1%}" for c in curves])
+        for at in _SHARES
     ]
     at_recalls = [
-        (f"{at:.0%}", *[f"{_precision_at(curve, at):.1%}" for *_, curve in found])
+        (f"{at:.0%}", *[f"{each.precision[each.recall >= at].max():.1%}" for each in curves])
         for at in _RECALLS
     ]
-    ticks = _QUARTERS, _QUARTERS
     return (
-        "<h2>ROC, precision and recall</h2>"
-        f"<p class=note>Each class against all others, by its probability, over the latest {n:,} "
+        _top("<h2>ROC, precision and recall</h2>", "the curves")
+        + f"<p class=note>Each class against all others, by its probability, over the latest {n:,} "
         "labelled messages, each predicted before it was learned. AUC: the area below the ROC "
         "curve, with its 95% interval.</p>"
         '<div class="plots"><div><h3>ROC</h3>'
         + _plot(
             f"ROC curves. Area below: {told}.",
-            ("false positive rate", "true positive rate"), ticks,
+            ("false positive rate", "true positive rate"), (_QUARTERS, _QUARTERS),
             '<path class="diagonal" d="M0 100L100 0"/>' + roc,
         )
         + "</div><div><h3>Precision and recall</h3>"
         + _plot(
             "Precision by recall; the table below has the figures.",
-            ("recall", "precision"), ticks, precision,
+            ("recall", "precision"), (_QUARTERS, _QUARTERS), precision,
         )
         + "</div></div>"
         + _table("Curves by class", heads, rows)
@@ -314,16 +323,6 @@ def drawn_curves(settings: Settings, classes: Sequence[str], judged: Judgements)
         + _table("Precision by recall", ("Recall", *names), at_recalls, shown=True)
         + "</details>"
     )  # fmt: skip
-
-
-def _recall_at(curve: ScoreCurve, share: float) -> float:
-    """Return the highest recall with no more of the others chosen than a share."""
-    return float(curve.recall[curve.false_positives <= share].max(initial=0.0))
-
-
-def _precision_at(curve: ScoreCurve, recall: float) -> float:
-    """Return the highest precision with a recall of at least so much."""
-    return float(curve.precision[curve.recall >= recall].max())
 
 
 # ---- challengers ---------------------------------------------------------------------------------
@@ -363,7 +362,7 @@ def drawn_challengers(settings: Settings, status: Status) -> str:
     charts = "".join(_by_block(*each, report.blocks, strokes) for each in named_axes)
     note = "Half-lives are compared, not mixed: the model that answers has all the weight."
     return (
-        '<h2>Challengers</h2><p data-testid="challengers-rule">'
+        f"{_top('<h2>Challengers</h2>', 'the challengers')}<p data-testid=challengers-rule>"
         f"{_by_rule(settings.promotion, report)}</p>"
         f'<div class="plots">{charts}</div>{_table("Models side by side", heads, rows)}'
         f"{f'<p class=note>{note}</p>' if any(half_lives.values()) else ''}"
@@ -495,7 +494,8 @@ def _field(
     """Return the figure of one field."""
     name = f"<bdi>{escape(field.field)}</bdi> <small>{escape(field.group)}</small>"
     below = f"<p class=note>{note}; the most frequent are shown.</p>" if note else ""
-    return f'<div data-testid="field"><h3>{name}</h3>{body}{below}</div>'
+    top = _top(f"<h3>{name}</h3>", escape(field.field))
+    return f"<div data-testid=field>{top}{body}{below}</div>"
 
 
 def _share_table(

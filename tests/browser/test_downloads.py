@@ -93,6 +93,58 @@ def is_drawn(picture: Image.Image) -> bool:
     return height > HEAD_PX + 60 and bool(np.ptp(above) > 100) and n_colours > 3
 
 
+def n_pixels(picture: Image.Image, colour: str) -> int:
+    """Return how many pixels of a picture have a colour, given as in CSS."""
+    wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return int((np.asarray(picture).astype(int) == wanted).all(axis=2).sum())
+
+
+@pytest.mark.parametrize(
+    ("query", "place", "colour"),
+    [
+        ("?q=civet", "percent", "#0b6a8c"),
+        ("?q=civet", "counts", "#0b6a8c"),
+        ("?view=model", "calibration", "#0b6a8c"),
+        ("?view=model", "confusion", "#14212a"),
+        ("?view=model", "telling", "#b8304f"),
+    ],
+)
+def test_a_chart_of_elements_as_a_picture(
+    civets: Book, open_page: Callable[..., Opened], query: str, place: str, colour: str
+) -> None:
+    """It has the figure's size and colours, where the page is scrolled to as well."""
+    page, _ = open_page(f"{civets.address}/{query}")
+    inner = page.get_by_test_id(place).first
+    expect(inner).to_be_visible()
+    expect(page.get_by_test_id("save-picture").locator("visible=true").nth(1)).to_be_visible()
+    figure = f".figure[data-testid={place}], .figure:has([data-testid={place}])"
+    box = page.locator(figure).bounding_box()
+    picture = picture_of(page, figure)
+    assert box is not None
+    assert abs(picture.width - box["width"]) < 30
+    assert abs(picture.height - box["height"]) < 60
+    assert is_drawn(picture)
+    assert n_pixels(picture, colour) > 200
+    page.evaluate("document.body.style.minHeight = '4000px'; scrollTo(0, 60)")
+    assert n_pixels(picture_of(page, figure), colour) == pytest.approx(
+        n_pixels(picture, colour), rel=0.2
+    )
+
+
+def test_a_picture_in_the_dark_of_what_is_no_xml(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """It has the colours of the theme, and a word that XML cannot hold does not hinder it."""
+    book.write(*["a tamandua digs"] * 40)
+    book.until_found("tamandua", 40)
+    page, _ = open_page(f"{book.address}/?q=tamandua", color_scheme="dark", device_scale_factor=2)
+    expect(page.get_by_test_id("share-row").first).to_be_visible()
+    page.evaluate("document.title = document.querySelector('#percent-note').textContent = 'a\\bb'")
+    picture = picture_of(page, "[data-testid=percent]")
+    assert picture.getpixel((0, 0)) == (0x17, 0x21, 0x28)
+    assert n_pixels(picture, "#58bfe3") > 400
+
+
 def test_the_comparison_as_a_picture(civets: Book, open_page: Callable[..., Opened]) -> None:
     """Both lines have their names and colours in it."""
     civets.write_past("a nyala waits", n=60)
@@ -101,9 +153,10 @@ def test_the_comparison_as_a_picture(civets: Book, open_page: Callable[..., Open
     expect(page.get_by_test_id("compare-words")).to_have_count(2)
     picture = picture_of(page, "#comparison")
     assert is_drawn(picture)
+    assert min(n_pixels(picture, colour) for colour in ("#3f5fbf", "#b35309")) > 60
     alone, _ = open_page(f"{civets.address}/?q=nyala")
     expect(alone.get_by_test_id("series-chart").locator("canvas")).to_be_visible()
-    assert picture.tobytes() != picture_of(alone, ".figures").tobytes()
+    assert picture.tobytes() != picture_of(alone, "[data-testid=series]").tobytes()
 
 
 LINES = {

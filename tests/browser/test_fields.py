@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, expect
 from tests.browser.axe import sticking_out, violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book, stamp
-from tests.browser.test_downloads import downloaded
+from tests.browser.test_downloads import downloaded, is_drawn, picture_of
 from tests.browser.test_search import query_of
 from tests.endtoend.daemon_process import Daemon, write_config
 
@@ -149,6 +149,8 @@ def test_fields_by_class(
             expect(page.get_by_role("heading", name="Fields by class")).to_be_visible()
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert violations(page) == []
+            for i in (0, 4):
+                assert is_drawn(picture_of(page, f"[data-testid=field]:nth-of-type({i + 1})"))
             page.goto("about:blank")  # it would complain of a daemon that is gone
         assert daemon.stop() == 0
 

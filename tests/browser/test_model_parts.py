@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.axe import violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book, open_book
+from tests.browser.test_downloads import is_drawn, picture_of
 
 STATE_FILE = "corrections.jsonl"
 
@@ -160,6 +161,10 @@ def test_curves_and_challengers(
     expect(page.get_by_test_id("challengers-rule")).to_contain_text("the rule asks for 0.01 below")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert violations(page) == []
+    for place in ("curves", "challengers"):
+        picture = picture_of(page, f"[data-testid={place}]")
+        assert is_drawn(picture)
+        assert picture.height > 300
 
 
 def test_a_part_that_never_comes_is_told_and_asked_for_again(

@@ -101,7 +101,7 @@ def test_a_chart_can_be_saved(book: Book, open_page: Callable[..., Opened]) -> N
     page, _ = open_page(f"{book.address}/?q=fossa")
     expect(page.get_by_test_id("series-chart").locator("canvas")).to_be_visible()
     with page.expect_download() as under_way:
-        page.get_by_test_id("save-picture").locator("visible=true").click()
+        page.get_by_test_id("series").get_by_test_id("save-picture").click()
     assert under_way.value.suggested_filename.endswith(".png")
     picture = Image.open(under_way.value.path())
     width, height = picture.size

@@ -1,4 +1,4 @@
-/** What all parts of the page need: elements, asking the daemon, how things are named, written and drawn. */
+/** What all parts of the page need. */
 
 export const $ = (id) => document.getElementById(id);
 export const part = (node, name) => node.querySelector(`.${name}`);
@@ -21,7 +21,7 @@ function make(create, spec, parts) {
   return node;
 }
 
-/** Return an element: `el("p.class@hook-for-tests", {attributes, --variables}, …children)`. */
+/** Return an element: `el("p.class@testid", {attributes, --variables}, …children)`. */
 export const el = (spec, ...parts) => make((name) => document.createElement(name), spec, parts);
 
 export const svg = (spec, ...parts) => make((name) => document.createElementNS("http://www.w3.org/2000/svg", name), spec, parts);
@@ -130,7 +130,7 @@ export function tell(state, how, words) {
   text(state, words);
 }
 
-/** Send a correction and tell how it fares; return the receipt once it is safe. */
+/** Send a correction and tell how it fares; return the receipt. */
 export async function send(state, path, options) {
   tell(state, "sending", "sending…");
   try {
@@ -144,7 +144,6 @@ export async function send(state, path, options) {
   }
 }
 
-/** Return the query string of those values that say something, and of all in a list. */
 export function queryOf(values) {
   const text = new URLSearchParams(Object.entries(values).flatMap(([name, value]) => (value ? [value].flat().map((one) => [name, one]) : []))).toString();
   return text && `?${text}`;
@@ -317,7 +316,7 @@ const locales = navigator.languages;
 const NONE = "–";
 const formats = new Map();
 
-/** Write a number; the formats, which cost most, are made once each. */
+// Formats cost most.
 function write(value, options) {
   if (!Number.isFinite(value)) return NONE;
   const key = JSON.stringify(options);
@@ -336,14 +335,13 @@ export const digits = (x, n = 2) => write(x, { maximumFractionDigits: 0, maximum
 
 export const signed = (x, digits = 2) => (Number.isFinite(x) ? (x < 0 ? "−" : "+") + decimal(Math.abs(x), digits) : NONE);
 
-/** Return a probability: what is nearly certain is not 100%, nor is its opposite 0%. */
 export function probability(p, digits = 0) {
   if (p < 0.0001) return `< ${percent(0.0001, 2)}`;
   if (p > 0.9999) return `> ${percent(0.9999, 2)}`;
   return percent(p, p > 0.995 || p < 0.005 ? 2 : digits);
 }
 
-/** Return "62% ± 4", as finely as its error, or both ends where the share is not in their middle. */
+/** Return "62% ± 4", or both ends where the share is not in their middle. */
 export function withError({ share, low, high }) {
   if (!(high > low)) return percent(share);
   const half = (high - low) / 2;
@@ -369,7 +367,7 @@ const utcDay = time({ dateStyle: "medium", timeZone: "UTC" });
 export const hourAndMinute = time({ timeStyle: "short" });
 export const dayAndMonth = time({ day: "numeric", month: "short" });
 
-/** Return when a step of a length begins: the time, the day as well, or the day alone. */
+/** Return when a step of a length begins. */
 export function moment(timeMs, stepMs = 0) {
   if (stepMs >= 1000 * DAY_S) return utcDay(timeMs);
   return (day(timeMs) === day(Date.now()) ? clock : stepMs % 60_000 ? exact : date)(timeMs);
@@ -434,10 +432,10 @@ export function ink(colour, opacity = 1) {
 
 export const bandOf = (column, colour) => ({ series: [column, column + 1], fill: () => ink(colour, 0.2) });
 
-export function linesOf(label, colour, own) {
+export function linesOf(colour, own) {
   const line = { width: 2, scale: "y", points: { show: false }, ...own };
   const end = { ...line, width: 0 };
-  return [{ ...line, stroke: () => ink(colour), label, colour }, end, end];
+  return [{ ...line, stroke: () => ink(colour) }, end, end];
 }
 
 function repaint() {
@@ -445,21 +443,37 @@ function repaint() {
   for (const chart of charts) chart.redraw(false);
 }
 
-function pictureOf({ ctx: { canvas }, series, root }) {
+const HEAD_PX = 28;
+const EDGE_PX = 12;
+const NO_XML = /[\0-\b\v\f\x0e-\x1f\ufffe\uffff\p{Cs}]/gu;
+const PLAIN = ":is(button, form, select, summary) { visibility: hidden } :has(.chart-top) { background: none !important }";
+
+/** Return a picture of a figure as it stands there, without its controls. */
+async function pictureOf(place) {
+  const { x, y, width, height } = place.getBoundingClientRect();
   const unit = devicePixelRatio;
-  const paper = el("canvas", { width: canvas.width, height: canvas.height + 28 * unit });
+  const size = { width: innerWidth, height: height + HEAD_PX + EDGE_PX };
+  const paper = el("canvas", { width: (width + 2 * EDGE_PX) * unit, height: size.height * unit });
   const pen = paper.getContext("2d");
+  pen.scale(unit, unit);
   pen.fillStyle = ink("var(--surface)");
   pen.fillRect(0, 0, paper.width, paper.height);
-  pen.font = `${13 * unit}px ${getComputedStyle(root).fontFamily}`;
-  let x = 8 * unit;
-  for (const { label, colour } of [{ label: `${document.title} · ${root.parentNode.ariaLabel.split(/[.:]/)[0]}`, colour: "var(--ink)" }, ...series]) {
-    if (!colour) continue;
-    pen.fillStyle = ink(colour);
-    pen.fillText(label, x, 18 * unit);
-    x += pen.measureText(label).width + 16 * unit;
+  pen.fillStyle = ink("var(--ink)");
+  pen.font = `13px ${getComputedStyle(place).fontFamily}`;
+  pen.fillText([document.title, part(place, "plot")?.ariaLabel.split(/[.:]/)[0]].filter(Boolean).join(" · "), EDGE_PX, 18, width);
+  for (const canvas of place.querySelectorAll("canvas")) {
+    const box = canvas.getBoundingClientRect();
+    pen.drawImage(canvas, box.x - x + EDGE_PX, box.y - y + HEAD_PX, box.width, box.height);
   }
-  pen.drawImage(canvas, 0, 28 * unit);
+  let copied = place.cloneNode(true);
+  copied.style = `position: fixed; inset: ${HEAD_PX}px auto auto ${EDGE_PX}px; width: ${width}px`;
+  // Its style depends on what it stands in.
+  for (let outer; (place = place.parentElement); copied = outer) (outer = place.cloneNode()).append(copied);
+  const css = [...document.styleSheets].flatMap(({ cssRules }) => [...cssRules]).map(({ cssText }) => cssText);
+  const all = svg("svg", { ...size, "data-theme": document.documentElement.dataset.theme }, svg("style", css, PLAIN), $("patterns").parentNode.cloneNode(true), svg("foreignObject", size, copied));
+  const image = el("img", { src: `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(all).replace(NO_XML, ""))}` });
+  await image.decode();
+  pen.drawImage(image, 0, 0);
   return paper.toDataURL();
 }
 
@@ -468,11 +482,13 @@ const quoted = (said) => `"${said.replace(FORMULA, "'$&").replaceAll('"', '""')}
 
 const csvOf = ({ rows }) => [...rows].map(({ cells }) => [...cells].map(({ textContent: said }) => quoted(said)).join()).join("\r\n");
 
-on(document, "click", ({ target }) => {
+on(document, "click", async ({ target, detail }) => {
   const { save } = target.dataset;
-  const place = save && target.closest(".line-chart, .figure");
-  const href = save === "csv" ? `data:text/csv;charset=utf-8,${encodeURIComponent(csvOf(part(place, "scroll table")))}` : save && pictureOf([...charts].find(({ root }) => place.contains(root)));
-  if (href) el("a", { href, download: `${document.title}.${save}` }).click();
+  if (!save) return;
+  const place = target.closest(".chart-top, details").parentNode;
+  if (detail) target.blur(); // what has the focus is not drawn again
+  const href = save === "csv" ? `data:text/csv;charset=utf-8,${encodeURIComponent(csvOf(part(place, "scroll table")))}` : await pictureOf(place);
+  el("a", { href, download: `${document.title}.${save}` }).click();
 });
 
 new MutationObserver(repaint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
@@ -585,7 +601,7 @@ export function makeChart(node, { series, bands, scales, axes, isStepped, onPoin
       charts.delete(chart);
       chart.destroy();
     },
-    /** Draw columns of data, unless somebody is dragging over what is there. */
+    /** Draw columns, unless somebody drags over them. */
     update(data) {
       if (chart.select.width > 0) return;
       chart.setData(data);

@@ -1,4 +1,4 @@
-/** Keeps a card new: it is asked for again and put in its place, unless the focus is in it. */
+/** Keeps a card new. */
 
 import { el, load, part, text } from "./base.js";
 

@@ -17,7 +17,7 @@ function read() {
   return { view, q: text("q").trim(), lang: text("lang"), range, vs, change, text: text("text") };
 }
 
-/** Write a route into the address. What is typed, and sent off, is one entry of the history. */
+/** Write a route into the address: what is typed, and sent off, once. */
 function write(route, isTyping) {
   const url = address(route);
   const isSame = url === address(read());
@@ -77,7 +77,7 @@ const RETRY_MS = 2_000;
 const SILENCE_MAX_MS = 30_000; // the daemon tells its state far more often
 const UNSEEN_MAX_MS = 60_000; // connections to a host are few
 
-/** Return one stream of events for all queries; `onState` hears "live", or "offline" and the error. */
+/** Return one stream of events for all queries. */
 function makeStream(onEvent, onState) {
   let path = null;
   let source = null;
@@ -316,7 +316,6 @@ function goToSearch(event) {
 // A terminal takes some for keys, as DEL; JSON escapes those below.
 const UNSAFE = /['\x7f-\x9f]/g;
 
-/** Return a shell's commands that ask for what a view shows. */
 function commands({ view, q, lang, range, vs, change }) {
   const command = (path) => `curl '${location.origin}${path}'`;
   if (view === "model") return command("/v1/model");

@@ -1,4 +1,4 @@
-/** What the model says: of itself, why it judged a text so, and of what one types. */
+/** What the model says, of itself and of texts. */
 
 import { $, announce, ask, attr, bandOf, bar, classNames, copy, count, DASHES, debounced, decimal, digits, el, fine, ink, inOrder, linesOf, load, look, makeBars, makeChart, meant, moment, named, nameOf, on, part, probability, say, send, setClasses, signed, tell, text, within, withinWords } from "./base.js";
 import * as format from "./base.js";
@@ -35,7 +35,7 @@ function makeLine(place, name, format) {
   const gaps = () => points.flatMap((point, i) => (i && point.events.includes("restart") ? [[xOf(points[i - 1]), xOf(point)]] : []));
 
   const drawn = makeChart(node, {
-    series: [...linesOf(part(place, "name").textContent, "var(--ink)", { width: 1.6, gaps }), { scale: "y", stroke: () => ink("var(--muted)"), dash: DASHES[1], points: { show: false } }],
+    series: [...linesOf("var(--ink)", { width: 1.6, gaps }), { scale: "y", stroke: () => ink("var(--muted)"), dash: DASHES[1], points: { show: false } }],
     bands: [bandOf(2, "var(--ink)")],
     scales: {},
     axes: [{ scale: "y", size: 50, space: 28, values: (chart, ticks) => apart(ticks, format) }],
@@ -123,7 +123,6 @@ async function renew(node) {
   tables().forEach((table, i) => (table.scrollLeft = lefts[i]));
 }
 
-/** Let messages be labelled one after the other. */
 function makeQueue() {
   const queue = $("queue");
   const state = $("queue-state");

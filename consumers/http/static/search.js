@@ -15,7 +15,7 @@ function asYouType(typed) {
   return [...last[1]].length === 1 ? typed.slice(0, last.index).trim() : `${typed.trim()}*`;
 }
 
-/** Return the view; `onQuery` hears what is asked, `onRoute` what else of the route. */
+/** Return the view; `onRoute` hears what is not of the query. */
 export function makeSearch(onQuery, onRoute, hasHistory, conditions) {
   const box = $("q");
   const lang = $("lang");

@@ -217,7 +217,7 @@ export function makeSeries(onRoute, hasHistory) {
     drawn?.destroy();
     const { stepped, bars } = uPlot.paths;
     const paths = stepped({ align: 1, alignGaps: 1 });
-    const shares = labels.flatMap((label) => linesOf(nameOf(label), look(label).colour, { scale: "share", paths, dash: look(label).dash }));
+    const shares = labels.flatMap((label) => linesOf(look(label).colour, { scale: "share", paths, dash: look(label).dash }));
     const volume = {
       scale: "n",
       points: { show: false },
@@ -422,7 +422,7 @@ export function makeComparison(onRoute) {
   function build() {
     drawn?.destroy();
     drawn = makeChart(node, {
-      series: sides.flatMap((_, i) => linesOf(nameAt(i), COLOURS[i], { spanGaps: true, dash: DASHES[i] })),
+      series: sides.flatMap((_, i) => linesOf(COLOURS[i], { spanGaps: true, dash: DASHES[i] })),
       bands: sides.map((_, i) => bandOf(3 * i + 2, COLOURS[i])),
       scales: { y: { range: [0, 1] } },
       axes: [{ scale: "y", size: 42, values: (chart, ticks) => ticks.map((tick) => percent(tick)) }],
