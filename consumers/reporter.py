@@ -369,7 +369,7 @@ class Reporter:
         point = Point(
             self._time_ms(), window.accuracy, window.log_loss, window.calibration_error,
             status.rate_per_s, status.lag_total, window.n, n_alarms,
-            *self._statistics.covered.figures(),
+            *self._statistics.covered.figures(), (), *self._statistics.covered.interval(),
         )  # fmt: skip
         self._history.update(now_s, point)
         self._quality.set_history(self._history.points())

@@ -10,12 +10,9 @@ because the classifier reads the very words by which they were found: theirs are
 of them that came with a label, and if there are too few, no corrected share is said.
 `streamnb.prevalence` has the figures.
 
-Rising and falling words: their rate in the last hour against their rate before it.
-
-Each five minutes the counts of the most frequent words are marked. A word's rate since the oldest
-mark (an hour ago; less after a start) is held against its rate up to there, both as occurrences an
-example.
-
+Rising and falling words: each five minutes the counts of the most frequent words are marked. A
+word's rate since the oldest mark (an hour ago; less after a start) is held against its rate up to
+there, both as occurrences an example.
 Rare words change by chance, so only what chance does not explain is shown: words whose likelihood
 ratio of two rates against one, 2·Σ k·log(k/expected), is beyond `SURE`² (Dunning 1993, "Accurate
 methods for the statistics of surprise and coincidence", Computational Linguistics 19). Frequent
@@ -267,6 +264,8 @@ class Point(msgspec.Struct, frozen=True):
     events : tuple of str
         What happened since the point before: "drift" was noticed, the daemon began again
         ("restart"), or another model answers ("promotion of NAME").
+    covered_low, covered_high : float or None
+        The ends of the 95% interval of `covered`, by Wilson's formula.
     """
 
     time_ms: int
@@ -280,6 +279,8 @@ class Point(msgspec.Struct, frozen=True):
     covered: float | None = None
     set_size: float | None = None
     events: tuple[str, ...] = ()
+    covered_low: float | None = None
+    covered_high: float | None = None
 
 
 class Telling(msgspec.Struct, frozen=True):

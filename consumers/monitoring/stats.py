@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.messages import CheckpointEntry, KnownClasses, Messages
-from consumers.monitoring.prequential import DriftWatch, Prequential, predicted_classes
+from consumers.monitoring.prequential import DriftWatch, Prequential, predicted_classes, wilson
 from consumers.monitoring.status import Judged
 from streamnb import Answer, Confidence, ConformalSets, ReliabilityBin
 from streamnb.labels import Label
@@ -112,12 +112,18 @@ class CoveredWindow:
 
     def figures(self) -> tuple[float | None, float | None]:
         """Return the share of sets that held the true class, and their mean size."""
-        marks = self.marks
-        n = marks[-1].n - marks[0].n if marks else 0
-        if not n:
-            return None, None
-        first, last = marks[0], marks[-1]
-        return (last.n_covered - first.n_covered) / n, (last.n_in_sets - first.n_in_sets) / n
+        n, n_covered, n_in_sets = self._counts()
+        return (n_covered / n, n_in_sets / n) if n else (None, None)
+
+    def interval(self) -> tuple[float | None, float | None]:
+        """Return the ends of the 95% interval of the share of sets that held the true class."""
+        n, n_covered, _ = self._counts()
+        return wilson(n_covered, n) if n else (None, None)
+
+    def _counts(self) -> SetCounts:
+        """Return what the window counts; the marks are read once, as they may be replaced."""
+        marks = self.marks or (SetCounts(0, 0, 0),)
+        return SetCounts(*(last - first for first, last in zip(marks[0], marks[-1], strict=True)))
 
 
 class RunStatistics:

@@ -461,6 +461,8 @@ def test_sets_and_drift(open_page: Callable[..., Opened], tmp_path: Path) -> Non
                 "log_loss": 0.5,
                 "n": 100,
                 "covered": 0.88 + i / 100,
+                "covered_low": 0.8,
+                "covered_high": 0.93,
                 "set_size": 1.25,
                 "events": ([], [], ["drift"], ["restart", "promotion of wider"])[i],
             }
@@ -489,7 +491,7 @@ def test_sets_and_drift(open_page: Callable[..., Opened], tmp_path: Path) -> Non
         line = covered.get_by_test_id("history-line")
         line.focus()
         page.keyboard.press("Home")
-        said = re.compile(r"88\.0% \(1\.25 classes a set\)")
+        said = re.compile(r"88\.0% \(1\.25 classes a set\) \(80\.0%–93\.0%\)")
         expect(line).to_have_attribute("aria-valuetext", said)
         red, rows, height = page.evaluate(RED_PIXELS)
         assert rows > 0.5 * height

@@ -16,7 +16,7 @@ export function apart(ticks, write) {
 function makeLine(place, name, format) {
   const [node, note] = [part(place, "plot"), part(place, "note")];
   node.hidden = false;
-  const intervalOf = ({ accuracy, n }) => (name === "accuracy" && n ? within(accuracy * n, n) : { high: null, low: null });
+  const intervalOf = (point) => (name === "accuracy" && point.n ? within(point.accuracy * point.n, point.n) : { high: point[`${name}_high`], low: point[`${name}_low`] });
   let points = [];
   let range = "";
 

@@ -315,7 +315,7 @@ def test_the_report_becomes_json_under_the_names_of_the_api() -> None:
     assert set(read["calibration"][0]) == {"low", "high", "n", "mean_probability", "accuracy"}
     assert set(read["history"][0]) == {
         "time_ms", "accuracy", "log_loss", "calibration_error", "rate_per_s", "lag", "n",
-        "n_alarms", "covered", "set_size", "events",
+        "n_alarms", "covered", "set_size", "events", "covered_low", "covered_high",
     }  # fmt: skip
     assert [each["word"] for each in read["rising"]] == ["storm"]
     assert set(read["rising"][0]) == {"word", "before", "now", "ratio"}

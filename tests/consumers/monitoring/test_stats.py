@@ -27,6 +27,7 @@ from consumers.messages import (
     pairs,
 )
 from consumers.monitoring.metrics import Metrics
+from consumers.monitoring.prequential import wilson
 from consumers.monitoring.stats import WINDOW_MARKS, CoveredWindow, RunStatistics
 from consumers.reporter import build_status
 from streamnb import Answer, Calibrator, Confidence, ConformalSets
@@ -390,6 +391,7 @@ def test_the_window_of_sets_is_that_of_a_list(calls: list[list[bool]], size: int
         n = window.marks[-1].n - window.marks[0].n
         newest = outcomes[-n:]
         assert covered == sum(newest) / len(newest)
+        assert window.interval() == wilson(sum(newest), len(newest))
         assert set_size == 2.0
         least = min(size, len(outcomes))
         assert least <= n <= max(least, size + size / WINDOW_MARKS + 2 * max(map(len, calls)))
@@ -399,7 +401,7 @@ def test_the_window_of_sets_is_that_of_a_list(calls: list[list[bool]], size: int
 def test_other_sets_begin_their_own_window() -> None:
     """Those of a challenger that is promoted have other totals; without sets there are none."""
     window, sets, others = CoveredWindow(10), ConformalSets(), ConformalSets()
-    assert window.figures() == (None, None)
+    assert window.figures() == window.interval() == (None, None)
     sets.n, sets.n_covered, sets.n_in_sets = 100, 90, 150
     window.update(sets)
     others.n, others.n_covered, others.n_in_sets = 200, 100, 200
@@ -437,3 +439,4 @@ def test_coverage_stands_in_the_history(tmp_path: Path) -> None:
     run.update()
     (point,) = run.reporter.status().quality.history
     assert (point.covered, point.set_size) == figures
+    assert (point.covered_low, point.covered_high) == wilson(4 * (figures[0] or 0), 4)
