@@ -33,14 +33,16 @@ from benchmarks.restart import add_restarts, right_answers
 from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import CLASSES, Tweets
+from consumers.config.addresses import GeneratorSettings
 from consumers.config.sections import HistorySettings, RecentSettings
-from consumers.config.settings import GeneratorSettings, Settings
+from consumers.config.settings import Settings
 from consumers.factories import build_decoder, build_source
 from consumers.features import kinds_of
 from consumers.messages import Partition, RawColumns
-from consumers.search import RecentStore, database
+from consumers.search import database
 from consumers.search.chunks import Retention
 from consumers.search.history import STEPS_S, count_words
+from consumers.search.store import RecentStore
 from consumers.sources.generator import LoanMaker
 from consumers.sources.records import raw_columns, split_lines
 

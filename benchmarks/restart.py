@@ -25,8 +25,7 @@ from typing import Any, Final
 from benchmarks.daemon_run import ROOT, free_port
 from benchmarks.result import Result
 from benchmarks.show import Show
-from consumers.search import RecentStore
-from consumers.search.store import FILE_NAME
+from consumers.search.store import FILE_NAME, RecentStore
 
 STARTS = 5
 _WORD: Final = "obama "

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from consumers.config.settings import GeneratorSettings
+from consumers.config.addresses import GeneratorSettings
 from consumers.sources.generator import LABELS, Tweet, TweetMaker
 
 CLASSES = ("negative", "positive")

@@ -25,9 +25,9 @@ from collections.abc import Mapping, Sequence
 import structlog
 from prometheus_client import CollectorRegistry
 
-from consumers.config.addresses import StreamRange
+from consumers.config.addresses import OutputSettings, StreamRange
 from consumers.config.model import MODEL
-from consumers.config.settings import OutputSettings, Settings
+from consumers.config.settings import Settings
 from consumers.errors import CheckpointError, ConsumerError, MismatchError
 from consumers.factories import (
     build_decoder,

@@ -23,13 +23,15 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
-from consumers.config.addresses import Bound, LiveSettings, StreamRange
-from consumers.config.settings import (
-    EmoticonLabels,
+from consumers.config.addresses import (
+    Bound,
     FileSettings,
+    LiveSettings,
     OutputSettings,
-    Settings,
+    StreamRange,
 )
+from consumers.config.message import EmoticonLabels
+from consumers.config.settings import Settings
 from consumers.corrections import journal
 from consumers.corrections.applier import CorrectionApplier, SharedStream
 from consumers.corrections.journal import Journal, JournalSource

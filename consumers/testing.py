@@ -47,7 +47,7 @@ class RecordedStream:
 
     def source(self) -> Source:
         """Return it as a source of the daemon, unopened; it never waits."""
-        from consumers.config.settings import FileSettings
+        from consumers.config.addresses import FileSettings
         from consumers.sources.recording import RecordingSource
 
         return RecordingSource(

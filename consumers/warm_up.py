@@ -24,8 +24,8 @@ import structlog
 
 import consumers.kernels
 import streamnb.kernels
-from consumers.config.model import holds_floats
-from consumers.config.settings import CategoriesSettings, FlagsSettings, NumbersSettings, Settings
+from consumers.config.model import CategoriesSettings, FlagsSettings, NumbersSettings, holds_floats
+from consumers.config.settings import Settings
 from consumers.errors import ConsumerError
 from consumers.kernels import json_numbers, json_scan, learned_records, record_batch
 from streamnb.kernels import (

@@ -31,11 +31,12 @@ from streamnb.features.flags import Flags
 from streamnb.features.numeric import Numbers
 from streamnb.features.words import Words
 from streamnb.folds import Folds
-from streamnb.inspection import Explanation, LinearForm, Parameters
+from streamnb.inspection.explain import Explanation
+from streamnb.inspection.parameters import LinearForm, Parameters
 from streamnb.labels import Codes
-from streamnb.likelihoods import Bernoulli, Complement, Multinomial
+from streamnb.likelihoods.bernoulli import Bernoulli
 from streamnb.likelihoods.gaussian import Gaussian, NormalInverseGamma, VarianceFloor
-from streamnb.likelihoods.multinomial import Categorical, Hybrid
+from streamnb.likelihoods.multinomial import Categorical, Complement, Hybrid, Multinomial
 from streamnb.model import NaiveBayes, merge, subtract
 from streamnb.predict import Judgement
 from streamnb.prevalence import AdjustedShares, Quantifier, adjusted_shares

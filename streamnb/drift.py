@@ -64,8 +64,8 @@ from streamnb.inspection.words import (
 from streamnb.kernels import drift as kernel
 from streamnb.kernels.layout import Counts, RowUpdates, RunOptions
 from streamnb.labels import Codes, Label, check_classes, read_labels, to_indices, unlabelled_rows
-from streamnb.likelihoods import Multinomial
 from streamnb.likelihoods.base import Batch
+from streamnb.likelihoods.multinomial import Multinomial
 from streamnb.model import NaiveBayes
 from streamnb.predict import BATCH_ROWS, read
 from streamnb.priors import check

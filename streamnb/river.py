@@ -23,8 +23,8 @@ from streamnb.features.flags import Flags
 from streamnb.features.numeric import Numbers
 from streamnb.features.protocol import Floats, Group
 from streamnb.labels import Label, check_label
-from streamnb.likelihoods import Multinomial
 from streamnb.likelihoods.gaussian import Gaussian, NormalInverseGamma
+from streamnb.likelihoods.multinomial import Multinomial
 from streamnb.model import NaiveBayes
 from streamnb.priors import ClassPrior, check
 

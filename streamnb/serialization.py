@@ -38,8 +38,8 @@ from streamnb.features.categorical import Categories
 from streamnb.features.counted_words import CountedState
 from streamnb.features.flags import Flags
 from streamnb.features.numeric import Numbers
-from streamnb.features.protocol import Arrays, Group
-from streamnb.features.statistics import of_shape
+from streamnb.features.protocol import Group
+from streamnb.features.statistics import Arrays, of_shape
 from streamnb.features.words import Words
 from streamnb.kernels.hashing import checksum
 from streamnb.kernels.posterior import DUST

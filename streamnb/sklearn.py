@@ -23,9 +23,9 @@ from streamnb.features.categorical import Categories
 from streamnb.features.numeric import Numbers
 from streamnb.features.protocol import Floats, Group
 from streamnb.labels import Codes, Label
-from streamnb.likelihoods import Bernoulli, Complement, Multinomial
+from streamnb.likelihoods.bernoulli import Bernoulli
 from streamnb.likelihoods.gaussian import Gaussian, VarianceFloor
-from streamnb.likelihoods.multinomial import Categorical
+from streamnb.likelihoods.multinomial import Categorical, Complement, Multinomial
 from streamnb.model import NaiveBayes
 from streamnb.priors import Beta, ClassPrior, Dirichlet, Fixed
 

@@ -41,7 +41,7 @@ from streamnb.errors import (
     check_path,
     check_whole,
 )
-from streamnb.features.protocol import Arrays
+from streamnb.features.statistics import Arrays
 from streamnb.model import NaiveBayes
 from streamnb.state import ModelState
 

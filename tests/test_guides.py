@@ -18,8 +18,10 @@ import streamnb
 from consumers import errors
 from consumers.cli import commands as cli
 from consumers.cli.conventions import EXIT_CODES
+from consumers.config.message import EmoticonLabels, FieldLabels
 from consumers.config.model import GROUPS
-from consumers.config.settings import EmoticonLabels, FieldLabels, Section, Settings, load
+from consumers.config.sections import Section
+from consumers.config.settings import Settings, load
 from consumers.messages import Reason
 from consumers.monitoring.metrics import OUTCOMES, Metrics
 from consumers.monitoring.status import State

@@ -313,6 +313,33 @@ def test_no_private_method_is_overridden_elsewhere() -> None:
     assert not found
 
 
+def test_a_name_is_imported_from_where_it_stands() -> None:
+    """No file of the packages hands on what it imports, but for those that users import from."""
+    of_users = {"streamnb", "streamnb.checks", "streamnb.kernels", "streamnb.testing"}
+    texts = {
+        path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): text
+        for path, text in package_files().items()
+    }
+    imports: dict[str, list[ast.ImportFrom]] = {
+        module: [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ImportFrom)]
+        for module, text in texts.items()
+    }
+    held = {
+        module: {name.asname or name.name for each in own for name in each.names}
+        for module, own in imports.items()
+    }
+    handed_on = {
+        f"{each.module}.{name.name}, in {module}"
+        for module, own in imports.items()
+        for each in own
+        for name in each.names
+        if each.module in texts.keys() - of_users
+        and name.name in held[each.module]
+        and f"{each.module}.{name.name}" not in texts
+    }
+    assert not handed_on
+
+
 def test_identifiers_are_of_standard_terms() -> None:
     """No name has a word of a private vocabulary, but for those that users know."""
     spoken: dict[str, str] = {}

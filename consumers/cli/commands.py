@@ -353,7 +353,7 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Write a recording into a topic."""
-    from consumers.config.settings import SourceAddress
+    from consumers.config.addresses import SourceAddress
 
     part = stream_range(begin, end, "--until")
     settings = load_settings(config, None)

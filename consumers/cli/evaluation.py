@@ -27,8 +27,8 @@ from consumers.cli.figures import (
 )
 from consumers.cli.model_report import training_figures
 from consumers.cli.output import folds_notes, late_sets_note
-from consumers.config.message import MESSAGE_PARTS
-from consumers.config.settings import EmoticonLabels, Settings
+from consumers.config.message import MESSAGE_PARTS, EmoticonLabels
+from consumers.config.settings import Settings
 from consumers.decode.decoder import Decoder
 from consumers.decode.example_input import kinds_in
 from consumers.decode.labels import Labeller, NoLabels, SignRemover

@@ -32,17 +32,15 @@ from numpy.typing import NDArray
 from rich.progress import BarColumn, DownloadColumn, TimeElapsedColumn
 
 from consumers.cli.conventions import progress_bar
-from consumers.config.addresses import StreamRange
-from consumers.config.message import effective, paths_of
-from consumers.config.model import FieldKind
-from consumers.config.settings import (
+from consumers.config.addresses import FileSettings, GeneratorSettings, KafkaSettings, StreamRange
+from consumers.config.message import (
     EmoticonLabels,
     FieldLabels,
-    FileSettings,
-    GeneratorSettings,
-    KafkaSettings,
     MessageSettings,
+    effective,
+    paths_of,
 )
+from consumers.config.model import FieldKind
 from consumers.decode.fields import ValueType, converter, field_specs, id_of, to_unix_ms
 from consumers.decode.json import JsonReader, read_paths
 from consumers.decode.rows import SENTIMENT140_COLUMNS, CsvReader, RecordFormat

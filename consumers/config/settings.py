@@ -29,7 +29,6 @@ from consumers.config.addresses import (
     JetstreamSettings,
     KafkaSettings,
     LiveSettings,
-    OutputAddress,
     OutputSettings,
     PredictionsSettings,
     SourceAddress,
@@ -37,11 +36,10 @@ from consumers.config.addresses import (
     is_own_file,
     wire_version,
 )
-from consumers.config.document import load_section, settings_of
+from consumers.config.document import load_section
 from consumers.config.message import (
     MESSAGE_PARTS,
     SENTIMENT140,
-    EmoticonLabels,
     FieldLabels,
     Labels,
     LateLabelsSettings,
@@ -53,11 +51,8 @@ from consumers.config.model import (
     MODEL,
     CategoriesSettings,
     ChallengerSettings,
-    FeatureSettings,
     FieldKind,
-    FlagsSettings,
     ModelSettings,
-    NumbersSettings,
     PromotionSettings,
     WordsSettings,
     holds_floats,
@@ -86,38 +81,6 @@ from consumers.config.sections import (
     wrong_prior_half_life,
     wrong_values,
 )
-
-__all__ = [
-    "CategoriesSettings",
-    "CheckpointSettings",
-    "EmoticonLabels",
-    "FeatureSettings",
-    "FieldLabels",
-    "FileSettings",
-    "FlagsSettings",
-    "GeneratorSettings",
-    "HistorySettings",
-    "HttpSettings",
-    "KafkaSettings",
-    "LabellingSettings",
-    "Labels",
-    "LateLabelsSettings",
-    "LearningSettings",
-    "MessageSettings",
-    "ModelSettings",
-    "NumbersSettings",
-    "OutputAddress",
-    "OutputSettings",
-    "RecentSettings",
-    "Section",
-    "Settings",
-    "SourceAddress",
-    "WordsSettings",
-    "load",
-    "settings_of",
-    "to_yaml",
-]
-
 
 SENTIMENT = frozenset({"negative", "neutral", "positive"})
 # What a message is called, if nobody says it: by the preset of the stream, or what is made up.

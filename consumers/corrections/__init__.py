@@ -17,30 +17,3 @@ corrections of the partitions that it reads: a member that takes a partition ove
 earlier ones. An example that came with a request teaches every daemon that reads the log, and no
 message deletes it.
 """
-
-from consumers.corrections.applier import CorrectionApplier
-from consumers.corrections.model import (
-    CorrectionError,
-    InDoubt,
-    NotReady,
-    NotWritten,
-    UnknownLabel,
-    UnknownMessage,
-    UnusableExample,
-)
-from consumers.corrections.service import CorrectionService, FoundMessage, MessageLookup, Receipt
-
-__all__ = [
-    "CorrectionApplier",
-    "CorrectionError",
-    "CorrectionService",
-    "FoundMessage",
-    "InDoubt",
-    "MessageLookup",
-    "NotReady",
-    "NotWritten",
-    "Receipt",
-    "UnknownLabel",
-    "UnknownMessage",
-    "UnusableExample",
-]

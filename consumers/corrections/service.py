@@ -20,8 +20,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 import structlog
 
+from consumers.config.message import MessageSettings
 from consumers.config.model import FieldKind
-from consumers.config.settings import MessageSettings
 from consumers.corrections.model import (
     Appended,
     Correction,
@@ -39,7 +39,7 @@ from consumers.corrections.model import (
 )
 from consumers.decode.fields import DecodeError, converter, field_specs
 from consumers.messages import KnownClasses, Partition, Reject, first_few, part_name
-from consumers.search import RecentStoreError
+from consumers.search.store import RecentStoreError
 
 OUTCOME_TIMEOUT_S = 10.0
 # So long after it was given up a line may still come into its log: a request for it takes 10 s at

@@ -24,9 +24,8 @@ import structlog
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from consumers.config.message import effective
+from consumers.config.message import FieldLabels, LateLabelsSettings, MessageSettings, effective
 from consumers.config.model import FieldKind
-from consumers.config.settings import FieldLabels, LateLabelsSettings, MessageSettings
 from consumers.decode.fields import (
     RETWEET_SIGN,
     DecodedColumn,

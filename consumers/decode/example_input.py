@@ -13,8 +13,8 @@ from typing import Any, assert_never, get_args
 
 import numpy as np
 
+from consumers.config.message import MessageSettings
 from consumers.config.model import FieldKind
-from consumers.config.settings import MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.fields import DecodeError, FieldSpec, converter, field_specs
 from consumers.decode.labels import NoLabels

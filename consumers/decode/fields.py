@@ -21,9 +21,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.config.message import MESSAGE_PARTS
+from consumers.config.message import MESSAGE_PARTS, MessageSettings
 from consumers.config.model import FieldKind
-from consumers.config.settings import MessageSettings
 from consumers.messages import ACCOUNT_MARK, NO_TIME, WEIGHT, Reason, take_texts
 from consumers.process import cached
 from streamnb import TextColumn

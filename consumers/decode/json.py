@@ -27,8 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.config.message import paths_of
-from consumers.config.settings import MessageSettings
+from consumers.config.message import MessageSettings, paths_of
 from consumers.decode.fields import (
     WEIGHT_MAX,
     WEIGHT_MIN,

@@ -18,8 +18,7 @@ import msgspec
 import numpy as np
 from msgspec import field
 
-from consumers.config.message import VARIATIONS
-from consumers.config.settings import EmoticonLabels, FieldLabels
+from consumers.config.message import VARIATIONS, EmoticonLabels, FieldLabels
 from consumers.decode.fields import DecodeError
 from consumers.errors import ConfigError
 from consumers.messages import CLASSES_MAX, KnownClasses, Messages, Reason, first_few

@@ -26,8 +26,8 @@ import numpy as np
 from msgspec import field
 from numpy.typing import NDArray
 
-from consumers.config.message import FirstOf
-from consumers.config.settings import FileSettings, MessageSettings
+from consumers.config.addresses import FileSettings
+from consumers.config.message import FirstOf, MessageSettings
 from consumers.decode.fields import (
     DecodeError,
     FieldSpec,

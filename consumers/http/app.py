@@ -72,7 +72,8 @@ from consumers.http.state import AppState, Serializer, bar_of, looks_of
 from consumers.http.threads import Batcher, WorkerPool
 from consumers.monitoring.metrics import OTHER, HttpMetrics
 from consumers.monitoring.quality import Share
-from consumers.search import QueryError, RecentStore, StoreBusyError
+from consumers.search.query_syntax import QueryError, StoreBusyError
+from consumers.search.store import RecentStore
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "

@@ -33,7 +33,8 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from consumers.config.model import FieldKind
-from consumers.config.settings import HttpSettings, Settings
+from consumers.config.sections import HttpSettings
+from consumers.config.settings import Settings
 from consumers.decode.decoder import Decoder
 from consumers.decode.example_input import example_at, text_field
 from consumers.decode.json import replace_lone_surrogates

@@ -22,13 +22,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from consumers.config.settings import (
-    Settings,
-    message_names,
-    placeholder,
-    question,
-    user_prefix,
-)
+from consumers.config.settings import Settings, message_names, placeholder, question, user_prefix
 from consumers.features import judged_kinds
 from consumers.http import schemas
 from consumers.http.files import form_of, response_in
@@ -54,10 +48,10 @@ from consumers.http.threads import Batcher, Shared, SnapshotEncoder, WorkerPool,
 from consumers.monitoring.prequential import wilson
 from consumers.monitoring.quality import QualityReport, Share
 from consumers.monitoring.status import HealthReport
-from consumers.search import QueryError, RecentStore
 from consumers.search.comparison import StoredBins, number_bins
 from consumers.search.label_queue import LabellingState
-from consumers.search.query_syntax import BUILT_IN, written_name
+from consumers.search.query_syntax import BUILT_IN, QueryError, written_name
+from consumers.search.store import RecentStore
 from streamnb import Snapshot, __version__
 from streamnb.errors import InputError
 from streamnb.inspection import summary

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from consumers.config.settings import HttpSettings
+from consumers.config.sections import HttpSettings
 from consumers.errors import ConfigError, ConsumerError
 from consumers.http.state import AppState
 from consumers.monitoring.logs import traced_app

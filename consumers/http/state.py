@@ -23,17 +23,18 @@ from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.prequential import Judgements
 from consumers.monitoring.quality import Share, Shares
 from consumers.monitoring.status import Status
-from consumers.search import Change, Counted, Found, FoundRow, MessageRow, Query, RecentState
 from consumers.search.comparison import ComparedMessages, share_move
 from consumers.search.live_updater import LiveUpdater, ShareAlerts, shown_moves
 from consumers.search.matching import CountsOverTime, MatchesOverTime
+from consumers.search.query_syntax import Query
+from consumers.search.rows import Change, Counted, Found, FoundRow, MessageRow, RecentState
 from consumers.sinks.records import decided_by
 from streamnb import AnswerRule, Predictor
 
 if TYPE_CHECKING:
-    from consumers.corrections import CorrectionService
-    from consumers.search import RecentStore
+    from consumers.corrections.service import CorrectionService
     from consumers.search.label_queue import LabelQueue, WantedRow
+    from consumers.search.store import RecentStore
 
 
 class AppState(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import structlog
 
-from consumers.config.settings import KafkaSettings
+from consumers.config.addresses import KafkaSettings
 from consumers.errors import ConfigError
 from consumers.messages import Partition, RawColumns
 from consumers.sources.records import from_parts, joined

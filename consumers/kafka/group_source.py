@@ -25,8 +25,8 @@ from typing import Final, Literal
 import msgspec
 import structlog
 
-from consumers.config.addresses import Bound
-from consumers.config.settings import KafkaSettings, Settings
+from consumers.config.addresses import Bound, KafkaSettings
+from consumers.config.settings import Settings
 from consumers.errors import ReplacedError
 from consumers.kafka.client import (
     ClientError,

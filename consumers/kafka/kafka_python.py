@@ -24,7 +24,7 @@ from kafka.errors import (
 from kafka.structs import MemberState
 from msgspec.structs import replace
 
-from consumers.config.settings import KafkaSettings
+from consumers.config.addresses import KafkaSettings
 from consumers.errors import SourceError
 from consumers.kafka.client import (
     SAY_AGAIN_S,

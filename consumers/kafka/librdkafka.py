@@ -28,7 +28,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from consumers.config.settings import KafkaSettings
+from consumers.config.addresses import KafkaSettings
 from consumers.errors import ConfigError
 from consumers.kafka.client import (
     AssignmentChange,

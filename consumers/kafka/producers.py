@@ -32,7 +32,7 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from consumers.config.settings import KafkaSettings
+from consumers.config.addresses import KafkaSettings
 from consumers.corrections.model import Appended, LogPosition, NotWritten, decoded
 from consumers.errors import SinkError
 from consumers.kafka.client import (

@@ -29,7 +29,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError as PythonKafkaError
 
-from consumers.config.settings import KafkaSettings
+from consumers.config.addresses import KafkaSettings
 from consumers.errors import SinkError, TransactionError
 from consumers.kafka.client import (
     Connecting,

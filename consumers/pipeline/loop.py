@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from consumers.config.model import MODEL
-from consumers.corrections import CorrectionApplier
+from consumers.corrections.applier import CorrectionApplier
 from consumers.decode.labels import keep_classes, within_limit
 from consumers.errors import CheckpointError, GroupError, SinkError
 from consumers.features import DecayTimes, ExampleTimes, columns_of, times_and_weights

@@ -7,23 +7,3 @@ what open pages watch, and `live_updater` tells of these and of shares that rise
 all messages over time. Behind these, `sampler` samples and queues what comes, and on the store's
 own thread `writer` has `transactions` write it to the file (`database`).
 """
-
-from consumers.search.query_syntax import Query, QueryError, StoreBusyError, parse
-from consumers.search.rows import Change, Counted, Found, FoundRow, MessageRow, RecentState
-from consumers.search.store import FILE_NAME, RecentStore, RecentStoreError
-
-__all__ = [
-    "FILE_NAME",
-    "Change",
-    "Counted",
-    "Found",
-    "FoundRow",
-    "MessageRow",
-    "Query",
-    "QueryError",
-    "RecentState",
-    "RecentStore",
-    "RecentStoreError",
-    "StoreBusyError",
-    "parse",
-]

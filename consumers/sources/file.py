@@ -26,7 +26,7 @@ import numpy as np
 import structlog
 import zstandard
 
-from consumers.config.settings import FileSettings
+from consumers.config.addresses import FileSettings
 from consumers.decode.rows import BOM, RecordFormat, recognise
 from consumers.errors import ConfigError, ReplacedError, SourceError
 from consumers.messages import Partition, RawColumns

@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.config.settings import GeneratorSettings
+from consumers.config.addresses import GeneratorSettings
 from consumers.messages import Partition, RawColumns
 from consumers.sources.base import Source
 from consumers.sources.records import Records, raw_columns

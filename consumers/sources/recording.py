@@ -26,7 +26,8 @@ import msgspec
 import structlog
 import zstandard
 
-from consumers.config.settings import FileSettings, Settings
+from consumers.config.addresses import FileSettings
+from consumers.config.settings import Settings
 from consumers.decode.rows import RECORD_BYTES_MAX, RecordFormat
 from consumers.errors import ReplacedError, SinkError, SourceError
 from consumers.messages import Partition, RawColumns, part_name

@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.config.settings import FileSettings
+from consumers.config.addresses import FileSettings
 from consumers.decode.rows import BOM, RECORD_BYTES_MAX, RecordFormat, parse_csv_record
 from consumers.kernels.json_scan import find_byte
 from consumers.messages import Headers, Partition, RawColumns, partition_of

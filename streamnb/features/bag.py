@@ -27,8 +27,8 @@ from streamnb.features.fields import check_max
 from streamnb.features.protocol import plain_values
 from streamnb.features.words import check_dictionary, check_hybrid, check_words
 from streamnb.kernels.layout import Rows
-from streamnb.likelihoods import WordLikelihood, likelihood_from_dict
-from streamnb.likelihoods.base import Batch, BatchToUnlearn
+from streamnb.likelihoods import likelihood_from_dict
+from streamnb.likelihoods.base import Batch, BatchToUnlearn, WordLikelihood
 from streamnb.likelihoods.multinomial import Hybrid, hybrid_from_dict
 from streamnb.tokenizer import fingerprints_of, hash_key_words
 
@@ -311,7 +311,7 @@ class Bag:
 
     Examples
     --------
-    >>> from streamnb.likelihoods import Multinomial
+    >>> from streamnb.likelihoods.multinomial import Multinomial
     >>> Bag(Multinomial(), field="counts").field
     'counts'
     """

@@ -29,7 +29,6 @@ from streamnb.features.category_values import (
 )
 from streamnb.features.fields import FieldTable, check_fields, check_max, check_saved, to_read
 from streamnb.features.protocol import (
-    Arrays,
     ExampleScratch,
     Floats,
     GroupPart,
@@ -42,6 +41,7 @@ from streamnb.features.protocol import (
 )
 from streamnb.features.statistics import (
     UNBOUNDED,
+    Arrays,
     at_row,
     kept,
     left_of,

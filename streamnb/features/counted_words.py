@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from streamnb.errors import InputError
 from streamnb.features import statistics
 from streamnb.features.protocol import (
-    Arrays,
     Floats,
     GroupPart,
     GroupState,
@@ -21,14 +20,13 @@ from streamnb.features.protocol import (
     count_within_bound,
     learn_within_bound,
 )
-from streamnb.features.statistics import UNBOUNDED, kept, left_of, short_words
+from streamnb.features.statistics import UNBOUNDED, Arrays, kept, left_of, short_words
 from streamnb.kernels import counting, word_table
 from streamnb.kernels import hybrid as kernel
 from streamnb.kernels.hybrid import Said, Weights
 from streamnb.kernels.layout import DECLARED, LIVE, Counts, RowUpdates, RunOptions
 from streamnb.labels import UNLABELLED
-from streamnb.likelihoods import WordLikelihood
-from streamnb.likelihoods.base import Batch, BatchToUnlearn, take_rows
+from streamnb.likelihoods.base import Batch, BatchToUnlearn, WordLikelihood, take_rows
 from streamnb.likelihoods.multinomial import (
     Hybrid,
     ThreadScratch,

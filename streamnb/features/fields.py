@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from streamnb.columns import Kind, OneRow, read_matrix
 from streamnb.errors import InputError, check_kind
 from streamnb.features import statistics
-from streamnb.features.protocol import Arrays, Floats, GroupPart, GroupState, Places
+from streamnb.features.protocol import Floats, GroupPart, GroupState, Places
+from streamnb.features.statistics import Arrays
 from streamnb.kernels.layout import RowUpdates
 
 I32 = NDArray[np.int32]

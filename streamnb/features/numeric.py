@@ -18,14 +18,9 @@ from streamnb.features.statistics import at_row, not_learned
 from streamnb.kernels import gaussian as kernel
 from streamnb.kernels.gaussian import Moments
 from streamnb.kernels.layout import RowUpdates
-from streamnb.likelihoods import (
-    NUMBER_FAMILIES,
-    Gaussian,
-    NumberLikelihood,
-    number_likelihood_from_dict,
-)
-from streamnb.likelihoods.base import NumberEstimator
-from streamnb.likelihoods.gaussian import GaussianEstimator
+from streamnb.likelihoods import NUMBER_FAMILIES, number_likelihood_from_dict
+from streamnb.likelihoods.base import NumberEstimator, NumberLikelihood
+from streamnb.likelihoods.gaussian import Gaussian, GaussianEstimator
 
 # Once decay has brought a sum of weights down to this, it is set to nothing: before the squares
 # beside it leave the range of float64.

@@ -34,21 +34,6 @@ from streamnb.tokenizer import GRAMS_PER_TOKEN_MAX, scratch_for
 
 Floats = NDArray[np.float64]
 Places = dict[str, NDArray[np.int64]]
-__all__ = [
-    "SHORT_BYTES_MAX",
-    "SHORT_CHARS_MAX",
-    "Arrays",
-    "ExampleScratch",
-    "Floats",
-    "Group",
-    "GroupPart",
-    "GroupState",
-    "Places",
-    "check_features",
-    "count_within_bound",
-    "learn_within_bound",
-    "scratch_of_this_thread",
-]
 
 
 @dataclass

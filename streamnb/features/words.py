@@ -25,9 +25,9 @@ from streamnb.features.protocol import (
 from streamnb.kernels import word_table
 from streamnb.kernels.layout import Rows, Scratch, Texts
 from streamnb.labels import UNLABELLED, unlabelled
-from streamnb.likelihoods import Multinomial, WordLikelihood, likelihood_from_dict
-from streamnb.likelihoods.base import Batch, BatchToUnlearn
-from streamnb.likelihoods.multinomial import Hybrid, hybrid_from_dict
+from streamnb.likelihoods import likelihood_from_dict
+from streamnb.likelihoods.base import Batch, BatchToUnlearn, WordLikelihood
+from streamnb.likelihoods.multinomial import Hybrid, Multinomial, hybrid_from_dict
 from streamnb.tokenizer import (
     GRAMS_MAX,
     Tokenizer,

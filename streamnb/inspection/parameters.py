@@ -29,7 +29,7 @@ from streamnb.features.protocol import Floats
 from streamnb.inspection.group_view import Linear, ParameterCount, check_raw, views_of
 from streamnb.kernels import posterior
 from streamnb.labels import UNLABELLED, Codes, Label, read_labels, to_indices
-from streamnb.likelihoods import Multinomial
+from streamnb.likelihoods.multinomial import Multinomial
 from streamnb.predict import check_has_classes, log_class_priors, read, to_columns
 from streamnb.state import ModelState
 

@@ -29,8 +29,8 @@ from streamnb.inspection.parameters import (
     trigamma,
 )
 from streamnb.kernels.hybrid import KINDS, N_BANDS, WEIGHT_START
-from streamnb.likelihoods import Bernoulli, Complement, Multinomial
-from streamnb.likelihoods.multinomial import mean_weights, vocabulary_size
+from streamnb.likelihoods.bernoulli import Bernoulli
+from streamnb.likelihoods.multinomial import Complement, Multinomial, mean_weights, vocabulary_size
 from streamnb.priors import check
 from streamnb.state import ModelState
 

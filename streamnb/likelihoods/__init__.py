@@ -8,7 +8,7 @@ one for numbers must.
 
 from typing import Any
 
-from streamnb.likelihoods.base import Estimator, NumberLikelihood, WordLikelihood
+from streamnb.likelihoods.base import NumberLikelihood, WordLikelihood
 from streamnb.likelihoods.bernoulli import Bernoulli
 from streamnb.likelihoods.gaussian import Gaussian
 from streamnb.likelihoods.multinomial import Complement, Multinomial
@@ -28,17 +28,3 @@ def number_likelihood_from_dict(values: dict[str, Any]) -> NumberLikelihood:
     """Return the family for numbers that its `to_dict` described."""
     found: NumberLikelihood = NUMBER_FAMILIES[values["name"]].from_dict(values)
     return found
-
-
-__all__ = [
-    "NUMBER_FAMILIES",
-    "Bernoulli",
-    "Complement",
-    "Estimator",
-    "Gaussian",
-    "Multinomial",
-    "NumberLikelihood",
-    "WordLikelihood",
-    "likelihood_from_dict",
-    "number_likelihood_from_dict",
-]

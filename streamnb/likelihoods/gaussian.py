@@ -17,8 +17,6 @@ from streamnb.kernels.gaussian import Estimates, GaussianOptions, Moments, Prior
 from streamnb.kernels.layout import I64, RowUpdates
 from streamnb.priors import PriorValues, as_lists, check, to_grid
 
-__all__ = ["Gaussian", "GaussianEstimator", "NormalInverseGamma", "Posterior", "VarianceFloor"]
-
 Floats = NDArray[np.float64]
 # Concentrations and scales keep as far from zero as numbers do from infinity.
 _LEAST = 1e-60

@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from consumers.http.state import ApiEventSerializer
-from consumers.search import RecentStore
 from consumers.search.live_updater import LiveUpdater
+from consumers.search.store import RecentStore
 from tests.broker.broker import free_ports
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book

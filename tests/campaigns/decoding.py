@@ -6,7 +6,7 @@ import random
 import struct
 from typing import Any
 
-from consumers.config.settings import FieldLabels, MessageSettings
+from consumers.config.message import FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller
 from consumers.kafka.client import from_kafka_python

@@ -11,10 +11,10 @@ from unittest.mock import patch
 
 from structlog.testing import capture_logs
 
+from consumers.config.addresses import FileSettings
 from consumers.config.sections import CheckpointSettings
-from consumers.config.settings import FileSettings
-from consumers.corrections import NotWritten
 from consumers.corrections.journal import Journal
+from consumers.corrections.model import NotWritten
 from consumers.decode.rows import RecordFormat
 from consumers.errors import CheckpointError, SinkError
 from consumers.pipeline import learned_memory

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.config.message import FieldLabels, MessageSettings
 from consumers.config.model import FieldKind
-from consumers.config.settings import FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller
 from consumers.messages import Messages, Partition, RawColumns

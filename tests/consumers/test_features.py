@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumers.config.message import FieldLabels, MessageSettings
 from consumers.config.model import (
     READING,
     CategoriesSettings,
@@ -22,7 +23,7 @@ from consumers.config.model import (
     holds_floats,
 )
 from consumers.config.sections import PerSettings
-from consumers.config.settings import FieldLabels, MessageSettings, Settings
+from consumers.config.settings import Settings
 from consumers.decode.decoder import Decoder
 from consumers.decode.example_input import kinds_in
 from consumers.decode.fields import field_specs

@@ -20,7 +20,7 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from consumers.cli.replay import replay
-from consumers.config.settings import GeneratorSettings
+from consumers.config.addresses import GeneratorSettings
 from tests.broker.broker import Broker
 from tests.deploy.metric_names import (
     Question,

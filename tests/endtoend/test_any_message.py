@@ -28,7 +28,8 @@ from consumers.features import build_model
 from consumers.http.state import ApiEventSerializer
 from consumers.messages import NO_LABEL, RawColumns
 from consumers.monitoring.status import Status, Summary
-from consumers.search import RecentStore, parse
+from consumers.search.query_syntax import parse
+from consumers.search.store import RecentStore
 from consumers.terminal import frame
 from tests.broker.broker import Broker
 from tests.consumers.http.loopback_server import app_state

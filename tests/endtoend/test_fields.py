@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from river.datasets import Shuttle
 
-from consumers.config.settings import GeneratorSettings
+from consumers.config.addresses import GeneratorSettings
 from consumers.errors import MismatchError
 from consumers.sources.generator import LoanMaker, SensorMaker, TweetMaker
 from streamnb import Categories, NaiveBayes

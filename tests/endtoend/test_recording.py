@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from consumers.config.settings import FileSettings
+from consumers.config.addresses import FileSettings
 from consumers.messages import Partition
 from consumers.sources.recording import RecordingSource
 from tests.broker.broker import Broker

@@ -29,7 +29,7 @@ from streamnb import (
 )
 from streamnb.errors import InputError
 from streamnb.features.protocol import Group
-from streamnb.likelihoods import WordLikelihood
+from streamnb.likelihoods.base import WordLikelihood
 from tests.library.features.count_models import (
     CLASSES,
     PROBES,

@@ -10,7 +10,7 @@ import random
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from consumers.config.settings import KafkaSettings
+from consumers.config.addresses import KafkaSettings
 from consumers.corrections.model import LogPosition, NotWritten, decoded
 from consumers.kafka.client import (
     AssignmentChange,

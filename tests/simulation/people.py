@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from consumers.corrections import CorrectionError
 from consumers.corrections.journal import FILE_NAME
+from consumers.corrections.model import CorrectionError
 from consumers.messages import Partition, part_name
 from tests.simulation.scheduler import Process
 

@@ -16,7 +16,8 @@ import pytest
 from consumers.cli import record
 from consumers.cli.record import Bridged, CursorFile, RecordLimits, TopicWriter, bridge_stream
 from consumers.cli.replay import reading
-from consumers.config.settings import MessageSettings, Settings
+from consumers.config.message import MessageSettings
+from consumers.config.settings import Settings
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SinkError
 from consumers.kafka.producers import TopicIds

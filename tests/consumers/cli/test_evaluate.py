@@ -24,8 +24,8 @@ from consumers.cli import figures as figures_module
 from consumers.cli.evaluation import Method, judge
 from consumers.cli.figures import JudgedExamples, figures, require_scikit_learn
 from consumers.cli.model_report import saved_model
-from consumers.config.model import NumbersSettings
-from consumers.config.settings import Settings, WordsSettings, load
+from consumers.config.model import NumbersSettings, WordsSettings
+from consumers.config.settings import Settings, load
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.features import SavedConfidence, build_model
 from streamnb import Calibrator, NaiveBayes, Numbers, save

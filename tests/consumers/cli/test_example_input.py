@@ -14,8 +14,9 @@ from rich.console import Console
 
 from consumers.cli import model_report as answers
 from consumers.cli.output import print_prediction
+from consumers.config.message import MessageSettings
 from consumers.config.model import ModelSettings
-from consumers.config.settings import MessageSettings, Settings
+from consumers.config.settings import Settings
 from consumers.decode import example_input as questions
 from consumers.errors import QuestionError
 from consumers.features import build_model

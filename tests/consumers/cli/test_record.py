@@ -14,8 +14,8 @@ from rich.console import Console
 
 from consumers.cli.record import Recorded, RecordLimits, duration_s, record, source_to_record
 from consumers.cli.replay import replay
-from consumers.config.addresses import Bound, StreamRange
-from consumers.config.settings import FileSettings, Settings
+from consumers.config.addresses import Bound, FileSettings, StreamRange
+from consumers.config.settings import Settings
 from consumers.daemon import run
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, ReplacedError, SinkError

@@ -15,14 +15,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from consumers.cli.replay import Pace, Replayed, reading, replay
+from consumers.config.addresses import FileSettings, GeneratorSettings, KafkaSettings
+from consumers.config.message import FieldLabels, MessageSettings
 from consumers.config.model import FieldKind
-from consumers.config.settings import (
-    FieldLabels,
-    FileSettings,
-    GeneratorSettings,
-    KafkaSettings,
-    MessageSettings,
-)
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller
 from consumers.decode.rows import SENTIMENT140_COLUMNS, RecordFormat

@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from consumers.config.model import ChallengerSettings, ModelSettings
+from consumers.config.model import (
+    CategoriesSettings,
+    ChallengerSettings,
+    ModelSettings,
+    WordsSettings,
+)
 from consumers.config.sections import LARGEST, LEAST
-from consumers.config.settings import CategoriesSettings, WordsSettings, load, to_yaml
+from consumers.config.settings import load, to_yaml
 from consumers.features import build_model
 from streamnb import Beta, Dirichlet
 from tests.consumers.config.test_settings import mistakes, write

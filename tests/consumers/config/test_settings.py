@@ -10,13 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers import reporter
-from consumers.config.addresses import OWN_FILES
+from consumers.config.addresses import OWN_FILES, KafkaSettings, OutputAddress, SourceAddress
+from consumers.config.model import WordsSettings
 from consumers.config.settings import (
-    KafkaSettings,
-    OutputAddress,
     Settings,
-    SourceAddress,
-    WordsSettings,
     load,
     message_names,
     placeholder,

@@ -14,7 +14,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from consumers.config.settings import Settings
-from consumers.corrections import CorrectionApplier
+from consumers.corrections.applier import CorrectionApplier
 from consumers.corrections.journal import Journal
 from consumers.factories import CorrectionParts, build_corrections
 from consumers.features import build_model

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.corrections import NotWritten
 from consumers.corrections.journal import Journal, JournalSource
+from consumers.corrections.model import NotWritten
 from consumers.errors import CheckpointError, SourceError
 from tests.consumers.full_disk import disk_full_at
 

@@ -12,10 +12,18 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from consumers.config.settings import KafkaSettings, Settings
-from consumers.corrections import InDoubt, NotReady, NotWritten
+from consumers.config.addresses import KafkaSettings
+from consumers.config.settings import Settings
 from consumers.corrections import service as correction_service
-from consumers.corrections.model import Correction, LogPosition, encode, entries
+from consumers.corrections.model import (
+    Correction,
+    InDoubt,
+    LogPosition,
+    NotReady,
+    NotWritten,
+    encode,
+    entries,
+)
 from consumers.factories import CorrectionParts, build_corrections
 from consumers.features import build_model
 from consumers.kafka.producers import KafkaLog

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from consumers.corrections import UnknownMessage
+from consumers.corrections.model import UnknownMessage
 from consumers.messages import Partition
 from tests.consumers.corrections.stepped_daemon import (
     JOURNAL_PART,

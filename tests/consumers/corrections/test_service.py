@@ -14,21 +14,25 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from consumers.config.settings import Settings
-from consumers.corrections import (
+from consumers.corrections import service as service_module
+from consumers.corrections.journal import FILE_NAME
+from consumers.corrections.model import (
+    Correction,
+    Entry,
     InDoubt,
+    LogPosition,
+    LogReader,
     NotReady,
     NotWritten,
     UnknownLabel,
     UnknownMessage,
     UnusableExample,
+    entries,
 )
-from consumers.corrections import service as service_module
-from consumers.corrections.journal import FILE_NAME
-from consumers.corrections.model import Correction, Entry, LogPosition, LogReader, entries
 from consumers.factories import build_corrections
 from consumers.messages import CLASSES_MAX, Partition, RawColumns, Reason
 from consumers.monitoring.metrics import Metrics
-from consumers.search import RecentStoreError
+from consumers.search.store import RecentStoreError
 from consumers.sources.base import Source
 from tests.consumers.corrections.stepped_daemon import JOURNAL_PART, STREAM, Kept, Life, Store
 from tests.consumers.full_disk import disk_full_at

@@ -20,7 +20,7 @@ from consumers.corrections.service import CorrectionService, ExampleReader
 from consumers.corrections.teacher import WAITING_MAX, ModelJudge, ServiceJudge, Teacher
 from consumers.errors import ConfigError
 from consumers.features import kinds_of
-from consumers.search import StoreBusyError
+from consumers.search.query_syntax import StoreBusyError
 from consumers.web_request import RequestError, WebService
 from tests.consumers.raw_batches import CLASSES
 from tests.consumers.search.live_stream import Said, Stream

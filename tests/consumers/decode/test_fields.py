@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumers.config.message import EmoticonLabels, FieldLabels, MessageSettings
 from consumers.config.model import FieldKind
-from consumers.config.settings import EmoticonLabels, FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller
 from consumers.decode.rows import RecordFormat

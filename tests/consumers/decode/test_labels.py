@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from consumers.config.settings import EmoticonLabels, FieldLabels
+from consumers.config.message import EmoticonLabels, FieldLabels
 from consumers.decode.labels import EmoticonLabeller, FieldLabeller
 from consumers.errors import ConfigError
 from consumers.messages import CLASSES_MAX, KnownClasses, Reason

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from consumers.config.message import FieldLabels, MessageSettings
 from consumers.config.model import FieldKind
-from consumers.config.settings import FieldLabels, MessageSettings
 from consumers.decode import rows as decode_rows
 from consumers.decode.decoder import Decoder
 from consumers.decode.json import NESTING_MAX

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from consumers.cli.replay import reading
-from consumers.config.settings import FieldLabels, FileSettings, MessageSettings
+from consumers.config.addresses import FileSettings
+from consumers.config.message import FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.fields import id_of
 from consumers.decode.labels import FieldLabeller

@@ -20,8 +20,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config.message import MessageSettings
-from consumers.config.settings import FieldLabels
+from consumers.config.message import FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.fields import DecodeError
 from consumers.decode.labels import FieldLabeller

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from consumers.config.message import PRESETS, LateLabelsSettings
-from consumers.config.settings import MessageSettings, Settings, to_yaml
+from consumers.config.message import PRESETS, LateLabelsSettings, MessageSettings
+from consumers.config.settings import Settings, to_yaml
 from consumers.decode.decoder import Decoder, LabelDecoder
 from consumers.decode.fields import account_id, id_of, plain_text
 from consumers.decode.labels import NoLabels

@@ -12,7 +12,7 @@ import pytest
 from starlette.requests import Request
 from starlette.routing import Mount
 
-from consumers.config.settings import HttpSettings
+from consumers.config.sections import HttpSettings
 from consumers.http.app import make_app
 from consumers.http.openapi import ApiRoute
 from consumers.http.requests import (

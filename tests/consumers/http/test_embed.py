@@ -10,13 +10,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from consumers.config.settings import HttpSettings
+from consumers.config.sections import HttpSettings
 from consumers.http.app import HEADERS, PAGE, share_in_words
 from consumers.http.state import COLOURS
 from consumers.http.threads import THREADS
 from consumers.monitoring.prequential import wilson
 from consumers.monitoring.quality import Share
-from consumers.search import RecentStore
+from consumers.search.store import RecentStore
 from tests.consumers.http.api_daemon import SITE, reading_daemon
 from tests.consumers.http.loopback_server import app_state, served, settings
 from tests.consumers.search.stores import running, tell

@@ -25,8 +25,9 @@ from consumers.http.files import pieces_in
 from consumers.http.requests import ProblemError
 from consumers.http.routes_search import EXPORTS_MAX, ExportError, ExportStream
 from consumers.monitoring.metrics import Metrics
-from consumers.search import QueryError, RecentStore
+from consumers.search.query_syntax import QueryError
 from consumers.search.rows import TEXT_MAX
+from consumers.search.store import RecentStore
 from tests.consumers.http.loopback_server import (
     PATIENCE_S,
     app_state,

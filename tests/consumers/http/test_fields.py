@@ -19,9 +19,10 @@ from consumers.http import routes_model, threads
 from consumers.http.routes_page import drawn_fields
 from consumers.http.schemas import FieldsAnswer, FlagField, NumberField
 from consumers.monitoring.prequential import wilson
-from consumers.search import RecentStore, comparison
+from consumers.search import comparison
 from consumers.search.comparison import BINS, StoredBins, number_bins
 from consumers.search.matching import StoredText
+from consumers.search.store import RecentStore
 from streamnb.columns import LARGEST
 from tests.consumers.http.loopback_server import app_state, served, settings
 from tests.consumers.search.test_compared_fields import SENSORS, sensors, stored

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from consumers.http.connection import HEAD_BYTES_MAX, PIPELINED_MAX
 from consumers.http.state import AppState
-from consumers.search import RecentStore
+from consumers.search.store import RecentStore
 from tests.consumers.http.loopback_server import (
     PATIENCE_S,
     app_state,

@@ -16,16 +16,15 @@ import httpx
 import pytest
 
 from consumers.config.sections import HistorySettings, LabellingSettings
-from consumers.corrections import CorrectionService
 from consumers.corrections.model import LogPosition
-from consumers.corrections.service import ExampleReader
+from consumers.corrections.service import CorrectionService, ExampleReader
 from consumers.features import kinds_of
 from consumers.http.client import ApiError, Client
 from consumers.http.state import AppState
 from consumers.http.threads import THREADS
 from consumers.messages import Partition
-from consumers.search import RecentStore
 from consumers.search.label_queue import LabelQueue
+from consumers.search.store import RecentStore
 from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings
 from tests.consumers.search.stores import running, tell
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.config.settings import HttpSettings
+from consumers.config.sections import HttpSettings
 from consumers.errors import ConfigError
 from consumers.http.app import HEADERS, PageFiles
 from consumers.http.server import HttpServer

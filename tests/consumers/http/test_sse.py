@@ -17,10 +17,11 @@ from msgspec.structs import replace
 from consumers.http import routes_search as events
 from consumers.http.server import HttpServer
 from consumers.http.state import ApiEventSerializer, AppState
-from consumers.search import Counted, live_updater, parse
 from consumers.search import live_query as pages
+from consumers.search import live_updater
 from consumers.search.live_updater import LiveUpdater
-from consumers.search.rows import WeighedCounts
+from consumers.search.query_syntax import parse
+from consumers.search.rows import Counted, WeighedCounts
 from tests.consumers.http.loopback_server import (
     PATIENCE_S,
     app_state,

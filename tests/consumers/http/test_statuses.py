@@ -13,9 +13,8 @@ import httpx
 import pytest
 
 from consumers.config.sections import HistorySettings, LabellingSettings
-from consumers.corrections import CorrectionService
 from consumers.corrections.model import InDoubt, UnknownMessage
-from consumers.corrections.service import Receipt
+from consumers.corrections.service import CorrectionService, Receipt
 from consumers.http import connection, threads
 from consumers.http.connection import HEAD_BYTES_MAX
 from consumers.http.requests import AllowedHosts

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from consumers.config.settings import KafkaSettings
+from consumers.config.addresses import KafkaSettings
 from consumers.kafka.client import AssignmentChange, Fetched, GroupClient, TopicDescription
 from consumers.kafka.group_source import SETTLED_SESSIONS, GroupSource
 from consumers.messages import Partition

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from consumers.config.settings import KafkaSettings
+from consumers.config.addresses import KafkaSettings
 from consumers.errors import ConfigError
 from consumers.kafka.client import ClientError
 from consumers.kafka.librdkafka import LibrdkafkaClient, consumer_settings, from_messages

@@ -33,7 +33,7 @@ from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.schemas import StructField
 from structlog.testing import capture_logs
 
-from consumers.config.settings import KafkaSettings
+from consumers.config.addresses import KafkaSettings
 from consumers.errors import ConfigError
 from consumers.kafka import patch
 from consumers.kafka.client import KAFKA_PYTHON, Connecting, client_settings

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 from structlog.testing import capture_logs
 
-from consumers.config.settings import KafkaSettings
+from consumers.config.addresses import KafkaSettings
 from consumers.corrections.model import LogPosition
 from consumers.kafka.producers import KafkaLog, KafkaSink
 from consumers.sinks.records import Record

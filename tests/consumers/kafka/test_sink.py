@@ -15,7 +15,7 @@ from kafka.future import Future
 from kafka.producer.sender import Sender
 from structlog.testing import capture_logs
 
-from consumers.config.settings import KafkaSettings
+from consumers.config.addresses import KafkaSettings
 from consumers.errors import SinkError
 from consumers.kafka import producers
 from consumers.kafka.producers import KafkaLog, KafkaSink, TopicProducer

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from kafka import KafkaProducer
 from kafka.net.transport import KafkaTCPTransport
 
-from consumers.config.settings import KafkaSettings
+from consumers.config.addresses import KafkaSettings
 from consumers.errors import ReplacedError, SourceError
 from consumers.kafka import kafka_python, librdkafka
 from consumers.kafka.client import ClientError

@@ -12,7 +12,7 @@ from typing import Self
 import pytest
 from confluent_kafka import Producer
 
-from consumers.config.settings import KafkaSettings
+from consumers.config.addresses import KafkaSettings
 from consumers.errors import SinkError
 from consumers.kafka.group_source import GroupSource
 from consumers.kafka.kafka_python import KafkaPythonClient

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
-from consumers.config.settings import EmoticonLabels, MessageSettings
+from consumers.config.message import EmoticonLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller
 from consumers.messages import (

@@ -20,9 +20,8 @@ from structlog.testing import capture_logs
 from consumers import daemon
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
-from consumers.corrections import NotWritten
 from consumers.corrections.journal import Journal
-from consumers.corrections.model import Correction
+from consumers.corrections.model import Correction, NotWritten
 from consumers.errors import CheckpointError, GroupError, SinkError
 from consumers.features import build_model
 from consumers.kernels import learned_records as kernels

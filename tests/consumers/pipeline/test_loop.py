@@ -16,7 +16,7 @@ from consumers.config.message import LateLabelsSettings
 from consumers.config.model import ModelSettings
 from consumers.config.sections import CheckpointSettings
 from consumers.config.settings import Settings
-from consumers.corrections import CorrectionApplier
+from consumers.corrections.applier import CorrectionApplier
 from consumers.corrections.model import LogReader
 from consumers.decode.labels import within_limit
 from consumers.errors import CheckpointError, GroupError, SinkError, SourceError

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumers.config.message import FieldLabels, MessageSettings
 from consumers.config.model import ModelSettings
-from consumers.config.settings import FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller
 from consumers.decode.rows import RecordFormat

@@ -15,8 +15,9 @@ import sys
 from pathlib import Path
 
 from consumers.http.files import csv_form
-from consumers.search import RecentStore, parse
 from consumers.search.chunks import RowFilter
+from consumers.search.query_syntax import parse
+from consumers.search.store import RecentStore
 from tests.consumers.search.stores import CLASSES, made
 
 ROWS_MAX = 1_000_000

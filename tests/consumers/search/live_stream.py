@@ -18,9 +18,11 @@ from prometheus_client import CollectorRegistry
 
 from consumers.config.sections import RecentSettings
 from consumers.monitoring.metrics import Metrics
-from consumers.search import Change, Counted, FoundRow, Query, RecentState, RecentStore
 from consumers.search.live_query import EventEncoder, Subscription, WatchRequest
 from consumers.search.live_updater import LiveUpdater
+from consumers.search.query_syntax import Query
+from consumers.search.rows import Change, Counted, FoundRow, RecentState
+from consumers.search.store import RecentStore
 from tests.consumers.raw_batches import CLASSES, messages
 
 UNSURE_BELOW = 0.65

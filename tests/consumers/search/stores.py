@@ -13,7 +13,8 @@ import numpy as np
 from consumers.config.sections import HistorySettings, RecentSettings
 from consumers.messages import Messages, Partition
 from consumers.monitoring.quality import Shares
-from consumers.search import RecentStore, parse
+from consumers.search.query_syntax import parse
+from consumers.search.store import RecentStore
 from tests.consumers.decoded_messages import messages
 
 LOG = Partition("t", 0)

@@ -16,9 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumers.search import RecentStore, database, parse
 from consumers.search import chunks as chunk_columns
+from consumers.search import database
 from consumers.search.chunks import Chunk, restored
+from consumers.search.query_syntax import parse
+from consumers.search.store import RecentStore
 from consumers.search.transactions import Transactions
 from tests.consumers.search.stores import (
     CLASSES,

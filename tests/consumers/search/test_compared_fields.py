@@ -21,7 +21,7 @@ from consumers.config.model import FieldKind
 from consumers.config.sections import AlertSettings
 from consumers.config.settings import Settings
 from consumers.features import kinds_of
-from consumers.search import Query, RecentStore, comparison, database
+from consumers.search import comparison, database
 from consumers.search.comparison import (
     STANDARD_ERRORS_MIN,
     ComparedMessages,
@@ -34,7 +34,8 @@ from consumers.search.comparison import (
 )
 from consumers.search.live_updater import ShareAlerts
 from consumers.search.matching import StoredText
-from consumers.search.query_syntax import parse_with_classes
+from consumers.search.query_syntax import Query, parse_with_classes
+from consumers.search.store import RecentStore
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.search.stores import LOG, SETTINGS, UNSURE_BELOW, Clock, settle, stream_shares
 

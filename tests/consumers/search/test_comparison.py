@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 from consumers.config.sections import AlertSettings
 from consumers.errors import ConfigError
 from consumers.messages import KnownClasses
-from consumers.search import RecentStore, comparison, parse
+from consumers.search import comparison
 from consumers.search.comparison import (
     PRIOR_SHARE,
     STANDARD_ERRORS_MIN,
@@ -35,7 +35,8 @@ from consumers.search.comparison import (
     words_of,
 )
 from consumers.search.live_updater import ShareAlerts
-from consumers.search.query_syntax import Query, QueryError, SlowQueryError
+from consumers.search.query_syntax import Query, QueryError, SlowQueryError, parse
+from consumers.search.store import RecentStore
 from consumers.web_request import RequestError
 from tests.consumers.search.stores import (
     CLASSES,

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from consumers.search import RecentStore, comparison
+from consumers.search import comparison
 from consumers.search.comparison import (
     STANDARD_ERRORS_MIN,
     ComparedMessages,
@@ -15,6 +15,7 @@ from consumers.search.comparison import (
     compare,
     ranked,
 )
+from consumers.search.store import RecentStore
 from tests.consumers.search.stores import clock_of, running, tell
 from tests.consumers.search.test_comparison import plain_rank
 

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from consumers.config.settings import Settings
 from consumers.features import kinds_of
 from consumers.http.files import jsonl_form
-from consumers.search import QueryError, RecentStore, chunks, matching, parse
+from consumers.search import chunks, matching
 from consumers.search import rows as rows_module
 from consumers.search.chunks import RowFilter
 from consumers.search.live_query import ArrivedRows, LiveQuery
-from consumers.search.query_syntax import FieldCondition, Query, with_classes
+from consumers.search.query_syntax import FieldCondition, Query, QueryError, parse, with_classes
 from consumers.search.rows import MessageRow
+from consumers.search.store import RecentStore
 from consumers.search.writer import NewRows
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.search.stores import (

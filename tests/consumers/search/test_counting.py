@@ -19,7 +19,6 @@ from consumers.messages import Partition
 from consumers.monitoring.prequential import wilson
 from consumers.monitoring.quality import Share
 from consumers.monitoring.stats import ProcessorBudget
-from consumers.search import Counted, RecentStore, parse
 from consumers.search.chunks import Chunk
 from consumers.search.comparison import (
     ComparedSide,
@@ -29,14 +28,17 @@ from consumers.search.comparison import (
     share_move,
 )
 from consumers.search.live_updater import ALERT_ERRORS_MIN, ShareAlerts, risen, shown_moves
+from consumers.search.query_syntax import parse
 from consumers.search.rows import (
     POINTS_MAX,
+    Counted,
     Picked,
     counted,
     note_offered,
     picked,
     weights_of,
 )
+from consumers.search.store import RecentStore
 from tests.consumers.search.stores import (
     CLASSES,
     Clock,

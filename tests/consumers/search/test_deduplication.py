@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from consumers.messages import Partition
-from consumers.search import Change, RecentStore
-from consumers.search.rows import weights_of
+from consumers.search.rows import Change, weights_of
+from consumers.search.store import RecentStore
 from consumers.search.transactions import Deduplicator
 from consumers.search.writer import Writer
 from tests.consumers.search.stores import (

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from consumers.search import QueryError, RecentStore, parse
+from consumers.search.query_syntax import QueryError, parse
+from consumers.search.store import RecentStore
 from tests.consumers.search.stores import clock_of, forget, ids, running, settle, tell
 
 

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from consumers.config.settings import Settings
 from consumers.http.files import csv_form, jsonl_form
-from consumers.search import RecentStore, parse
 from consumers.search.chunks import RowFilter
+from consumers.search.query_syntax import parse
 from consumers.search.rows import TEXT_MAX, ExportForm
+from consumers.search.store import RecentStore
 from tests.consumers.decoded_messages import decoder, raw
 from tests.consumers.search.stores import (
     CLASSES,

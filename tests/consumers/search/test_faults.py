@@ -15,10 +15,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from consumers.messages import KnownClasses
-from consumers.search import QueryError, RecentStore, StoreBusyError, database, parse, writer
+from consumers.search import database, sampler, writer
 from consumers.search.comparison import ComparedSide, compare
-from consumers.search.database import mark_unpurged, move_aside
-from consumers.search.sampler import Forget
+from consumers.search.query_syntax import QueryError, StoreBusyError, parse
+from consumers.search.store import RecentStore
 from tests.consumers.search.stores import (
     CLASSES,
     LOG,
@@ -109,7 +109,7 @@ def test_a_file_goes_before_its_log(
     for each in (path, wal):
         each.write_bytes(b"some")
     if is_unpurged:
-        mark_unpurged(path)
+        database.mark_unpurged(path)
     unlink = Path.unlink
 
     def killed(self: Path, missing_ok: bool = False) -> None:
@@ -120,7 +120,7 @@ def test_a_file_goes_before_its_log(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "unlink", killed)
         with pytest.raises(KeyboardInterrupt):
-            move_aside(path, "damage")
+            database.move_aside(path, "damage")
     assert (path.exists(), aside(path).exists(), wal.exists()) == (False, not is_unpurged, True)
     with running(path) as store:
         tell(store, ["good day"])
@@ -274,7 +274,7 @@ def n_waiting(store: RecentStore) -> int:
     """Return how many ids of deletions of the stream wait, once the writer has failed again."""
     store._sampler.wait_done(10.0)
     items = list(store._sampler._items)
-    return sum(len(item.ids) for item in items if isinstance(item, Forget))
+    return sum(len(item.ids) for item in items if isinstance(item, sampler.Forget))
 
 
 def test_deletions_do_not_gather_on_a_full_disk(
@@ -355,13 +355,13 @@ def test_a_file_that_opens_a_moment_later_stays(
 
 def test_a_deletion_is_done_when_all_of_it_is(full: RecentStore) -> None:
     """A later one of a message that is not held says nothing of those that are."""
-    both, one = Forget(["gone", "m0"], (LOG, [5, 6])), Forget(["gone"], (LOG, [8]))
+    both, one = sampler.Forget(["gone", "m0"], (LOG, [5, 6])), sampler.Forget(["gone"], (LOG, [8]))
     file = full._writer.file
     assert file is not None
     waiting = writer._newest([both, one])
-    assert [item.ids for item in waiting if isinstance(item, Forget)] == [("m0",), ["gone"]]
+    assert [item.ids for item in waiting if isinstance(item, sampler.Forget)] == [("m0",), ["gone"]]
     (kept,) = writer._to_do(waiting, file.published)
-    assert isinstance(kept, Forget)
+    assert isinstance(kept, sampler.Forget)
     assert kept.ids == ("m0",)
     assert (both.done.is_set(), one.done.is_set()) == (False, True)
     writer._set_done(kept)

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from consumers.config.sections import HistorySettings
-from consumers.search import RecentStore, parse
 from consumers.search.history import STEPS_S
 from consumers.search.matching import CountsOverTime
+from consumers.search.query_syntax import parse
+from consumers.search.store import RecentStore
 from consumers.search.writer import MessageCounter
 from tests.consumers.search.stores import (
     CLASSES,

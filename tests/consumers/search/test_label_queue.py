@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from consumers.config.sections import LabellingSettings
-from consumers.search import RecentStore, label_queue
+from consumers.search import label_queue
 from consumers.search.label_queue import SHARE_MAX, LabelQueue
+from consumers.search.store import RecentStore
 from tests.consumers.search.stores import (
     CLASSES,
     LOG,

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from consumers.config.sections import RecentSettings
-from consumers.search import live_query, parse
+from consumers.search import live_query
 from consumers.search import store as recent
 from consumers.search.live_query import WatchRequest
 from consumers.search.live_updater import LiveUpdater
+from consumers.search.query_syntax import parse
 from tests.consumers.search.live_stream import Page, Said, Stream, make_hub
 from tests.consumers.search.stores import forget
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumers.search import QueryError, live_query
+from consumers.search import live_query
 from consumers.search import live_query as pages
 from consumers.search import live_updater as pending
 from consumers.search.live_query import (
@@ -17,7 +17,7 @@ from consumers.search.live_query import (
     Subscription,
     WatchRequest,
 )
-from consumers.search.query_syntax import FieldCondition
+from consumers.search.query_syntax import FieldCondition, QueryError
 from consumers.search.rows import MessageRow
 from consumers.search.store import RecentStore
 from consumers.search.writer import NewRows

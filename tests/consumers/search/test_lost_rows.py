@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from consumers.messages import Partition
-from consumers.search import parse
+from consumers.search.query_syntax import parse
 from consumers.search.rows import weights_of
 from tests.consumers.decoded_messages import messages
 from tests.consumers.search.stores import LOG, ids, made, offer, running, tweets, wall_of

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.messages import Partition
-from consumers.search import MessageRow, Query, QueryError, parse
 from consumers.search.live_query import BatchIndex
-from consumers.search.query_syntax import LENGTH_MAX, TERMS_MAX, signs_of
+from consumers.search.query_syntax import LENGTH_MAX, TERMS_MAX, Query, QueryError, parse, signs_of
+from consumers.search.rows import MessageRow
 
 # Few words, near each other in every way that must not be mixed up.
 WORDS = ["obama", "Obamas", "ob", "o", "café", "CAFE", "über", "AND", "near", "text", "1984"]

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from consumers.config.sections import HistorySettings
-from consumers.search import RecentStore, database, matching, parse
+from consumers.search import database, matching
 from consumers.search.chunks import Chunk
 from consumers.search.label_queue import _answers_in
+from consumers.search.query_syntax import parse
+from consumers.search.store import RecentStore
 from tests.consumers.search.stores import ids, running, settle, tell
 
 

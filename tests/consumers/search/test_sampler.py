@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from consumers.messages import NO_LABEL, OPERATIONS, Messages, Operation, Partition
 from consumers.monitoring.stats import ProcessorBudget
-from consumers.search import parse
 from consumers.search.chunks import Chunk
+from consumers.search.query_syntax import parse
 from consumers.search.rows import RowBuilder, note_offered, weights_of
 from consumers.search.sampler import (
     BURST_S,

@@ -16,14 +16,9 @@ from msgspec.structs import force_setattr, replace
 
 from consumers.config.sections import HistorySettings
 from consumers.messages import Partition
-from consumers.search import (
-    Change,
-    MessageRow,
-    RecentStore,
-    RecentStoreError,
-    StoreBusyError,
-    parse,
-)
+from consumers.search.query_syntax import StoreBusyError, parse
+from consumers.search.rows import Change, MessageRow
+from consumers.search.store import RecentStore, RecentStoreError
 from tests.consumers.search.stores import (
     LOG,
     clock_of,

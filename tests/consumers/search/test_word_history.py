@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consumers.config.sections import HistorySettings
-from consumers.search import RecentStore, history, parse
+from consumers.search import history
 from consumers.search.history import STEPS_S, StepWords
 from consumers.search.matching import MatchesOverTime, indexed_word
-from consumers.search.query_syntax import SlowQueryError
+from consumers.search.query_syntax import SlowQueryError, parse
+from consumers.search.store import RecentStore
 from tests.consumers.search.stores import (
     CLASSES,
     forget,

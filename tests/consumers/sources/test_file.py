@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from consumers.config.settings import FieldLabels, FileSettings, MessageSettings
+from consumers.config.addresses import FileSettings
+from consumers.config.message import FieldLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import FieldLabeller
 from consumers.decode.rows import RecordFormat

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from consumers.config.settings import FileSettings
+from consumers.config.addresses import FileSettings
 from consumers.messages import Partition
 from consumers.sources.base import LogFacts
 from consumers.sources.file import FileSource

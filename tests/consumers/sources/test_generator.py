@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.naive_bayes import BernoulliNB
 
-from consumers.config.settings import GeneratorSettings
+from consumers.config.addresses import GeneratorSettings
 from consumers.messages import Partition
 from consumers.sources.generator import BATCH_MESSAGES_MAX, GeneratorSource
 from streamnb.testing import ManualClock

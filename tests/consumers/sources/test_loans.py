@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config.settings import GeneratorSettings
+from consumers.config.addresses import GeneratorSettings
 from consumers.messages import Partition
 from consumers.sources import generator as _loans
 from consumers.sources.generator import GeneratorSource, LoanMaker

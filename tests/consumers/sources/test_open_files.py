@@ -13,7 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from consumers.cli.record import RecordLimits, record
-from consumers.config.settings import FileSettings, Settings
+from consumers.config.addresses import FileSettings
+from consumers.config.settings import Settings
 from consumers.messages import Partition
 from consumers.sources.base import LogFacts
 from consumers.sources.file import FileSource

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from consumers.config.settings import FileSettings
+from consumers.config.addresses import FileSettings
 from consumers.sources.file import FileBytes, FileSource
 
 LINES = [b'{"id":%d,"text":"message %d"}' % (n, n * n) for n in range(500)]

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from consumers.config.settings import FileSettings
+from consumers.config.addresses import FileSettings
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ReplacedError, SinkError, SourceError
 from consumers.messages import Headers, Partition, RawColumns

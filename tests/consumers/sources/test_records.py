@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config.settings import FileSettings
+from consumers.config.addresses import FileSettings
 from consumers.decode.rows import SENTIMENT140_COLUMNS, RecordFormat, recognise
 from consumers.sources.records import Records, split_csv, split_lines
 

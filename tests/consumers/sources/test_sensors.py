@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.config.settings import GeneratorSettings
+from consumers.config.addresses import GeneratorSettings
 from consumers.sources.generator import (
     SENSORS,
     STATE_SHARES,

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import pytest
 
-from consumers.config.settings import FileSettings
+from consumers.config.addresses import FileSettings
 from consumers.decode.rows import BOM
 from consumers.errors import ConfigError, SourceError
 from consumers.messages import Partition
