@@ -109,11 +109,6 @@ def to_blocks(header: dict[str, Any], arrays: Arrays) -> list[bytes | memoryview
     return blocks
 
 
-def digest_of(blocks: list[bytes | memoryview]) -> str:
-    """Return the digest that the blocks of a container, as `to_blocks` makes them, have."""
-    return _said_digest("these blocks", bytes(blocks[1]))
-
-
 def from_bytes(data: bytes) -> tuple[dict[str, Any], Arrays]:
     """Return the header and arrays of a container, once its digest is right."""
     if not isinstance(data, bytes):  # a bytearray or memoryview, as sockets and shared memory give

@@ -212,27 +212,24 @@ class Tokenizer:
 
 def check_ngrams(ngrams: Any) -> tuple[int, int]:
     """Return the shortest and the longest n-gram, two whole numbers of words from 1 to 8."""
-    if isinstance(ngrams, tuple | list) and [type(n) for n in ngrams] == [int, int]:
-        shortest, longest = ngrams
-        if 1 <= shortest <= longest <= NGRAM_MAX:
-            return shortest, longest
-    raise InputError(
-        "ngrams must be (shortest, longest), whole numbers with 1 <= shortest <= longest <="
-        f" {NGRAM_MAX}. Got {ngrams!r} instead."
-    )
+    return _check_sizes("ngrams must be", ngrams, 1, NGRAM_MAX)
 
 
 def check_characters(sizes: Any) -> tuple[int, int] | None:
     """Return the shortest and the longest n-gram of characters, from 2 to 8, or None."""
     if sizes is None:
         return None
+    return _check_sizes("characters must be None or", sizes, 2, CHARACTERS_MAX)
+
+
+def _check_sizes(must: str, sizes: Any, least: int, most: int) -> tuple[int, int]:
     if isinstance(sizes, tuple | list) and [type(n) for n in sizes] == [int, int]:
         shortest, longest = sizes
-        if 2 <= shortest <= longest <= CHARACTERS_MAX:
+        if least <= shortest <= longest <= most:
             return shortest, longest
     raise InputError(
-        "characters must be None or (shortest, longest), whole numbers with 2 <= shortest <="
-        f" longest <= {CHARACTERS_MAX}. Got {sizes!r} instead."
+        f"{must} (shortest, longest), whole numbers with {least} <= shortest <= longest <= {most}."
+        f" Got {sizes!r} instead."
     )
 
 

@@ -380,13 +380,13 @@ def figure_names(models: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(name for found in models.values() for name in found["figures"]))
 
 
-def figure_texts(each: Mapping[str, float], form: str = ".4f") -> tuple[str, str]:
+def figure_texts(each: Mapping[str, float]) -> tuple[str, str]:
     """Return a figure and its interval as text; a dash for what there is not."""
     if math.isnan(each["value"]):
         return "–", "–"
     has_interval = not math.isnan(each["low"])
-    interval = f"{each['low']:{form}} – {each['high']:{form}}" if has_interval else "–"
-    return f"{each['value']:{form}}", interval
+    interval = f"{each['low']:.4f} – {each['high']:.4f}" if has_interval else "–"
+    return f"{each['value']:.4f}", interval
 
 
 def _size(summary: Summary) -> str:

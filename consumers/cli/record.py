@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, Self
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 import structlog
@@ -190,8 +190,15 @@ def copy(
     It ends at `until_s` on the clock, if there is such a time. `name` is what the progress calls
     the writer; both stay open.
     """
-    with _Shown(source, name, show) as shown:
-        return _copy(source, writer, limits, stop, shown, until_s, clock)
+    with progress_bar(TimeElapsedColumn(), show=show) as progress:
+        name = f"{source.name} → {name}"
+        task = progress.add_task(name, total=None)
+
+        def tell(done: Recorded) -> None:
+            if show:
+                progress.update(task, description=name + _text_of(source, done, writer))
+
+        return _copy(source, writer, limits, stop, tell, until_s, clock)
 
 
 def _copy(
@@ -199,7 +206,7 @@ def _copy(
     writer: StreamWriter,
     limits: RecordLimits,
     stop: threading.Event,
-    shown: _Shown,
+    tell: Callable[[Recorded], None],
     until_s: float | None,
     clock: Callable[[], float],
 ) -> Recorded:
@@ -214,7 +221,7 @@ def _copy(
             for raw in batches:
                 _take(raw, writer, limits, done)
             writer.flush_if_due()
-            shown.update(done, writer)
+            tell(done)
             if done.messages == limits.messages_max:
                 done.reason = "max messages"
                 break
@@ -245,32 +252,12 @@ def _value_bytes(raw: RawColumns) -> int:
     return int((raw.value_ends - raw.value_starts)[raw.value_ends >= 0].sum())
 
 
-class _Shown:
-    """The progress at a terminal: how many messages, how many bytes, and what is in the way."""
-
-    def __init__(self, source: Source, name: str, show: bool) -> None:
-        self._source = source
-        self._progress = progress_bar(TimeElapsedColumn(), show=show)
-        self._name = f"{source.name} → {name}"
-        self._task = self._progress.add_task(self._name, total=None)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def update(self, done: Recorded, writer: StreamWriter) -> None:
-        """Show how far it is."""
-        if self._progress.disable:
-            return
-        lag = sum(self._source.lag().values())
-        trouble = self._source.trouble()
-        text = f"{self._name}: {done.messages:,} messages, {writer.n_bytes / 1e6:,.1f} MB"
-        text += f", {lag:,} behind" if lag else ""
-        text += f" ({trouble})" if trouble else ""
-        self._progress.update(self._task, description=text)
+def _text_of(source: Source, done: Recorded, writer: StreamWriter) -> str:
+    """Return how many messages and bytes there are by now, and what is in the way."""
+    lag, trouble = sum(source.lag().values()), source.trouble()
+    text = f": {done.messages:,} messages, {writer.n_bytes / 1e6:,.1f} MB"
+    text += f", {lag:,} behind" if lag else ""
+    return f"{text} ({trouble})" if trouble else text
 
 
 # ---- into a topic --------------------------------------------------------------------------------

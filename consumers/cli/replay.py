@@ -22,8 +22,9 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -208,29 +209,29 @@ def replay(  # noqa: PLR0913 - each is one choice of whoever replays
     try:
         n_partitions = sink.partitions(_CONNECT_TIMEOUT_S)
         source.open(lambda _: None)
-        with _Bar(recording, topic, show) as bar:
+        with _shown(recording, topic, show=show) as tell:
             for raws in _polls(source, lambda: done.sent == max_messages):
                 left = None if max_messages is None else max_messages - done.sent
                 # Batches of several partitions are put together by time, each in its own order.
                 items = heapq.merge(*map(read, raws), key=lambda item: item.time_ms or 0)
-                for item in _paced(itertools.islice(items, left), pace, bar):
+                for item in _paced(itertools.islice(items, left), pace, tell):
                     _write(sink, item if keyed else item._replace(key=None), done, n_partitions)
                 sink.flush(_FLUSH_TIMEOUT_S)
                 done.refused = sink.n_refused
-                bar.at(done.n_bytes if generated or is_exact else raws[-1].next_offset)
+                tell(done.n_bytes if generated or is_exact else raws[-1].next_offset)
     finally:
         source.close()
         sink.close()
     return done
 
 
-def _paced(items: Iterable[Item], pace: Pace, bar: _Bar) -> Iterator[Item]:
+def _paced(items: Iterable[Item], pace: Pace, tell: Callable[[int], None]) -> Iterator[Item]:
     """Yield each record when it is due, and show how far that is."""
     for item in items:
         pace.keep(item.time_ms)
         yield item
         if not pace.is_unlimited:
-            bar.at(item.offset)
+            tell(item.offset)
 
 
 def _polls(source: Source, enough: Callable[[], bool]) -> Iterator[list[RawColumns]]:
@@ -428,26 +429,20 @@ def _json_reading(
     return reader, convert
 
 
-class _Bar:
-    """A progress bar over bytes; how long a packed file or the made-up stream is, nobody knows."""
+@contextmanager
+def _shown(
+    recording: Path | GeneratorSettings, topic: str, *, show: bool
+) -> Iterator[Callable[[int], None]]:
+    """Show a bar of progress over bytes; what it gives is told which bytes are done.
 
-    def __init__(self, recording: Path | GeneratorSettings, topic: str, show: bool) -> None:
-        columns = BarColumn(), DownloadColumn(), TimeElapsedColumn()
-        self._progress = progress_bar(*columns, show=show)
-        if isinstance(recording, GeneratorSettings):
-            name, total = "generator", None
-        else:
-            name = recording.name
-            total = None if recording.suffix in _PACKED else recording.stat().st_size
-        self._task = self._progress.add_task(f"{name} → {topic}", total=total)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def at(self, offset: int) -> None:
-        """Show that all before a byte of the file is done."""
-        self._progress.update(self._task, completed=offset)
+    How long a packed file or the made-up stream is, nobody knows.
+    """
+    if isinstance(recording, GeneratorSettings):
+        name, total = "generator", None
+    else:
+        name = recording.name
+        total = None if recording.suffix in _PACKED else recording.stat().st_size
+    columns = BarColumn(), DownloadColumn(), TimeElapsedColumn()
+    with progress_bar(*columns, show=show) as progress:
+        task = progress.add_task(f"{name} → {topic}", total=total)
+        yield lambda offset: progress.update(task, completed=offset)

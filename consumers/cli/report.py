@@ -185,9 +185,9 @@ def table(
     )
 
 
-def with_interval(each: Mapping[str, float], form: str = ".4f") -> str:
+def with_interval(each: Mapping[str, float]) -> str:
     """Return a figure and its interval as HTML."""
-    value, interval = figure_texts(each, form)
+    value, interval = figure_texts(each)
     return value if math.isnan(each["value"]) else f"{value}<small>{interval}</small>"
 
 

@@ -17,7 +17,7 @@ from consumers.config.sections import (
     FieldPath,
     PseudoCount,
     Section,
-    between,
+    at_least,
     by_kind,
     check_class_prior,
     distinct,
@@ -53,10 +53,10 @@ def wrong_priors(
 FieldKind = Literal["words", "categories", "flags", "numbers"]  # what a field holds
 NamedAlphas: TypeAlias = dict[str, PseudoCount] | None
 NamedBetas: TypeAlias = dict[str, tuple[PseudoCount, PseudoCount]] | None
-Count = Annotated[float, between(LEAST)]
+Count = Annotated[float, at_least(LEAST)]
 HalfLifeSeconds = Annotated[float, Field(ge=1, le=1e9)] | None
 PriorHalfLife = Annotated[float, Field(ge=0, le=1e9)] | None
-Mean = Annotated[float, between(-LARGEST)]
+Mean = Annotated[float, at_least(-LARGEST)]
 
 _PRIORS_BY = ("alpha_by_class", "beta_by_class", "alpha_by_value", "beta_by_field")
 NGRAM_MAX = 8  # what the tokeniser can do; runs of more words hardly ever come twice
@@ -306,7 +306,7 @@ class NumbersSettings(GroupSettings):
     kind: Literal["numbers"] = "numbers"
     variance: Literal["own", "shared"] = "own"
     prior: Literal["floor", "normal-inverse-gamma"] = "floor"
-    variance_floor: Annotated[float, between(0)] = 1e-9  # of the largest variance of all fields
+    variance_floor: Annotated[float, at_least(0)] = 1e-9  # of the largest variance of all fields
     prior_mean: Mean | None = None  # None: the mean of all classes together
     prior_kappa: Count = 1.0
     prior_alpha: Count = 1.0
@@ -383,7 +383,7 @@ class ModelSettings(Section):
     calibration: bool = False
     coverage: float | None = Field(default=None, ge=0.5, le=0.999)  # None: no prediction sets
     # By true class, what it costs to say another one; None: the likeliest class is decided for.
-    costs: dict[str, dict[str, Annotated[float, between(0)]]] | None = None
+    costs: dict[str, dict[str, Annotated[float, at_least(0)]]] | None = None
     hash_key: SecretStr | None = None  # None: drawn at random
 
     @field_validator("hash_key")

@@ -82,13 +82,13 @@ def wrong(text: str) -> PydanticCustomError:
     return PydanticCustomError("setting", "{text}", {"text": text})
 
 
-def between(least: float, largest: float = LARGEST) -> WrapValidator:
-    """Return the check of a number's size; pydantic's own would spell 1e60 out."""
+def at_least(least: float) -> WrapValidator:
+    """Return the check of a number up to `LARGEST`; pydantic's own would spell 1e60 out."""
 
     def check(value: Any, parse: Callable[[Any], float]) -> float:
         number = parse(value)
-        if isinstance(value, bool) or not least <= number <= largest:
-            raise wrong(f"must be a number between {least:g} and {largest:g}")
+        if isinstance(value, bool) or not least <= number <= LARGEST:
+            raise wrong(f"must be a number between {least:g} and {LARGEST:g}")
         return number
 
     return WrapValidator(check)
