@@ -23,7 +23,7 @@ from streamnb.kernels import tokenize as characters
 from streamnb.kernels import word_table
 from streamnb.kernels.layout import Scratch, Texts, TokenizerTables
 
-NGRAM_MAX = 8  # the longest n-gram, in words
+NGRAM_MAX = 8  # the longest n-gram, in words; longer runs hardly ever come twice
 GAP_MAX = 4  # words between those of a pair
 CHARACTERS_MAX = 8  # the longest n-gram of characters
 # Of characters with their words' ends there are at most four and a quarter a token that may be:

@@ -38,7 +38,6 @@ from consumers.factories import build_decoder, known_classes
 from consumers.features import build_model, columns_of, learned_kinds, read_alike, without_hybrid
 from consumers.kafka.group_source import whole_topic_source
 from consumers.messages import (
-    ACCOUNT_MARK,
     OPERATIONS,
     Column,
     KnownClasses,
@@ -52,6 +51,7 @@ from consumers.messages import (
     weighed,
 )
 from consumers.pipeline.checkpoint import mismatch
+from consumers.pipeline.revision import ACCOUNT_END
 from consumers.sources.base import LogFacts
 from consumers.sources.recording import stream_identity
 from consumers.sources.records import raw_columns, split_lines
@@ -226,7 +226,7 @@ class Replay:
             names = _names(messages, np.union1d(messages.updated, messages.deleted))
             self._named.update((messages.partition, name) for name in names if name is not None)
             if self._has_accounts:
-                ended = [name[:-1] for name in names if name and name.endswith(_ACCOUNT_END)]
+                ended = [name[:-1] for name in names if name and name.endswith(ACCOUNT_END)]
                 self._named.update((messages.partition, name) for name in ended)
 
     def learn(self, messages: Messages) -> None:
@@ -250,7 +250,7 @@ class Replay:
         self._teach(place, columns, Codes(messages.labels[rows], messages.classes))
         for row in np.flatnonzero(is_kept).tolist():
             name = names[row]
-            if self._has_accounts and name is not None and name.endswith(_ACCOUNT_END):
+            if self._has_accounts and name is not None and name.endswith(ACCOUNT_END):
                 for own_log in self._by_account[place, _account_of(name)].values():
                     own_log.end()
                 continue
@@ -322,9 +322,6 @@ class Replay:
 
     def _column(self, name: str, values: list[Any]) -> Any:
         return np.array(values, np.float64) if holds_floats(self._kinds[name]) else values
-
-
-_ACCOUNT_END = f"/{ACCOUNT_MARK}".encode()
 
 
 def _account_of(name: bytes | None) -> bytes:

@@ -30,6 +30,7 @@ from consumers.config.sections import (
 from consumers.messages import first_few
 from streamnb.errors import InputError
 from streamnb.features.category_values import Bins, check_bins
+from streamnb.tokenizer import CHARACTERS_MAX, GAP_MAX, NGRAM_MAX
 
 
 def wrong_priors(
@@ -59,9 +60,6 @@ PriorHalfLife = Annotated[float, Field(ge=0, le=1e9)] | None
 Mean = Annotated[float, at_least(-LARGEST)]
 
 _PRIORS_BY = ("alpha_by_class", "beta_by_class", "alpha_by_value", "beta_by_field")
-NGRAM_MAX = 8  # what the tokeniser can do; runs of more words hardly ever come twice
-GAP_MAX = 4  # the same, of words between those of a pair
-CHARACTERS_MAX = 8  # the same, of an n-gram of characters
 # Options of words that may be left to the state folder.
 READING = ("punctuation", "ends", "entities", "compose")
 

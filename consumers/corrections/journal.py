@@ -29,12 +29,12 @@ from consumers.corrections.model import (
     LogPosition,
     NotWritten,
     decoded,
-    is_json,
     without_example,
 )
 from consumers.errors import CheckpointError, SourceError
 from consumers.messages import Partition, RawColumns, account_of
 from consumers.private_files import open_private, overwrite_lines, sync_folder, write_at
+from consumers.sinks.records import is_json
 from consumers.sources.base import Source
 from consumers.sources.records import raw_columns, split_lines
 

@@ -131,15 +131,6 @@ def decoded(line: bytes) -> Correction | None:
         return None
 
 
-def is_json(line: bytes) -> bool:
-    """Return whether a line is JSON, whatever it says; False if it nests too deeply to be read."""
-    try:
-        msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
-
-
 def without_example(correction: Correction) -> bytes:
     """Return a correction's line without its example; never longer than the line with it."""
     gone = correction.gone or bool(correction.example)

@@ -103,7 +103,7 @@ from streamnb.learn import EARLIER, LEARNED, OWN
 _CREATE, _DELETE = OPERATIONS.index(Operation.CREATE), OPERATIONS.index(Operation.DELETE)
 _NOTHING = kernels.NOTHING  # of this message nothing is remembered
 _NO_ROWS = np.empty(0, np.int64)
-_ACCOUNT_END = f"/{ACCOUNT_MARK}".encode()
+ACCOUNT_END = f"/{ACCOUNT_MARK}".encode()
 _COUNTS = (
     "update_matched", "update_unmatched", "delete_matched", "delete_unmatched", "delete_repeated",
 )  # fmt: skip
@@ -223,14 +223,14 @@ class Reviser:
         wanted = np.unique(hashes[accounts])
         known, came = defaultdict[bytes, set[bytes]](set), defaultdict[bytes, list[Any]](list)
         for name in listed(memory.of_accounts(wanted).texts(kernels.ID)):
-            if name and not name.endswith(_ACCOUNT_END):
+            if name and not name.endswith(ACCOUNT_END):
                 known[name.partition(b"/")[0]].add(name)
         own = np.flatnonzero(np.isin(hashes, wanted) & (messages.operations != _DELETE))
         for row, name in zip(own.tolist(), _names(messages, own), strict=True):
             came[name.partition(b"/")[0]].append((row, name))
         sizes, names = list[int](), list[bytes]()
         for row, account in zip(accounts.tolist(), _names(messages, accounts), strict=True):
-            first = account.removesuffix(_ACCOUNT_END)
+            first = account.removesuffix(ACCOUNT_END)
             ids = known[first] | {name for at, name in came[first] if at < row}
             sizes.append(len(ids))
             names += sorted(ids)
@@ -472,10 +472,10 @@ def _names(messages: Messages, rows: Longs) -> list[bytes]:
 def _accounts(messages: Messages) -> Longs:
     """Return the rows that delete an account."""
     data, starts, ends = messages.ids.texts
-    rows, n = messages.deleted, len(_ACCOUNT_END)
+    rows, n = messages.deleted, len(ACCOUNT_END)
     rows = rows[ends[rows] - starts[rows] >= n]
     last = data[ends[rows, np.newaxis] - np.arange(n, 0, -1)]
-    is_account: NDArray[np.bool_] = (last == np.frombuffer(_ACCOUNT_END, np.uint8)).all(axis=1)
+    is_account: NDArray[np.bool_] = (last == np.frombuffer(ACCOUNT_END, np.uint8)).all(axis=1)
     return rows[is_account]
 
 

@@ -44,14 +44,13 @@ from consumers.private_files import (
     tighten,
     write_at,
 )
-from consumers.sinks.records import Record, is_json, is_output, key_of
+from consumers.sinks.records import REJECT_BEGINS, Record, is_json, is_output, key_of
 
 _WRITE_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 16
 _STRING = re.compile(rb"(?:[^\"\\]|\\.)*+", re.DOTALL)
-_REJECT = b'{"reason":"'
 # What stands in front of the first string of a prediction or a reject, and what behind it.
-_BESIDE = ((b'{"id":"', b'","time_ms":'), (_REJECT, b'","detail":"'))
+_BESIDE = ((b'{"id":"', b'","time_ms":'), (REJECT_BEGINS, b'","detail":"'))
 # How many lines that never came again are taken over from a checkpoint: 64 MiB.
 _CARRIED_MAX = 1 << 22
 
@@ -337,7 +336,7 @@ class _Repeats:
             return False
         stands_there, is_other = lines.find(place[1], _key_hash(record.key))
         self.n_unknown += is_other
-        is_passed = not record.value.startswith(_REJECT) and place[1] >= lines.offsets[-1]
+        is_passed = not record.value.startswith(REJECT_BEGINS) and place[1] >= lines.offsets[-1]
         if is_passed or not lines.n_left:
             del self._left[place[0]]
         return stands_there

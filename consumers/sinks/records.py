@@ -440,7 +440,7 @@ _BEGINNING = re.compile(
     rb'\{"reason":"[a-z0-9_]+","detail":"'
     rb'|\{"id":"[^"\\]*(?:\\.[^"\\]*)*","time_ms":(?:-?[0-9]+|null),"(?:text|fields|label)":'
 )
-_REJECT = b'{"reason":"'
+REJECT_BEGINS = b'{"reason":"'
 
 
 def _is_newer(line: Mapping[str, Any], deleted: Mapping[Partition, int]) -> bool:
@@ -489,7 +489,7 @@ def without_message(line: bytes, deleted: Deleted) -> bytes | None:
 
     Both kinds may stand in one file, if the settings gave it to the one after the other.
     """
-    remove = reject_without_bytes if line.startswith(_REJECT) else prediction_without_text
+    remove = reject_without_bytes if line.startswith(REJECT_BEGINS) else prediction_without_text
     return remove(line, deleted)
 
 
@@ -513,7 +513,7 @@ def _is_record(line: bytes) -> bool:
 
 
 def is_json(line: bytes) -> bool:
-    """Return whether a line is one whole value of JSON."""
+    """Return whether a line is JSON, whatever it says; False if it nests too deeply to be read."""
     try:
         msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -530,7 +530,7 @@ def reject_without_bytes(line: bytes, deleted: Deleted) -> bytes | None:
     and string of the bytes is compared. A line torn by an interrupted overwrite is emptied; see
     `prediction_without_text`.
     """
-    if not line.startswith(_REJECT):
+    if not line.startswith(REJECT_BEGINS):
         return None
     try:
         reject = msgspec.json.decode(line, type=dict[str, Any])

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.corrections.model import Correction, decoded, encode, entries, is_json
+from consumers.corrections.model import Correction, decoded, encode, entries
 from consumers.messages import Partition, Reason, Reject
+from consumers.sinks.records import is_json
 from tests.consumers.decoded_messages import raw
 
 LOG = Partition("journal:corrections.jsonl", 0)
