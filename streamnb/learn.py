@@ -380,14 +380,9 @@ class EncodedRows:
         return self._inputs[key]
 
     def encode(
-        self,
-        state: ModelState,
-        fields: Mapping[str, Any],
-        begin: int,
-        end: int,
-        given: NDArray[np.int32],
-        labels: NDArray[np.int32],
-    ) -> list[Any]:
+        self, state: ModelState, fields: Mapping[str, Any], begin: int, end: int,
+        given: NDArray[np.int32], labels: NDArray[np.int32],
+    ) -> list[Any]:  # fmt: skip
         """Return rows `begin` to `end` as each group's batch, to be learned; see `predict.encode`.
 
         `given` are all of the call's labels, by which words enter: a row so old that one model
@@ -403,6 +398,7 @@ class EncodedRows:
             if key not in self._batches:
                 batch = group.encode(fields[name], begin, end, given[begin:end], learn=True)
                 self._batches[key] = group.vocabulary, batch
+            group.read_kinds()  # the one that encoded may have no hybrid
             batches.append(self._batches[key][1])
         return batches
 

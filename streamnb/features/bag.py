@@ -452,6 +452,7 @@ class BagState(CountedState):
                 fresh = [counted.names[k] for k in wanted.tolist()]
                 texts = Strings(fresh, has_missing=False).piece(0, len(fresh))
                 by_name[wanted] = self.vocabulary.enter(fingerprints_of(texts, self.key), texts)
+                self.read_kinds()
         columns: NDArray[np.int32] = by_name[names]
         return columns
 
@@ -477,6 +478,7 @@ class BagState(CountedState):
         fps = fingerprints_of(texts, self.key)
         if learn and not self.n_declared:
             columns = self.vocabulary.enter(fps, texts)
+            self.read_kinds()
         else:
             columns = self.vocabulary.look_up(fps)
             columns[columns >= self._n_counted] = -1

@@ -46,8 +46,7 @@ class CountedState(GroupState):
 
     `key` (2,): SipHash's key. `vocabulary`: word → column. `n_words_max`: the bound on V that
     learning keeps to; `n_part_words_max`: that of a part. `n_declared`: how many words the
-    dictionary declares; None where words come as they please.
-    `weights`: the hybrid's, if there is one; `kinds` (capacity,): the words' kinds, for it alone.
+    dictionary declares; None where words come as they please. `weights`: the hybrid's, if any.
     """
 
     counts: Counts  # N_jc, N_c, N_·c and V, by the vocabulary's columns
@@ -73,8 +72,7 @@ class CountedState(GroupState):
         self.leaves_prior_out = self._likelihood.leaves_prior_out
         self.hybrid = spec.hybrid
         self.weights = self._empty_weights(n_classes)
-        self.kinds = np.empty(0, dtype=np.uint8)
-        self._read_kinds()
+        self.read_kinds()
         self.set_bounded(bounded=True)
         self.rebuild()
 
@@ -251,7 +249,7 @@ class CountedState(GroupState):
             merge_weights(self.weights, other.weights, (ours, theirs), places, sign, factor)
             totals = statistics.column_totals(counts, len(self.weights.words))
             self.weights.words[totals == 0.0] = 0.0
-            self._read_kinds()
+            self.read_kinds()
         self.recount(counts)
         self.n_dropped = max(0, self.n_dropped + sign * other.n_dropped)
         if not self.n_declared and int(counts.state[LIVE]) > self.n_words_max:
@@ -304,6 +302,7 @@ class CountedState(GroupState):
             )
         self.key = hash_key_words(hash_key)
         self.vocabulary = self.vocabulary.with_fingerprints(fingerprints_of(texts, self.key))
+        self.read_kinds()
         self.counts = self.grow(self.counts)
 
     def rescale(self, factor: float) -> None:
@@ -374,7 +373,7 @@ class CountedState(GroupState):
         self.counts = self.grow(statistics.take(self.counts, "columns", columns))
         if self.weights is not None:
             self.weights = self._grow_weights(statistics.take(self.weights, "columns", columns))
-            self._read_kinds()
+            self.read_kinds()
         return columns
 
     # ---- the hybrid's weights ------------------------------------------------------------------
@@ -398,7 +397,7 @@ class CountedState(GroupState):
         is_whole = part.counts is self.counts
         if learn:
             sums, own = (self.counts.by_word, self.weights.words), part.counts.by_word
-            have = min(map(len, (*sums, self.kinds, own, part.weights.words)))
+            have = min(map(len, (*sums, own, part.weights.words)))
             if have < len(self.vocabulary.table.fingerprints):  # asked here: few calls need more
                 self._make_room(part, is_whole=is_whole, alone=alone)
         answering = part if alone or is_whole else self
@@ -411,9 +410,8 @@ class CountedState(GroupState):
             _kept.made_for, _kept.scratch = room, hybrid_scratch(*room)
         while True:
             row, why, n_new = kernel.hybrid(
-                answering.counts, weights, part.counts, own_weights, mode, self.kinds,
-                self.vocabulary.table, batch.rows, batch.present, updates, options, said,
-                _kept.scratch, out,
+                answering.counts, weights, part.counts, own_weights, mode, self.vocabulary.kinds,
+                batch.rows, batch.present, updates, options, said, _kept.scratch, out,
             )  # fmt: skip
             if why != counting.FULL:
                 return
@@ -438,8 +436,6 @@ class CountedState(GroupState):
             grow = statistics.reserved if alone else statistics.grown
             part.counts = grow(part.counts, columns=capacity)
             part.weights = grow(part.weights, columns=capacity)
-        if len(self.kinds) < self.vocabulary.capacity:
-            self.kinds = np.pad(self.kinds, (0, self.vocabulary.capacity - len(self.kinds)))
 
     def _grow_sum(self) -> None:
         self.counts, self.weights = self.grow(self.counts), self._grow_weights(self.weights)
@@ -474,11 +470,10 @@ class CountedState(GroupState):
                 self.weights.words[columns] -= part.weights.words[columns]
             part.weights.words[columns] = 0.0
 
-    def _read_kinds(self) -> None:
-        """Read the kinds of all words off their texts."""
+    def read_kinds(self) -> None:
+        """Have the vocabulary know the kinds of new words, if a hybrid needs them."""
         if self.hybrid is not None:
-            self.kinds = np.zeros(self.vocabulary.capacity, dtype=np.uint8)
-            kernel.word_kinds(self.vocabulary.table, self.vocabulary.n_words, self.kinds)
+            self.vocabulary.read_kinds()
 
     def weighted_log_odds(
         self, columns: NDArray[np.int64], times: Floats, n_tokens: float, scale: float
@@ -487,9 +482,9 @@ class CountedState(GroupState):
         assert self.weights is not None
         assert self.hybrid is not None
         out = np.zeros((len(columns), len(self.counts.tokens)))
-        scratch = hybrid_scratch(self.hybrid, out.shape[1], 0)
+        scratch, kinds = hybrid_scratch(self.hybrid, out.shape[1], 0), self.vocabulary.kinds
         kernel.explain(
-            self.counts, self.weights, self.kinds, columns, times, n_tokens, scale, scratch, out
+            self.counts, self.weights, kinds, columns, times, n_tokens, scale, scratch, out
         )
         return out
 
@@ -510,7 +505,7 @@ class CountedState(GroupState):
         """Begin with fresh weights, or go on without any; those of parts stay."""
         self.spec, self.hybrid = replace(self.spec, hybrid=hybrid), hybrid
         self.weights = self._empty_weights(len(self.counts.tokens))
-        self._read_kinds()
+        self.read_kinds()
 
     # ---- parts -----------------------------------------------------------------------------------
 
@@ -594,4 +589,4 @@ class CountedState(GroupState):
         self.n_skipped = int(state["n_skipped"])
         self.in_order = bool(state.get("in_order", False))  # files of 0.1.0 never are
         self._unpacked = {"columns": np.arange(self.vocabulary.n_words)}
-        self._read_kinds()
+        self.read_kinds()

@@ -308,7 +308,7 @@ class WordsState(CountedState):
         self.counts = self.grow(statistics.take(self.counts, "columns", columns))
         if self.weights is not None:
             self.weights = self._grow_weights(statistics.take(self.weights, "columns", columns))
-            self._read_kinds()
+            self.read_kinds()
         return columns
 
     def rekey(self, hash_key: int) -> None:
@@ -348,3 +348,5 @@ class WordsState(CountedState):
             )
             if why != word_table.DONE:
                 vocabulary.make_room(why, wanted)
+        if learn:
+            self.read_kinds()

@@ -33,6 +33,7 @@ import numpy as np
 
 from streamnb.kernels.counting import (
     ADDED,
+    ALIGNED_BYTES,
     FULL,
     NEAR_WORDS,
     count_new,
@@ -54,11 +55,9 @@ from streamnb.kernels.layout import (
     Rows,
     RowUpdates,
     RunOptions,
-    Table,
     prefetch,
 )
 from streamnb.kernels.posterior import count_recent, rounded
-from streamnb.kernels.word_table import kind_of
 
 # A word, a negated word, an n-gram of two words, a longer one or one of characters.
 KINDS = 4
@@ -215,11 +214,7 @@ def add_word(
     g = kind * N_BANDS + (scratch.bands[np.int64(total)] if small else band(total))
     n_before = scratch.occurs[g]
     scratch.occurs[g] = n_before + 1
-    if n_before == 0:
-        for c in range(n_classes):
-            scratch.sums[g, c] = 0.0
-            scratch.ratios[g, c] = 1.0
-    elif n_before % _FACTORS == 0 or total > _LARGE:
+    if (n_before >= _FACTORS and n_before % _FACTORS == 0) or total > _LARGE:
         for c in range(n_classes):
             scratch.sums[g, c] += np.log(scratch.ratios[g, c])
             scratch.ratios[g, c] = 1.0
@@ -237,6 +232,14 @@ def add_word(
         for c in range(n_classes):
             ratio = (counts.by_word[column, c] * per_count + m) / (total * scratch.shares[c] + m)
             scratch.sums[g, c] += times * np.log(ratio)
+
+
+@inner
+def start_groups(scratch: HybridScratch) -> None:
+    """Begin the sums of an example: of all groups, as no processor foresees which come first."""
+    scratch.occurs[:] = 0
+    scratch.sums[:] = 0.0
+    scratch.ratios[:] = 1.0
 
 
 @inner
@@ -264,7 +267,7 @@ def add_words(
     """Write z_c of row `i` into the scratch; return x, or 0 if no word of it is known."""
     scratch.scores[:] = 0.0
     write_shares(counts, n_classes, scratch.shares)
-    scratch.occurs[:] = 0
+    start_groups(scratch)
     per_count = 1.0 / scale
     prior = scale * word_prior(weights, scratch.options)
     n_tokens = 0.0
@@ -463,23 +466,16 @@ def take_back(
 
 
 @inner
-def name_kinds(counts: Counts, kinds: U8, table: Table, rows: Rows, i: int) -> None:
-    """Write the kinds of row `i`'s new words."""
-    for at in range(rows.indptr[i], rows.indptr[i + 1]):
-        column = rows.columns[at]
-        if is_new(counts.by_word, column):
-            kinds[column] = kind_of(table.words, table.word_ends, column)
-
-
-@inner
 def prefetch_weights(counts: Counts, weights: Weights, kinds: U8, rows: Rows, i: int) -> None:
     """Have counts, weights and kinds of row `i`, if there is one, brought near."""
     prefetch_row(counts, rows, i)
     if i + 1 < len(rows.indptr) and counts.state[LIVE] > NEAR_WORDS:
+        n_bytes = 8 * weights.words.shape[1]
         for at in range(rows.indptr[i], rows.indptr[i + 1]):
             column = np.int64(rows.columns[at])
             prefetch(weights.words, column, 0)
-            prefetch(weights.words, column + 1, 0)  # a word's weights may lie on two lines
+            if n_bytes > ALIGNED_BYTES:  # a word's weights may lie on two lines
+                prefetch(weights.words, column, n_bytes - 1)
             prefetch(kinds, column, 0)
 
 
@@ -491,7 +487,6 @@ def hybrid(
     part_weights: Weights,
     mode: int,
     kinds: U8,
-    table: Table,
     rows: Rows,
     present: Flags,
     updates: RowUpdates,
@@ -502,7 +497,7 @@ def hybrid(
 ) -> tuple[int, int, int]:
     """Add each row's scores to `out`, then learn the row where it has a label.
 
-    The kinds of new words are read off their texts in the table. `said` is what the groups say that
+    `kinds` has those of all words of the rows. `said` is what the groups say that
     `weights.others` are of: with them a row without a text is one of no words, but not counted.
     `counts` and `weights` answer; the part's own learn, and the sums follow. `mode` is WHOLE if the
     part is the same arrays, ONE_PART if it has the same numbers, else PARTS.
@@ -547,19 +542,10 @@ def hybrid(
         count_recent(part_weights.recent, weights.recent, is_shared, y, decay, 1.0)
         if not present[i]:
             continue
-        if n_new > 0:
-            name_kinds(part, kinds, table, rows, i)
         if is_shared:
             learn_row(counts, rows, i, y, amounts[i], count_new(counts.by_word, rows, i), decays)
         learn_row(part, rows, i, y, amounts[i], n_new, decays)
     return len(labels), ADDED, 0
-
-
-@kernel
-def word_kinds(table: Table, n: int, kinds: U8) -> None:
-    """Write the kinds of the first `n` columns."""
-    for column in range(n):
-        kinds[column] = kind_of(table.words, table.word_ends, column)
 
 
 @kernel
@@ -587,7 +573,7 @@ def explain(
             scratch.scores[c] = 0.0
         if total == 0.0:
             continue
-        scratch.occurs[:] = 0
+        start_groups(scratch)
         add_word(
             counts, weights, columns[k], int(kinds[columns[k]]), times[k], total * per_count,
             per_count, prior, len(counts.tokens), scratch,

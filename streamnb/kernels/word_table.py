@@ -557,12 +557,22 @@ def kind_of(words: U8, word_ends: I64, column: int) -> int:
     """Return the kind of a word: by a mark at its start, and by the spaces in it."""
     first = word_ends[column - 1] if column > 0 else np.int64(0)
     last = word_ends[column]
-    n_spaces = 0
-    for at in range(first, last):
-        n_spaces += words[at] == _SPACE[0]
-    if n_spaces > 0:
-        return 2 if n_spaces == 1 else 3
+    has_space = False
+    for at in range(first, last):  # to count them all takes the compiler's vectors, and four times
+        if words[at] == _SPACE[0]:
+            if has_space:
+                return 3
+            has_space = True
+    if has_space:
+        return 2
     if last - first > 1 and words[first] == CHARACTERS[0]:
         return 3
     is_marked = last - first > 1 and words[first] == _MARK[0] and words[first + 1] == _MARK[1]
     return 1 if is_marked else 0
+
+
+@kernel
+def word_kinds(table: Table, begin: int, end: int, kinds: U8) -> None:
+    """Write the kinds of columns `begin` to `end`."""
+    for column in range(begin, end):
+        kinds[column] = kind_of(table.words, table.word_ends, column)

@@ -548,7 +548,7 @@ def test_characters_are_of_a_kind_beside_words() -> None:
     """Weights of words are not shared with the n-grams of characters inside them."""
     model = learned([("so not", "good"), ("~", "bad")], characters=(3, 4))
     group: Any = model.state.groups["text"]
-    kinds = {word: int(group.kinds[group.find([word])[0]]) for word in model.words()}
+    kinds = {word: int(group.vocabulary.kinds[group.find([word])[0]]) for word in model.words()}
     of_words = {word: kind for word, kind in kinds.items() if not word.startswith("~")}
     assert of_words == {"so": 0, "not": 0, "so not": 2}
     assert {kinds[word] for word in kinds.keys() - of_words.keys()} == {3}

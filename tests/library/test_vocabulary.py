@@ -95,3 +95,19 @@ def test_arrays_make_the_vocabulary_again() -> None:
     assert listed(again) == ["語", "b", "cc"]
     assert again.find(["cc", "語"], state.reader.key).tolist() == [2, 0]
     assert listed(Vocabulary()) == []
+
+
+def test_kinds_of_words_are_read_once_for_all_that_share_them() -> None:
+    """Of new words alone, in one array for groups and snapshots of one vocabulary."""
+    vocabulary = having(["a", "b"]).vocabulary
+    vocabulary.read_kinds()
+    view, kinds = vocabulary.view(), vocabulary.kinds
+    assert view.kinds is kinds
+    kinds[:2] = 9  # are not read again
+    words = ["¬b", "a b", "a b c", "~ab", " ", "~"]
+    buffer = text_column([word.encode() for word in words]).piece(0, len(words))
+    vocabulary.enter(np.arange(77, 77 + len(words), dtype=np.uint64), buffer)
+    view.read_kinds()
+    vocabulary.read_kinds()
+    assert vocabulary.kinds is kinds
+    assert kinds[: vocabulary.n_words].tolist() == [9, 9, 1, 2, 3, 3, 2, 0]
