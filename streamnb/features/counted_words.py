@@ -310,12 +310,19 @@ class CountedState(GroupState):
         self.rescale_part(self.as_part(), factor)
         self.rebuild()
 
+    def rescale_counts(self, counts: Counts, factor: float) -> None:
+        """Multiply counts by a power of two; memory beyond the last word is not touched."""
+        n = min(self.vocabulary.n_words, len(counts.by_word))
+        super().rescale_counts(statistics.take(counts, "columns", np.arange(n)), factor)
+
     def rescale_part(self, part: GroupPart, factor: float) -> None:
         """Multiply a part's counts; a word that falls to zero takes its weights with it."""
         super().rescale_part(part, factor)
         if part.weights is not None:
-            part.weights.words[:] = part.weights.words * factor + 0.0  # -0.0 becomes 0.0
-            totals = statistics.column_totals(part.counts, len(part.weights.words))
+            words = part.weights.words[: self.vocabulary.n_words]
+            np.multiply(words, factor, out=words)
+            np.add(words, 0.0, out=words)  # -0.0 becomes 0.0
+            totals = statistics.column_totals(part.counts, len(words))
             self._forget_weights(part, np.flatnonzero(totals == 0.0))
 
     def set_classes(self, n_classes: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections import defaultdict
 from itertools import pairwise
 from typing import Any
@@ -576,3 +577,21 @@ def test_a_hybrid_and_plain_counts_are_merged_as_the_refusal_says() -> None:
         _ = plain + learned
     learned.set_hybrid("a.b", None)
     assert (plain + learned).n_examples == 4
+
+
+def test_a_move_of_the_landmark_takes_little_memory() -> None:
+    """Counts and weights are scaled where they lie; rows beyond the last word stay as they are."""
+    model = fresh()
+    model.learn_many(*columns([(f"a{i} b{i}", CLASSES[i % 3]) for i in range(8_000)]))
+    (group,) = model.state.groups.values()
+    assert group.weights is not None
+    held, counts = group.weights.words.copy(), group.counts.by_word.copy()
+    tracemalloc.start()
+    try:
+        group.rescale(0.5)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < held.nbytes / 2
+    assert np.array_equal(group.weights.words, held * 0.5)
+    assert np.array_equal(group.counts.by_word, counts * 0.5)
