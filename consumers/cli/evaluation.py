@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from fractions import Fraction
 from functools import partial
@@ -69,6 +70,7 @@ from streamnb.reader import ModelReader
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+_JUDGES = 2  # threads that judge a fold: most of it is kernels, which hold no lock
 _LEAST = float(np.finfo(np.float32).min)
 
 
@@ -327,12 +329,12 @@ class Evaluation:
         method, found = self._method, self._judged
         for each in self._waiting if method.hold_out is not None else ():
             self._only_judge(each)
-        for fold, held in enumerate(self._by_fold):
-            assert self._folds is not None
-            rest = self._folds.without(fold)
-            for each in held:
-                stated, joint = self._judge(each, rest)
-                self._keep(each, self._answers.answer(stated), joint)
+        with ThreadPoolExecutor(_JUDGES) as threads:
+            for fold, held in enumerate(self._by_fold):
+                assert self._folds is not None
+                judge = partial(self._judge, model=self._folds.without(fold))
+                for each, (stated, joint) in zip(held, threads.map(judge, held), strict=True):
+                    self._keep(each, self._answers.answer(stated), joint)
         if not self._parts:
             shown = ", ".join(f"{n:,} {why}" for why, n in sorted(found.rejected.items())) or "none"
             raise QuestionError(
@@ -409,12 +411,9 @@ class Evaluation:
             )
         self.known.grow(tuple(self._classes))
         times = times_and_weights(messages, self._decay)
-        return Examples(
-            columns_of(messages, rows, list(self.kinds)),
-            to_indices(Codes(codes, classes), self._classes),
-            self._n_seen + np.arange(len(rows)),
-            times,
-        )
+        truth = to_indices(Codes(codes, classes), self._classes)
+        at = self._n_seen + np.arange(len(rows))
+        return Examples(columns_of(messages, rows, list(self.kinds)), truth, at, times)
 
     # ---- methods ---------------------------------------------------------------------------------
 

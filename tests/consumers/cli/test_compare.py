@@ -458,3 +458,24 @@ def test_no_package_is_hidden_while_figures_are_made(monkeypatch: pytest.MonkeyP
     y = np.arange(40) % 2
     found = figures(JudgedExamples(("a", "b"), y, np.log(np.full((40, 2), 0.5, np.float32))))
     assert found["figures"]["accuracy"]["value"] == 0.5
+
+
+def test_two_threads_judge_a_fold(
+    files: tuple[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two pieces of it at a time, and the figures are those of one after the other."""
+    source, paths = files
+    settings = load(paths[0], {}, {"source": source})
+    expected, both, own = judge(settings, Method(folds=2)), threading.Barrier(2), Evaluation._judge
+    met = threading.Event()
+
+    def judged(*args: Any, **options: Any) -> Any:
+        if not met.is_set():  # the first two
+            both.wait(20.0)
+            met.set()
+        return own(*args, **options)
+
+    monkeypatch.setattr(Evaluation, "_judge", judged)
+    found = judge(settings, Method(folds=2))
+    assert np.array_equal(found.log_posteriors, expected.log_posteriors)
+    assert np.array_equal(found.labels, expected.labels)
