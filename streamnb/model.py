@@ -21,7 +21,7 @@ from streamnb import learn, merging, predict
 from streamnb.decay import HalfLife
 from streamnb.errors import InputError, StoreError, check_bool, check_kind
 from streamnb.features.protocol import Floats, Group
-from streamnb.inspection.words import word_group
+from streamnb.inspection.words import word_group, word_groups
 from streamnb.labels import Codes, Label
 from streamnb.likelihoods.multinomial import Hybrid
 from streamnb.priors import ClassPrior
@@ -390,6 +390,30 @@ class NaiveBayes(ModelReader):
             if not had_order:
                 part.now = self.state.clock.now
         self.state.hold_only_part()
+
+    def forget_weights(self) -> None:
+        """Have hybrids learn their weights from nothing on; counts and recent classes stay.
+
+        After a sudden change old weights are worse than none, and slow to follow. Where nothing has
+        changed this costs a point of accuracy or two for some ten thousand examples.
+
+        Examples
+        --------
+        >>> import streamnb as nb
+        >>> words = nb.Words(nb.Multinomial(), hybrid=nb.Hybrid())
+        >>> model = nb.NaiveBayes(["ham", "spam"], features={"text": words})
+        >>> model.learn_many({"text": ["a prize", "lunch"] * 50}, ["spam", "ham"] * 50)
+        >>> counts, sure = model.digest(), model.predict_proba_one({"text": "lunch"})["ham"]
+        >>> model.forget_weights()
+        >>> model.digest() == counts, model.predict_proba_one({"text": "lunch"})["ham"] < sure
+        (True, True)
+        """
+        for name, group in word_groups(self.state).items():
+            parts = [part.groups[name].weights for part in self.state.summands()]
+            for each in (group.weights, *parts):
+                if each is not None:
+                    for sums in (each.groups, each.words, each.others):
+                        sums[:] = 0.0
 
     def forget_parts(self) -> None:
         """Keep this model whole from now on: of its parts only their sum stays.

@@ -214,7 +214,7 @@ class DriftSettings(Section):
     alpha: float = Field(default=0.001, gt=0, lt=1)
     tolerance: float = Field(default=0.0, ge=0, le=0.4)
     words_after: int = Field(default=4_000, ge=1, le=COUNT_MAX)  # labelled messages
-    reaction: Literal["none", "compare"] = "none"  # of the challengers, soon after an alarm
+    reaction: Literal["none", "relearn", "compare"] = "relearn"  # soon after an alarm
 
 
 class AlertSettings(Section):

@@ -18,6 +18,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -27,6 +28,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from consumers.config.sections import DriftSettings
+from consumers.decode.labels import predicted_classes
 from consumers.messages import CheckpointEntry
 from streamnb import DriftMartingale, MovedWord, NaiveBayes, WordCounts, count_words, moved_words
 from streamnb.inspection.words import word_groups
@@ -35,17 +37,6 @@ _Floats = NDArray[np.float64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 LOG_POSTERIOR_MIN = math.log(1e-15)
 log = structlog.get_logger(__name__)
-
-
-def predicted_classes(log_posteriors: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the index of each row's likeliest class; of classes that tie, the first.
-
-    Between two classes one comparison a row takes a sixth of the time of an argmax over rows.
-    """
-    if log_posteriors.shape[1] == 2:
-        return np.greater(log_posteriors[:, 1], log_posteriors[:, 0]).astype(np.intp)
-    likeliest: NDArray[np.intp] = log_posteriors.argmax(axis=1)
-    return likeliest
 
 
 def log_losses(
@@ -398,8 +389,7 @@ def score_curve(scores: NDArray[np.float64], is_own: NDArray[np.bool_]) -> Score
     half = Z * math.sqrt(float(below.var()) / n + float(above.var()) / n_others)
     order = np.argsort(-scores, kind="stable")
     hits = np.cumsum(is_own[order])
-    # Examples of one score are chosen together.
-    ranked = scores[order]
+    ranked = scores[order]  # examples of one score are chosen together
     ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(scores) - 1)
     recall, precision = hits[ends] / n, hits[ends] / (ends + 1)
     average = float((np.diff(recall, prepend=0.0) * precision).sum())
@@ -422,12 +412,8 @@ def calibration_error(bins: Sequence[Bin]) -> float | None:
     n = sum(each.n for each in bins)
     if not n:
         return None
-    off = (
-        each.n * abs(each.accuracy - each.mean_probability)
-        for each in bins
-        if each.accuracy is not None and each.mean_probability is not None
-    )
-    return sum(off) / n
+    known = ((b.n, b.accuracy, b.mean_probability) for b in bins)
+    return sum(n_own * abs(a - p) for n_own, a, p in known if a is not None and p is not None) / n
 
 
 # ---- drift ---------------------------------------------------------------------------------------
@@ -437,6 +423,7 @@ WORDS_MAX = 5_000  # the most frequent ones, whose classes are compared
 WORDS_NAMED = 10
 PENDING_MAX = 8  # alarms that wait for their words; a further one waits with the last of them
 LOOK_EXAMPLES = 500  # the words are looked at where so many more losses were taken in
+RELEARN_Z = 5.5  # of 5,000 words of two classes, looked at eight times, chance takes none beyond
 
 
 class DriftReport(msgspec.Struct, frozen=True):
@@ -473,12 +460,14 @@ class DriftWatch:
     def __init__(self, settings: DriftSettings) -> None:
         self._settings = settings
         self.model: Callable[[], NaiveBayes | None] = lambda: None
-        self.react: Callable[[], None] = lambda: None  # with `drift.reaction`, at the next look
+        self.relearn: Callable[[], None] = lambda: None  # these are done by `drift.reaction`
+        self.compare: Callable[[], None] = lambda: None
         self._martingale = DriftMartingale(settings.alpha, settings.tolerance)
         self._n = 0  # losses taken in
         self._taught = (0.0, 0.0)  # messages that taught the model, and their weight together
         self._is_alarmed = False  # and the words of before are not counted yet
         self._pending: list[tuple[int, WordCounts]] = []  # named after so many losses, by alarm
+        self._relearned = 0  # alarms whose words are named up to there had the model relearn
         self._report = DriftReport(0, 1.0, None, ())
 
     @classmethod
@@ -510,10 +499,21 @@ class DriftWatch:
             self.update(log_losses(log_posteriors, labels))
             model = self.model()
             if self._n % LOOK_EXAMPLES == 0 and model is not None:
-                if self._is_alarmed and self._settings.reaction == "compare":
-                    self.react()
+                self._react(model)
                 self._look_at_words(model)
                 self._is_alarmed = False
+
+    def _react(self, model: NaiveBayes) -> None:
+        """Compare challengers behind an alarm, or relearn weights once words have moved."""
+        reaction, groups = self._settings.reaction, word_groups(model.state)
+        if reaction == "compare" and self._is_alarmed:
+            self.compare()
+        since = [w for at, w in self._pending if at > self._relearned and w.group in groups]
+        find = partial(moved_words, model=model, n=1, least_z=RELEARN_Z, learned=self._taught)
+        if reaction == "relearn" and model.state.is_hybrid and any(map(find, since)):
+            self._relearned = max(at for at, _ in self._pending)
+            log.warning("drift_relearned", message=self._n, detail="words have moved since")
+            self.relearn()
 
     def update(self, losses: NDArray[np.float64]) -> None:
         """Take in log-losses, in the order of their messages."""
@@ -528,9 +528,8 @@ class DriftWatch:
             if model is not None and word_groups(model.state):
                 detail += "; the words that moved are named later"
             log.warning("drift", message=before + at, detail=detail)
-        self._report = replace(
-            self._report, n_alarms=self._martingale.n_alarms, capital=self._martingale.capital
-        )
+        now = self._martingale
+        self._report = replace(self._report, n_alarms=now.n_alarms, capital=now.capital)
 
     def _look_at_words(self, model: NaiveBayes) -> None:
         """Count the words of before once an alarm was raised, and later name those that moved."""
@@ -562,7 +561,7 @@ class DriftWatch:
         values: dict[str, Any] = {
             "n": self._n, "taught": self._taught, "martingale": self._martingale.to_dict(),
             "is_alarmed": self._is_alarmed, "alarm_at": self._report.alarm_at,
-            "words": [asdict(each) for each in named], "pending": [],
+            "words": [asdict(each) for each in named], "pending": [], "relearned": self._relearned,
         }  # fmt: skip
         for n, (at, earlier) in enumerate(self._pending):
             known = self._are_counted(earlier.words, earlier.group)
@@ -587,7 +586,7 @@ class DriftWatch:
         now = {"alpha": settings.alpha, "tolerance": settings.tolerance}
         self._martingale = DriftMartingale.from_dict(values["martingale"] | now)
         self._n = values["n"]
-        self._is_alarmed = values["is_alarmed"]
+        self._is_alarmed, self._relearned = values["is_alarmed"], values.get("relearned", 0)
         self._taught = tuple(values.get("taught", self._taught))  # older files have none
         words = tuple(MovedWord(**each) for each in values["words"])
         known = self._martingale

@@ -18,8 +18,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from consumers.decode.labels import predicted_classes
 from consumers.messages import CheckpointEntry, KnownClasses, Messages
-from consumers.monitoring.prequential import DriftWatch, Prequential, predicted_classes, wilson
+from consumers.monitoring.prequential import DriftWatch, Prequential, wilson
 from consumers.monitoring.status import Judged
 from streamnb import Answer, Confidence, ConformalSets, ReliabilityBin
 from streamnb.labels import Label

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from consumers.config.model import MODEL, FieldKind, ModelSettings, PromotionSettings
 from consumers.config.sections import CheckpointSettings
-from consumers.decode.labels import keep_classes
+from consumers.decode.labels import keep_classes, predicted_classes
 from consumers.errors import CheckpointError, ConfigError, ConsumerError
 from consumers.features import SavedConfidence, build_model
 from consumers.messages import CheckpointEntry, entries_of, partition_of, weighed
-from consumers.monitoring.prequential import Prequential, calibration_error, predicted_classes
+from consumers.monitoring.prequential import Prequential, calibration_error
 from consumers.monitoring.status import ChallengersReport, JudgedBlock, ModelFigures
 from consumers.pipeline.checkpoint import Checkpoint, mismatch, take_settings
 from consumers.pipeline.learned_records import FoundRecords

@@ -118,10 +118,10 @@ class Pipeline(msgspec.Struct):
         if self.labels is not None and self.recent is not None:
             self.labels.join.show(self.recent.note_labels, self._after_predictions)
         if self.statistics.drift is not None:
-            self.statistics.drift.model = lambda: self.learner.model
+            drift = self.statistics.drift
+            drift.model, drift.relearn = lambda: self.learner.model, self.learner.forget_weights
             if (others := self.challengers) is not None:  # of one, whichever serves
-                self.statistics.drift.model = lambda: others.models[MODEL].model
-                self.statistics.drift.react = others.compare_soon
+                drift.model, drift.compare = lambda: others.models[MODEL].model, others.compare_soon
 
     def run(self, limits: Limits) -> str:
         """Learn until it ends; return why: "told to stop", "end of source" or "max messages"."""

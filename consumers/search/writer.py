@@ -28,8 +28,8 @@ import structlog
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from consumers.decode.labels import predicted_classes
 from consumers.messages import NO_LABEL, Messages, Partition
-from consumers.monitoring.prequential import predicted_classes
 from consumers.process import watch_cache
 from consumers.search.chunks import Chunk, Retention
 from consumers.search.database import (

@@ -308,7 +308,7 @@ def run(tweets: Path, folder: Path, *ends: int | None, **sections: Any) -> tuple
             made = Settings.model_validate(given | sections)
             daemon.run(made, view, until_end=True, max_messages=end)
     notes = storage.notes_of(next(folder.glob("model.nb")))
-    about = [line for line in lines if line["event"] in ("drift", "drift_words")]
+    about = [line for line in lines if line["event"].startswith("drift")]
     return notes["entries"]["drift"], about
 
 
@@ -340,6 +340,77 @@ def test_it_names_the_same_words_however_the_log_is_cut(tweets: Path, tmp_path: 
     assert found[0] == found[1] == found[2]
     assert [line["event"] for line in found[0][1]] == ["drift", "drift_words"]
     assert found[0][1][1]["message"] % LOOK_EXAMPLES == 0
+
+
+HYBRID = {"hash_key": "00" * 16, "features": {"text": {"ngrams": [1, 1]}}}
+
+
+@pytest.mark.parametrize("examples", [250, 1_000])
+def test_weights_begin_afresh_behind_a_change(tweets: Path, tmp_path: Path, examples: int) -> None:
+    """In the same place however the log is cut: the file has the same bits, and the same counts."""
+    learning = {"publish": "examples", "publish_examples": examples}
+    files, logs = [], []
+    for name, size, ends, reaction in (
+        ("whole", 1 << 22, (None,), "relearn"),
+        ("small", 30_000, (None,), "relearn"),
+        ("stopped", 70_000, (STABLE + 500, 500, 777, None), "relearn"),
+        ("none", 1 << 22, (None,), "none"),
+    ):
+        drift = SETTINGS.model_dump() | {"reaction": reaction}
+        sections: dict[str, Any] = {"model": HYBRID, "learning": learning, "drift": drift}
+        found = run(tweets, tmp_path / name, *ends, file={"batch_bytes": size}, **sections)
+        logs.append([line["event"] for line in found[1]])
+        files.append(tmp_path / name / "model.nb")
+    assert logs[:3] == [["drift", "drift_relearned", "drift_words"]] * 3
+    assert logs[3] == ["drift", "drift_words"]
+    assert len({path.read_bytes() for path in files[:3]}) == 1
+    models = [nb.load(path) for path in files]
+    assert models[0].digest() == models[3].digest()
+    asked = [each.predict_log_proba_many({"text": ["w0 w1 w2"]}) for each in models]
+    assert not np.array_equal(asked[0], asked[3])
+
+
+@pytest.mark.parametrize("seed", range(20, 25))
+def test_a_model_that_relearns_follows_a_change_sooner(seed: int) -> None:
+    """Right behind a change it errs less, and what nothing changed in teaches it nothing else."""
+    n, right = 20_000, []
+    texts, labels = PlantedStream(seed).draw(np.repeat([0.0, 1.0], [n, n]).tolist())
+    truth = np.array([CLASSES.index(each) for each in labels])
+    for reaction in ("none", "relearn"):
+        words = nb.Words(nb.Multinomial(), hybrid=nb.Hybrid())
+        model = nb.NaiveBayes(CLASSES, features={"text": words})
+        watch = DriftWatch(DriftSettings(enabled=True, reaction=reaction))
+        watch.model, watch.relearn, said = lambda: model, model.forget_weights, []  # noqa: B023
+        for begin in range(0, 2 * n, BATCH):
+            own = labels[begin : begin + BATCH]
+            said.append(model.prequential_many({"text": texts[begin : begin + BATCH]}, own))
+            watch.learned(said[-1], truth[begin : begin + BATCH])
+        right.append(np.concatenate(said).argmax(axis=1) == truth)
+    assert np.array_equal(right[0][: n + BATCH], right[1][: n + BATCH])
+    soon, late = slice(n, n + 5_000), slice(n + 10_000, 2 * n)
+    assert right[1][soon].mean() > right[0][soon].mean() + 0.03
+    assert right[1][late].mean() > right[0][late].mean()
+
+
+def test_an_alarm_by_a_run_of_one_class_leaves_the_weights() -> None:
+    """Losses grow where only a rare class comes, yet no word speaks for another one."""
+    random, n = np.random.default_rng(4), 10_000
+    words = nb.Words(nb.Multinomial(), hybrid=nb.Hybrid())
+    model = nb.NaiveBayes(CLASSES, features={"text": words})
+    watch, relearned = DriftWatch(SETTINGS), list[int]()
+    watch.model, watch.relearn = lambda: model, lambda: relearned.append(1)
+    truth = np.append(random.random(n) < 0.1, np.ones(n // 2, dtype=bool)).astype(int)
+    leans = np.where(random.random((len(truth), 3)) < 0.7, truth[:, None], 1 - truth[:, None])
+    drawn = (random.integers(0, 100, leans.shape) * 2 + leans).tolist()
+    texts = [" ".join(f"w{each}" for each in row) for row in drawn]
+    for begin in range(0, len(truth), BATCH):
+        own = truth[begin : begin + BATCH]
+        columns = {"text": texts[begin : begin + BATCH]}
+        watch.learned(model.prequential_many(columns, [CLASSES[c] for c in own]), own)
+    report = watch.report()
+    assert report.n_alarms > 0
+    assert report.words == ()
+    assert not relearned
 
 
 @pytest.mark.parametrize("half_life_s", [None, 4_000.0])

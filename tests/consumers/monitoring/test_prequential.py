@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from river import metrics
 from sklearn.metrics import accuracy_score, log_loss
 
-from consumers.monitoring.prequential import LOG_POSTERIOR_MIN, Prequential, predicted_classes
+from consumers.decode.labels import predicted_classes
+from consumers.monitoring.prequential import LOG_POSTERIOR_MIN, Prequential
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
