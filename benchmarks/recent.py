@@ -167,10 +167,11 @@ def _bounds() -> Retention:
 
 @contextlib.contextmanager
 def _running(
-    fields: tuple[str, ...], classes: tuple[str, ...], path: Path | None = None
+    fields: tuple[str, ...], classes: tuple[str, ...], path: Path | None = None, n: int = 0
 ) -> Iterator[RecentStore]:
-    """Run a store that keeps all messages, in a file."""
-    settings = RecentSettings(messages_max=_bounds().messages_max, rate_max_per_s=_ROWS_A_S)
+    """Run a store that keeps all messages, in a file; `n` if they are more than `MESSAGES`."""
+    most = max(n, _bounds().messages_max)
+    settings = RecentSettings(messages_max=most, rate_max_per_s=_ROWS_A_S)
     store = RecentStore(settings, path, classes, fields, 0.65, history=HistorySettings())
     store.start()
     try:
@@ -182,7 +183,7 @@ def _running(
 def write_file(path: Path, tweets: Tweets, n: int, show: Show) -> None:
     """Write a store of `n` tweets, as a daemon of these classes finds it when it starts."""
     decoder = build_decoder(Settings(), build_source(Settings(), until_end=False))
-    with _running(("text",), CLASSES, path) as store:
+    with _running(("text",), CLASSES, path, n) as store:
         for first in show.track(range(0, n, TRANSACTION)):
             lines = _tweets(tweets, first, min(TRANSACTION, n - first))
             messages = decoder.decode(_raw(lines, first))
