@@ -7,8 +7,7 @@
     for event in client.events("coffee"):
         print(event.name, event.data)
 
-Answers are the API's own JSON, as dicts, whose types stand here; `docs/api.md` says what each key
-means. A test holds the types against the API's description.
+Answers are the API's own JSON, as dicts with types; `docs/api.md` says what each key means.
 """
 
 from __future__ import annotations
@@ -18,10 +17,90 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from http import HTTPStatus
 from http.client import HTTPException, IncompleteRead
-from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+
+from consumers.http import (
+    CategoryFieldDict,
+    ClassDisplayDict,
+    ComparedDict,
+    ComparedWordDict,
+    ComparisonDict,
+    CorrectionsDict,
+    CountedValueDict,
+    DeleteReceiptDict,
+    ExplanationDict,
+    FeatureDict,
+    FieldsDict,
+    FlagFieldDict,
+    HistoryDict,
+    IntervalDict,
+    LabellingDict,
+    LabelReceiptDict,
+    MatchedStepDict,
+    MatchesDict,
+    MessageAnswerDict,
+    MessageDict,
+    MovingWordDict,
+    NowDict,
+    NumberFieldDict,
+    PageDict,
+    PageNamesDict,
+    PredictionDict,
+    SampleDict,
+    SearchDict,
+    SeriesDict,
+    ShareDict,
+    ShareMoveDict,
+    StepDict,
+    SummaryDict,
+    WantedDict,
+    WantedMessageDict,
+)
+
+__all__ = [
+    "ApiError",
+    "CategoryFieldDict",
+    "ClassDisplayDict",
+    "Client",
+    "ComparedDict",
+    "ComparedWordDict",
+    "ComparisonDict",
+    "CorrectionsDict",
+    "CountedValueDict",
+    "DeleteReceiptDict",
+    "ExplanationDict",
+    "FeatureDict",
+    "FieldsDict",
+    "FlagFieldDict",
+    "HistoryDict",
+    "IntervalDict",
+    "LabelReceiptDict",
+    "LabellingDict",
+    "MatchedStepDict",
+    "MatchesDict",
+    "MessageAnswerDict",
+    "MessageDict",
+    "MovingWordDict",
+    "NoRedirects",
+    "NowDict",
+    "NumberFieldDict",
+    "PageDict",
+    "PageNamesDict",
+    "PredictionDict",
+    "ReceivedEvent",
+    "SampleDict",
+    "SearchDict",
+    "SeriesDict",
+    "ShareDict",
+    "ShareMoveDict",
+    "StepDict",
+    "SummaryDict",
+    "WantedDict",
+    "WantedMessageDict",
+]
 
 PAUSE_S = 0.25  # before a request is sent again, twice as long each time
 PAUSE_MAX_S = 10.0
@@ -59,255 +138,6 @@ class ReceivedEvent(NamedTuple):
 
     name: str
     data: dict[str, Any]
-
-
-class FeatureDict(TypedDict):
-    """What one word, value, flag or number says, in nats."""
-
-    group: str
-    feature: str
-    kind: Literal["word", "absent_words", "category", "flag", "number"]
-    unseen: bool
-    score: float | None
-    counts: dict[str, float]
-    likelihoods: dict[str, float]
-    means: dict[str, float]
-    deviations: dict[str, float]
-
-
-class ExplanationDict(TypedDict):
-    """Why a label was chosen before another."""
-
-    label: str
-    other: str
-    known: bool
-    by_prior: bool
-    intercept: float | None
-    rest: float | None
-    features: list[FeatureDict]
-
-
-class IntervalDict(TypedDict):
-    """A credible interval of the label's probability."""
-
-    level: float
-    low: float
-    high: float
-
-
-class PredictionDict(TypedDict):
-    """What the model says of one example."""
-
-    label: str
-    probabilities: dict[str, float]
-    log_posteriors: dict[str, float | None]
-    raw: NotRequired[dict[str, float] | None]
-    explanation: NotRequired[ExplanationDict | None]
-    interval: NotRequired[IntervalDict | None]
-    prediction_set: NotRequired[list[str] | None]
-    decision: NotRequired[str | None]
-    model: NotRequired[str | None]
-    answered_by: NotRequired[str | None]
-
-
-class SampleDict(TypedDict):
-    """Which part of the stream the store holds."""
-
-    share: float | None
-    stored_per_s: float
-    offered_per_s: float
-    messages: int | None
-    messages_max: int
-    age_max_s: float
-
-
-class MessageDict(TypedDict):
-    """A message of the store."""
-
-    key: int
-    id: str
-    time_ms: int
-    user: str | None
-    lang: str | None
-    text: str
-    marked: list[str]
-    label: str
-    probability: float
-    probabilities: dict[str, float]
-    unsure: bool
-    truth: str | None
-    corrected: str | None
-
-
-class NowDict(TypedDict):
-    """What the current snapshot says of a message."""
-
-    label: str
-    probabilities: dict[str, float]
-    prediction_set: list[str] | None
-
-
-class MessageAnswerDict(MessageDict):
-    """A message, and what the current snapshot says of it and why."""
-
-    explanation: ExplanationDict | None
-    interval: IntervalDict | None
-    snapshot_version: int
-    now: NowDict
-
-
-class SearchDict(TypedDict):
-    """The newest messages that match."""
-
-    query: str
-    lang: str | None
-    messages: list[MessageDict]
-    more: bool
-    before: int | None
-    sample: SampleDict
-
-
-class StepDict(TypedDict):
-    """How many messages of each class are known of the step that begins at `time_ms`."""
-
-    time_ms: int
-    counts: dict[str, int]
-    n: NotRequired[int]
-
-
-class SeriesDict(TypedDict):
-    """Counts over time."""
-
-    step_s: float
-    points: list[StepDict]
-
-
-class ShareDict(TypedDict):
-    """A corrected share with the ends of its error bar."""
-
-    share: float
-    low: float
-    high: float
-
-
-class SummaryDict(TypedDict):
-    """What is said of the messages that match."""
-
-    query: str
-    lang: str | None
-    is_everything: bool
-    n: int
-    n_max: int
-    newest_only: bool
-    n_unsure: int
-    enough: bool
-    messages_min: int
-    classes: list[str]
-    counts: dict[str, int]
-    raw: dict[str, float | None]
-    corrected: dict[str, ShareDict] | None
-    corrected_reason: str | None
-    series: SeriesDict
-    sample: SampleDict
-    n_even: NotRequired[float]
-
-
-class ComparedWordDict(TypedDict):
-    """A word, or condition on a field, that is more frequent on this side than on all others."""
-
-    word: str
-    log_odds: float | None
-    standard_errors: float
-    counts: dict[str, int]
-    effects: dict[str, float]
-
-
-class ComparedDict(SummaryDict):
-    """One side of a comparison, and the words that set it apart."""
-
-    from_ms: int | None
-    to_ms: int | None
-    n_read: int
-    words: list[ComparedWordDict]
-
-
-class MovingWordDict(TypedDict):
-    """A word, or condition, that moved a share, and by how much of it: 0.04 are four points."""
-
-    word: str
-    effect: float
-
-
-class ShareMoveDict(TypedDict):
-    """The class whose share rose most from one time to the other, and the words that moved it."""
-
-    label: str
-    before: float
-    after: float
-    n_before: int
-    n_after: int
-    standard_errors: float
-    words: NotRequired[list[MovingWordDict]]
-    corrected: NotRequired[bool]
-
-
-class ComparisonDict(TypedDict):
-    """What was compared, in the order in which it was asked for.
-
-    Of one query at two times `moved` says which share rose most, and the words that moved it.
-    """
-
-    compared: list[ComparedDict]
-    moved: ShareMoveDict | None
-
-
-class MatchedStepDict(TypedDict):
-    """A step of a query: how many messages were looked through, of how many."""
-
-    n: int
-    n_stored: int
-    at_most: int | None
-
-
-class MatchesDict(TypedDict):
-    """What is known of a query's counts over time."""
-
-    query: str
-    lang: str | None
-    is_word: bool
-    stored_from_ms: int | None
-    steps: list[MatchedStepDict]
-
-
-class HistoryDict(TypedDict):
-    """How many messages of each class came over time."""
-
-    from_ms: int
-    to_ms: int
-    now_ms: int
-    kept_from_ms: int | None
-    n: int
-    classes: list[str]
-    series: SeriesDict
-    note: str
-    matches: MatchesDict | None
-
-
-class LabelReceiptDict(TypedDict):
-    """The label is in the log, safe."""
-
-    id: str
-    label: str | None
-    was: str | None
-    position: str
-
-
-class DeleteReceiptDict(TypedDict):
-    """The deletion is in the log, safe."""
-
-    id: str
-    was: str | None
-    position: str
 
 
 class Client:
@@ -377,6 +207,23 @@ class Client:
         given = {} if between is None else dict(zip(("from", "to"), between, strict=True))
         found: SearchDict = self._ask("GET", _address("/v1/search", query, given | more))
         return found
+
+    def search_all(
+        self,
+        query: str = "",
+        between: tuple[int | str | None, int | str | None] | None = None,
+        **more: Any,
+    ) -> Generator[MessageDict, None, None]:
+        """Yield all messages that match, newest first, asking for a page whenever one ends.
+
+        Takes what `search` takes; `limit` is that of a page, and `before` where to begin.
+        """
+        while True:
+            found = self.search(query, between, **more)
+            yield from found["messages"]
+            if not found["more"]:
+                return
+            more["before"] = found["before"]
 
     def message(self, name: str) -> MessageAnswerDict:
         """Return the stored message of an id, with what the model says of it now and why."""
@@ -478,9 +325,28 @@ class Client:
         found = self._ask("DELETE", f"/v1/messages/{quote(name, safe='')}")
         return found
 
+    def wanted(self, limit: int | None = None) -> WantedDict:
+        """Return the messages that a person should label next, the most useful first.
+
+        `label` answers one of them, and a label of None takes the answer back.
+        """
+        more = {} if limit is None else {"limit": limit}
+        found: WantedDict = self._ask("GET", f"/v1/labels/wanted?{urlencode(more)}")
+        return found
+
     def model(self) -> dict[str, Any]:
         """Return how well the model does."""
         found: dict[str, Any] = self._ask("GET", "/v1/model")
+        return found
+
+    def fields(self) -> FieldsDict:
+        """Return what was counted of each field by class; words are in `model`."""
+        found: FieldsDict = self._ask("GET", "/v1/fields")
+        return found
+
+    def page(self) -> PageDict:
+        """Return what the daemon says of itself: its classes, fields, names, and what is on."""
+        found: PageDict = self._ask("GET", "/v1/page")
         return found
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:

@@ -9,6 +9,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
@@ -19,6 +20,8 @@ from consumers.http.client import ApiError, Client, ReceivedEvent
 from consumers.http.requests import PROBLEM_MEDIA_TYPE
 from tests.consumers.http.loopback_server import app_state, settings
 from tests.consumers.http.test_sse import say, serving
+from tests.endtoend.daemon_process import Daemon as RealDaemon
+from tests.endtoend.daemon_process import write_config
 
 LOCATION = "/elsewhere"
 CUT = 0  # in the place of a status: the connection ends without an answer
@@ -189,6 +192,50 @@ def test_events_of_a_daemon() -> None:
         events.close()
 
 
+def test_a_daemon_is_asked_for_its_fields_its_pages_and_whom_to_label(tmp_path: Path) -> None:
+    """A program works through the queue of labels, and reads all matches page by page."""
+    loans = [
+        {"id": f"l-{i}", "text": f"loan {i}", "grade": "AB"[i % 2]}
+        | ({"label": "paid" if i % 3 else "unpaid"} if i < 60 else {})
+        for i in range(70)
+    ]
+    lines = "".join(json.dumps(each) + "\n" for each in loans)
+    (tmp_path / "in.jsonl").write_text(lines, encoding="utf-8")
+    features = {"text": {"fields": ["text"]}, "grades": {"kind": "categories", "fields": ["grade"]}}
+    config = write_config(
+        tmp_path / "config.yaml",
+        source="file:in.jsonl",
+        labels={"field": "label"},
+        model={"classes": ["paid", "unpaid"], "features": features},
+        labelling={"enabled": True},
+    )
+    with RealDaemon(config) as daemon:
+        asked = Client(daemon.address)
+        daemon.until(lambda: asked.page()["sample"] is not None, "the store is open")
+        daemon.until(lambda: asked.summary()["n"] == len(loans), "all are stored")
+        daemon.until_it_takes_corrections()
+        page = asked.page()
+        assert (page["classes"], page["fields"]["grade"]) == (["paid", "unpaid"], "categories")
+        (grade,) = asked.fields()["categories"]
+        assert {each["value"]: sum(each["counts"].values()) for each in grade["values"]} == {
+            "A": 30.0, "B": 30.0,
+        }  # fmt: skip
+        found = [each["id"] for each in asked.search_all("loan", limit=9)]
+        assert found == [each["id"] for each in reversed(loans)]
+        assert [each["id"] for each in asked.search_all("loan", limit=9, before=None)] == found
+        daemon.until(lambda: len(asked.wanted()["messages"]) > 1, "messages to label")
+        first, second = asked.wanted(2)["messages"]
+        assert first["picked"] in {"random", "uncertain"}
+        asked.label(first["id"], "paid")
+        daemon.until(
+            lambda: first["id"] not in {each["id"] for each in asked.wanted()["messages"]},
+            "it is labelled",
+        )
+        assert asked.wanted()["labelling"].get("n_answered") == 1
+        assert second["id"] in {each["id"] for each in asked.wanted()["messages"]}
+        assert daemon.stop() == 0
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_not_followed(address: str, status: int) -> None:
     """It would hand the token to whoever the answer names, and make a question of a label."""
@@ -222,6 +269,9 @@ ANSWERS = {
     client.HistoryDict: "HistoryAnswer",
     client.LabelReceiptDict: "LabelReceipt",
     client.DeleteReceiptDict: "DeleteReceipt",
+    client.WantedDict: "WantedAnswer",
+    client.FieldsDict: "FieldsAnswer",
+    client.PageDict: "PageAnswer",
 }
 
 
