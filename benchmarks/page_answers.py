@@ -25,7 +25,7 @@ from benchmarks.recent import write_file
 from benchmarks.result import Result
 from benchmarks.show import Show
 from benchmarks.tweets import CLASSES, Tweets
-from consumers.config.settings import GeneratorSettings
+from consumers.config.addresses import GeneratorSettings
 from consumers.search.store import FILE_NAME
 from consumers.sources.generator import TweetMaker
 from tests.browser.browser_path import browser_path
