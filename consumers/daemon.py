@@ -207,7 +207,7 @@ class Daemon:
         self._metrics.watch_queue(lambda: predictor.n_waiting, settings.predictor.queue_size_max)
         half_life_s = settings.model.half_life_s
         self._decay = None if half_life_s is None else DecayTimes(half_life_s)
-        group = self._group = build_group(settings, self._learned)
+        group = self._group = build_group(settings, self._learned, source)
         if group is not None:
             group.times = self._decay
         self._health.watch_part(self._group_trouble)

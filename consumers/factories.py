@@ -12,6 +12,7 @@ import importlib.util
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 from urllib.parse import urlsplit
@@ -200,14 +201,17 @@ def _warn_of_plain_token(live: LiveSettings, urls: Sequence[str]) -> None:
         )
 
 
-def build_group(settings: Settings, memory: LearnedMemory | None) -> GroupParts | None:
-    """Return what the members of a group share, if `group.folder` says that they do."""
+def build_group(
+    settings: Settings, memory: LearnedMemory | None, source: Source
+) -> GroupParts | None:
+    """Return what members of a group share, where reading begins too, if there is a folder."""
     shared = settings.group
     if shared.folder is None:
         return None
     like = build_model(settings.model)
     files = PartFiles(shared.folder, stream_identity(settings), like, shared.keep)
     late, topic = settings.kafka.start_from == "latest", settings.source_address.topic or ""
+    source.begins_of = partial(files.beginnings, topic)
     labels = settings.late_labels.address.topic or settings.corrections.address.topic
     return GroupParts(files, topic, shared.interval_s, memory=memory, labels=labels, is_late=late)
 

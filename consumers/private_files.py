@@ -11,6 +11,8 @@ import errno
 import fcntl
 import mmap
 import os
+import re
+import shutil
 import stat
 import threading
 import time
@@ -62,14 +64,19 @@ def lock_file(fd: int, path: Path) -> bool:
     return True
 
 
-def replace_private(path: Path, data: bytes) -> None:
-    """Replace a file so that after a kill or a power cut the old or the new one is there, whole."""
-    fresh = path.with_name(f"{path.name}.new")
-    fd = open_private(fresh, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file, and sync what is in it; its name is synced by who gives it the last one."""
+    fd = open_private(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
     with open(fd, "wb") as file:  # noqa: PTH123 -- of a descriptor
         file.write(data)
         file.flush()
         os.fsync(fd)
+
+
+def replace_private(path: Path, data: bytes) -> None:
+    """Replace a file so that after a kill or a power cut the old or the new one is there, whole."""
+    fresh = path.with_name(f"{path.name}.new")
+    write_private(fresh, data)
     fresh.replace(path)
     sync_folder(path.absolute().parent)
 
@@ -332,3 +339,61 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+# ---- what several processes agree on -------------------------------------------------------------
+
+_LEFT = re.compile(r"\.[0-9]{2}-[0-9a-f]{16}\.(new|folder)")  # by a kill amid giving a name
+_LEFT_S = 3600.0  # longer than anybody writes
+_INNER = "label"  # the file in a folder that stands for one, on a file system without hard links
+
+
+def first_written(path: Path, data: bytes, writer: str) -> bytes:
+    """Return what a numbered file has: this data, or what another process wrote there before.
+
+    One alone can make it, and it is whole from the first moment on. `writer` names this process.
+    """
+    make_private_folder(path.parent)
+    if not path.exists():
+        fresh = path.parent / f".{path.name}-{writer}.new"
+        write_private(fresh, data)
+        _remove_left(path.parent, fresh.stat().st_mtime - _LEFT_S)
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            _give_name(fresh, path)
+        fresh.unlink(missing_ok=True)
+    sync_folder(path.parent)  # before anybody relies on it: who made it may not have come so far
+    own = path / _INNER if path.is_dir() else path
+    return own.read_bytes()
+
+
+def _give_name(fresh: Path, path: Path) -> None:
+    """Give a whole file a name that nobody has; one that is taken is a `FileExistsError`.
+
+    Without hard links a folder is made around the file: none replaces another that is not empty.
+    """
+    from streamnb.storage import NO_LINKS  # noqa: PLC0415 -- loading the library takes long
+
+    try:
+        os.link(fresh, path)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        around = fresh.with_suffix(".folder")
+        make_private_folder(around)
+        fresh.rename(around / _INNER)
+        sync_folder(around)
+        try:
+            around.rename(path)
+        except OSError as taken:
+            shutil.rmtree(around)
+            if taken.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
+                raise
+            raise FileExistsError(errno.EEXIST, "File exists", str(path)) from taken
+
+
+def _remove_left(folder: Path, old_s: float) -> None:
+    """Remove what kills amid giving names left, if it is older than a time."""
+    with contextlib.suppress(OSError):  # another process may be at it too
+        for path in folder.iterdir():
+            if _LEFT.fullmatch(path.name) and path.stat().st_mtime < old_s:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()

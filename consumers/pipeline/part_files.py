@@ -19,12 +19,9 @@ file that names them.
 from __future__ import annotations
 
 import contextlib
-import errno
 import math
-import os
 import re
 import secrets
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
@@ -45,20 +42,24 @@ from consumers.features import build_model, read_alike
 from consumers.messages import CLASSES_MAX, Partition, part_name
 from consumers.pipeline.checkpoint import FILE_NAME, comparable, mismatch, serving_in, take_settings
 from consumers.pipeline.erasure import Deletion
-from consumers.private_files import FILE_MODE, make_private_folder, open_private, sync_folder
+from consumers.private_files import (
+    FILE_MODE,
+    first_written,
+    make_private_folder,
+    sync_folder,
+    write_private,
+)
 from streamnb import NaiveBayes, StreamnbError, save
 from streamnb.errors import StoreError, StoreVersionError
 from streamnb.state import ModelState
-from streamnb.storage import NO_LINKS, Stored, groups_of, notes_of, older_files, read_model
+from streamnb.storage import Stored, groups_of, notes_of, older_files, read_model
 
 _NAME = re.compile(r"(?P<position>[0-9]{20})-((?P<labels>[0-9]{20})-)?(?P<writer>[0-9a-f]{16})\.nb")
 # What a kill amid writing leaves, and what was set aside: they hold words.
 _LEFT = re.compile(r"\.?(?P<position>[0-9]{20})-([0-9]{20}-)?[0-9a-f]{16}\.nb\.(new|damaged)")
-_LEFT_CLASS = re.compile(r"\.[0-9]{2}-[0-9a-f]{16}\.(new|folder)")
 _SEGMENT = re.compile(r"\.?(?P<name>[0-9]+-[0-9a-f]{32}\.records)((-[0-9a-f]{16})?\.new)?")
 _LEFT_S = 3600.0  # longer than anybody writes
 _TIMES = "times"
-_LABEL = "label"  # the file in a folder that stands for one, on a file system without hard links
 _RECORDS = "records"  # a part file's note of what is remembered, and its array of the open segment
 _DELETIONS = "deletions"  # its array of those that its records are still to lose, as JSON
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -162,6 +163,13 @@ class _Said(Struct):
     deletions: list[Deletion] = field(
         default_factory=list
     )  # of an array: a header has not the room
+
+
+class _Begun(Struct):
+    """Where the partitions of a topic ended as the group saw it first."""
+
+    ends: dict[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=0, lt=1 << 62)]]
+    topic_id: str | None = None
 
 
 _OWN = frozenset(_Said.__struct_fields__)
@@ -370,19 +378,31 @@ class PartFiles:
         folder = self._folder / quote(topic, safe="") / "classes"
         while label not in known and len(known) < n_max:
             path = folder / f"{len(known):02d}"
-            fresh = folder / f".{path.name}-{self.writer}.new"
             with _errors(path):
-                make_private_folder(folder)
-                if not path.exists():
-                    _write(fresh, label.encode())
-                    _remove_left(folder, fresh.stat().st_mtime - _LEFT_S)
-                    with contextlib.suppress(FileExistsError):  # another member was faster
-                        _give_name(fresh, path)
-                    fresh.unlink(missing_ok=True)
-                    sync_folder(folder)
-                own = path / _LABEL if path.is_dir() else path
-                known.append(own.read_text(encoding="utf-8"))
+                known.append(first_written(path, label.encode(), self.writer).decode())
         return label in known
+
+    def beginnings(
+        self, topic: str, topic_id: str | None, ends: Mapping[Partition, int]
+    ) -> dict[Partition, int]:
+        """Return where the group begins: where the logs ended as its first member saw the topic.
+
+        Whoever is first says it for all partitions, by their `ends`: one that is not among these
+        was added later, whoever reads it. If that cannot be read or made, it is a `GroupError`.
+        """
+        path = self._folder / quote(topic, safe="") / "beginnings" / "00"
+        own = _Begun({each.partition: at for each, at in ends.items()}, topic_id)
+        try:
+            with _errors(path):
+                said = decode(first_written(path, encode(own), self.writer), type=_Begun)
+        except DecodeError as error:
+            raise GroupError(
+                f"group.folder: {path} is damaged ({error}). Move it away while no member runs: "
+                "partitions that no member has read yet then begin where they end."
+            ) from error
+        self.topic_id = topic_id
+        self._check_topic(path, said.topic_id)
+        return {Partition(topic, number): at for number, at in said.ends.items()}
 
     def _check_topic(self, path: Path, topic_id: str | None) -> None:
         if None not in (topic_id, self.topic_id) and topic_id != self.topic_id:
@@ -445,7 +465,7 @@ class PartFiles:
         with _errors(folder):
             if not (folder / name).exists():
                 fresh = folder / f".{name}-{self.writer}.new"
-                _write(fresh, data)
+                write_private(fresh, data)
                 fresh.replace(folder / name)
                 sync_folder(folder)
         return changed_ns, name
@@ -533,44 +553,6 @@ def _described(path: Path, settings: Settings) -> dict[str, Any]:
 
 def _segment_name(number: int, data: bytes) -> str:
     return f"{number}-{blake2b(data, digest_size=16).hexdigest()}.records"
-
-
-def _write(path: Path, data: bytes) -> None:
-    with open(open_private(path, os.O_WRONLY | os.O_TRUNC), "wb") as file:  # noqa: PTH123 -- of a descriptor
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _give_name(fresh: Path, path: Path) -> None:
-    """Give a whole file a name that nobody has; one that is taken is a `FileExistsError`.
-
-    Without hard links a folder is made around the file: none replaces another that is not empty.
-    """
-    try:
-        os.link(fresh, path)
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        around = fresh.with_suffix(".folder")
-        make_private_folder(around)
-        fresh.rename(around / _LABEL)
-        sync_folder(around)
-        try:
-            around.rename(path)
-        except OSError as taken:
-            shutil.rmtree(around)
-            if taken.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
-                raise
-            raise FileExistsError(errno.EEXIST, "File exists", str(path)) from taken
-
-
-def _remove_left(folder: Path, old_s: float) -> None:
-    """Remove what kills amid giving names to classes left, if it is older than a time."""
-    with contextlib.suppress(OSError):  # another member may be at it too
-        for path in folder.iterdir():
-            if _LEFT_CLASS.fullmatch(path.name) and path.stat().st_mtime < old_s:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _segments_of(path: Path) -> list[str]:

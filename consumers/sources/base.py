@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -75,6 +75,9 @@ class LogFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     open_end: int | None = None
 
 
+BeginsOf: TypeAlias = Callable[[str | None, Mapping[Partition, int]], Mapping[Partition, int]]
+
+
 class Source(ABC):
     """A set of ordered logs that can be read from any position.
 
@@ -99,6 +102,9 @@ class Source(ABC):
     beginnings : mapping of Partition to LogFacts
         Where reading began, if that cannot be found out again: it must be in a checkpoint before
         any message of these partitions is learned. It is replaced, never changed.
+    begins_of : callable
+        Returns where reading begins in a topic that is seen for the first time, by its id, if that
+        is not where its partitions end: others may have seen it before. It is set before `open`.
     """
 
     name: str
@@ -108,6 +114,7 @@ class Source(ABC):
     n_partitions: int | None = 1
     n_elsewhere = 0
     beginnings: Mapping[Partition, LogFacts] = MappingProxyType({})
+    begins_of: BeginsOf = staticmethod(lambda _topic_id, ends: ends)
 
     @property
     def topic_id(self) -> str | None:
@@ -510,6 +517,15 @@ class RangedSource(Source):
     def beginnings(self) -> Mapping[Partition, LogFacts]:  # type: ignore[override]  # read only
         """Where reading began."""
         return self._source.beginnings
+
+    @property
+    def begins_of(self) -> BeginsOf:
+        """Who says where reading begins in a topic that is seen for the first time."""
+        return self._source.begins_of
+
+    @begins_of.setter
+    def begins_of(self, begins_of: BeginsOf) -> None:
+        self._source.begins_of = begins_of
 
     def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
         """Take what the checkpoint knows of the logs."""

@@ -38,9 +38,11 @@ class Beginnings:
     def note_growth(self, before: set[Partition]) -> None:
         """Note that the topic got partitions; a daemon that saved a position knew it already.
 
-        A member of a group that sees it for the first time does not know which of them are new.
+        A group that shares a file knew it too, whichever of its members is given the new ones.
         """
-        if self._world.broker.committed and len(self._world.daemons) == 1:
+        is_group = len(self._world.daemons) > 1
+        files = self._world.shared.rglob("*.nb") if is_group else ()
+        if any(files) or (self._world.broker.committed and not is_group):
             self._at_start |= self._world.topic.logs.keys() - before
 
     def note_file(self, path: Path) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from consumers.errors import GroupError
+from consumers.errors import GroupError, GroupMismatchError
 from consumers.features import build_model
 from consumers.messages import Partition, part_name
 from consumers.pipeline.group_parts import GroupParts
@@ -51,6 +51,23 @@ def test_a_part_that_cannot_be_written_keeps_no_other_back(tmp_path: Path, folde
     group.write(both(), {LOG: 2, OTHER: 2})
     assert group.status().trouble is None
     assert not group.is_behind({LOG: 2, OTHER: 2})
+
+
+def test_who_sees_a_topic_first_says_where_the_group_begins(tmp_path: Path) -> None:
+    """What another member finds later is not among it: that was added meanwhile."""
+    first, later = files_in(tmp_path), files_in(tmp_path)
+    assert first.beginnings(LOG.topic, "one", {LOG: 7}) == {LOG: 7}
+    assert later.beginnings(LOG.topic, "one", {LOG: 9, OTHER: 5}) == {LOG: 7}
+    with pytest.raises(GroupMismatchError, match="deleted and created again"):
+        later.beginnings(LOG.topic, "two", {LOG: 9})
+
+
+def test_beginnings_that_cannot_be_read_are_not_made_anew(tmp_path: Path, folder: Path) -> None:
+    """Other members have begun by them; who has to read them is told what to do."""
+    (folder / "beginnings").mkdir()
+    (folder / "beginnings" / "00").write_bytes(b'{"ends":{"0":')
+    with pytest.raises(GroupError, match=r"beginnings/00 is damaged .* Move it away"):
+        files_in(tmp_path).beginnings(LOG.topic, "one", {LOG: 9})
 
 
 def test_a_beginning_that_cannot_be_written_keeps_no_other_back(

@@ -102,6 +102,8 @@ def test_a_part_passes_on_all_that_a_source_has() -> None:
     assert public - vars(RangedSource).keys() == {"record_format"}  # `name` is an annotation alone
     assert {"name", "record_format"} <= vars(part).keys()
     assert (part.gaps, part.n_partitions) == (3, 4)
+    part.begins_of = lambda _topic_id, _ends: {Partition("t", 0): 7}
+    assert whole.begins_of("one", {}) == {Partition("t", 0): 7}
 
 
 def test_a_part_of_another_topic_is_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
