@@ -138,8 +138,7 @@ class Pipeline(msgspec.Struct):
             taken, self._held = self._held, None
             if taken is None:
                 taken = self.reader.take(0.0 if self._is_behind() else TURN_S)
-            is_begun = self._save_beginnings(limits)
-            n_messages = self._process_or_hold(taken, may_learn=is_begun)
+            n_messages = self._process_or_hold(taken, may_learn=self._save_beginnings(limits))
             has_backlog = not self._are_beginnings_saved() or (
                 self._apply_corrections() | self._take_labels(is_idle=taken is None)
             )
@@ -251,10 +250,10 @@ class Pipeline(msgspec.Struct):
                 self._hand_on()
             self._await_checkpoint()
         finally:
-            label_reader = None if self.labels is None else self.labels.reader
-            others = (self.checkpoint_writer, self.group, label_reader, self.corrections)
+            labels = None if self.labels is None else self.labels.reader
+            parts = (self.checkpoint_writer, self.group, labels, self.corrections, self.reader)
             with ExitStack() as closing:  # the last one that is noted is closed first
-                for each in (*others, self.reader):
+                for each in parts:
                     if each is not None:
                         closing.callback(each.close)
 
@@ -369,8 +368,7 @@ class Pipeline(msgspec.Struct):
             self._predict(messages, each.to_predict, each.snapshot, held)
             columns = columns_of(messages, each.learned.rows, self.statistics.fields)
             then = partial(self._add_predictions, messages, each.learned.rows, held)
-            submit = partial(self.predictor.submit, columns, then=then, snapshot=each.snapshot)
-            self._submit(submit)
+            self._submit(partial(self.predictor.submit, columns, then=then, snapshot=each.snapshot))
             self._after_predictions(partial(self._add_in_order, held))
 
     def _add_in_order(self, held: _Held) -> None:
@@ -531,29 +529,31 @@ class Pipeline(msgspec.Struct):
     def _save_beginnings(self, limits: Limits) -> bool:
         """Return whether a checkpoint knows where reading began; if not, write one and wait for it.
 
-        Nothing of these partitions is learned before: after a kill nobody would know where reading
-        began, so that what was written meanwhile would be skipped, nor how long the outputs were.
-        If it fails, messages wait until the next one is due.
+        Nothing of these partitions is learned before: after a kill nobody would know where they
+        began, nor how long the outputs were. If it fails, messages wait until the next one is due.
         """
-        if self._are_beginnings_saved():
-            return True
-        if self._checkpoint_trouble is None or self.checkpoint.is_due():
+        is_saved = self._are_beginnings_saved()
+        self._tell_group_beginnings()
+        if not is_saved and (self._checkpoint_trouble is None or self.checkpoint.is_due()):
             self._saved_positions = None
             with errors_logged(limits):
                 self._await_checkpoint()
                 if not self._are_beginnings_saved():
                     self._begin_checkpoint()
                     self._await_checkpoint()
-        return self._are_beginnings_saved()
+            is_saved = self._are_beginnings_saved()
+            self._tell_group_beginnings()
+        return is_saved
 
     def _are_beginnings_saved(self) -> bool:
         if (path := self.checkpoint.path) is None:
             return True
         self.has_outputs = self.has_outputs and not path.exists()
-        is_new = self.logs is not None and self.logs.has_new()
+        return not self.has_outputs and not (self.logs is not None and self.logs.has_new())
+
+    def _tell_group_beginnings(self) -> None:
         if self.group is not None and self.logs is not None:
             self.group.begin(self.logs.begun)  # a checkpoint may know it already, the group not
-        return not self.has_outputs and not is_new
 
     def _hand_on(self) -> None:
         """Have the parts written that the group lacks, though the checkpoint holds them."""
