@@ -288,12 +288,14 @@ def clear(data: U8, begins: I64, ends: I64) -> None:
         data[begins[i] : ends[i]] = 0
 
 
-# As in `learned_records`, and of `consumers.messages`.
+# The kinds of records, as files have them.
 CREATED, UPDATED, RELABELLED, DELETED, EARLY_UPDATE, EARLY_DELETE, CONSUMED = range(7)
-CORRECTED, TAKEN_BACK, WITHDRAWN = 7, 8, 16
-WAITING, WAITING_UPDATE, LATE_LABELLED, DEFAULTED, LATE_UPDATE = range(10, 15)
+CORRECTED, TAKEN_BACK, ERASED, WITHDRAWN = 7, 8, 9, 16  # withdrawn: may be labelled again
+# Of messages whose label comes later: they wait, their update waits, a label found them, a default
+# did, an update took their label over; and a label that waits for its message.
+WAITING, WAITING_UPDATE, LATE_LABELLED, DEFAULTED, LATE_UPDATE, EARLY_LABEL = range(10, 16)
 NOTHING, NO_LABEL = 255, -1
-UPDATE, DELETE = 1, 2
+UPDATE, DELETE = 1, 2  # as in `consumers.messages`
 DELETE_OF_ACCOUNT = 3  # one of the deletes that the deletion of an account stands for
 # States of a message that waits or waited; of the last a person took back what it would teach.
 WAITS, DEFAULT, LABELLED, GONE, LABEL_WITHDRAWN = range(5)

@@ -41,13 +41,10 @@ from consumers.corrections.journal import Journal
 from consumers.corrections.model import OFFSET_MAX
 from consumers.errors import SinkError
 from consumers.kernels import learned_records as kernels
+from consumers.kernels.learned_records import EARLY_DELETE, EARLY_LABEL, EARLY_UPDATE, ERASED
 from consumers.messages import ACCOUNT_MARK, Partition, account_prefixes, names_account
 from consumers.pipeline.learned_records import (
     AWAITED,
-    EARLY_DELETE,
-    EARLY_LABEL,
-    EARLY_UPDATE,
-    ERASED,
     LABEL_HEAD,
     MAGIC,
     UNCHECKED,

@@ -35,6 +35,13 @@ from consumers.config.model import holds_floats
 from consumers.decode.labels import is_over_limit, keep_classes, over_limit
 from consumers.features import times_of
 from consumers.kernels import learned_records as kernels
+from consumers.kernels.learned_records import (
+    DEFAULTED,
+    EARLY_LABEL,
+    LATE_LABELLED,
+    WAITING,
+    WAITING_UPDATE,
+)
 from consumers.messages import (
     NO_LABEL,
     OPERATIONS,
@@ -54,16 +61,7 @@ from consumers.messages import (
 from consumers.pipeline import learned_memory
 from consumers.pipeline.challengers import ChallengedLearner
 from consumers.pipeline.learned_memory import LearnedMemory, LogMemory
-from consumers.pipeline.learned_records import (
-    AWAITED,
-    DEFAULTED,
-    EARLY_LABEL,
-    LATE_LABELLED,
-    WAITING,
-    WAITING_UPDATE,
-    Hashes,
-    LearnedRecord,
-)
+from consumers.pipeline.learned_records import AWAITED, Hashes, LearnedRecord
 from consumers.pipeline.waiting_messages import (
     MESSAGES_AND_LABELS,
     Arrivals,

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from consumers.config.model import FieldKind, holds_floats
 from consumers.errors import CheckpointError
 from consumers.kernels import learned_records as kernels
+from consumers.kernels.learned_records import EARLY_DELETE, EARLY_UPDATE
 from consumers.messages import (
     CheckpointEntry,
     Column,
@@ -46,8 +47,6 @@ from consumers.messages import (
 from consumers.pipeline.checkpoint import cut_file, unreadable
 from consumers.pipeline.erasure import ErasedIds, OffsetsByLog, erase_records
 from consumers.pipeline.learned_records import (
-    EARLY_DELETE,
-    EARLY_UPDATE,
     DamagedError,
     FoundRecords,
     Hashed,

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from consumers.config.model import FieldKind, holds_floats
 from consumers.kernels import learned_records as kernels
 from consumers.kernels.json_scan import gather, lay_out
+from consumers.kernels.learned_records import CORRECTED, LATE_UPDATE, WAITING, WAITING_UPDATE
 from consumers.messages import Column
 from consumers.private_files import (
     MappedFiles,
@@ -38,11 +39,6 @@ from consumers.private_files import (
 from streamnb import TextColumn
 from streamnb.kernels.layout import Texts
 
-CREATED, UPDATED, RELABELLED, DELETED, EARLY_UPDATE, EARLY_DELETE, CONSUMED = range(7)
-CORRECTED, TAKEN_BACK, ERASED, WITHDRAWN = 7, 8, 9, 16  # withdrawn: may be labelled again
-# Of messages whose label comes later: they wait, their update waits, a label found them, a default
-# did, an update took their label over; and a label that waits for its message.
-WAITING, WAITING_UPDATE, LATE_LABELLED, DEFAULTED, LATE_UPDATE, EARLY_LABEL = range(10, 16)
 AWAITED = (WAITING, WAITING_UPDATE)  # these have more behind the model's fields
 OF_STREAM = (*range(7), *AWAITED, LATE_UPDATE)  # each stands in the place of its message
 

@@ -33,6 +33,7 @@ from consumers.decode.fields import learned_values
 from consumers.decode.labels import keep_classes
 from consumers.features import columns_of
 from consumers.kernels import learned_records as kernels
+from consumers.kernels.learned_records import CREATED, DELETED, EARLY_DELETE, TAKEN_BACK, WITHDRAWN
 from consumers.messages import (
     ACCOUNT_MARK,
     NO_LABEL,
@@ -54,20 +55,6 @@ from consumers.pipeline import learned_memory
 from consumers.pipeline.late_labels import LateLabels
 from consumers.pipeline.learned_memory import LearnedMemory, LogMemory
 from consumers.pipeline.learned_records import (
-    CONSUMED,
-    CORRECTED,
-    CREATED,
-    DELETED,
-    EARLY_DELETE,
-    EARLY_LABEL,
-    EARLY_UPDATE,
-    LATE_UPDATE,
-    RELABELLED,
-    TAKEN_BACK,
-    UPDATED,
-    WAITING,
-    WAITING_UPDATE,
-    WITHDRAWN,
     FoundRecords,
     Hashes,
     IdRun,
@@ -138,7 +125,13 @@ class Revision(msgspec.Struct, frozen=True):
         return np.union1d(rows, self.added)
 
 
-_VERSIONS = (UPDATED, RELABELLED, EARLY_UPDATE, WAITING_UPDATE, LATE_UPDATE)
+_VERSIONS = (
+    kernels.UPDATED,
+    kernels.RELABELLED,
+    kernels.EARLY_UPDATE,
+    kernels.WAITING_UPDATE,
+    kernels.LATE_UPDATE,
+)
 
 
 class Reviser:
@@ -175,7 +168,7 @@ class Reviser:
         has_id = messages.ids.texts.ends >= 0
         has_id[accounts] = False
         if arrivals is not None:
-            kinds[arrivals.waits] = WAITING
+            kinds[arrivals.waits] = kernels.WAITING
             asked |= arrivals.waits & (memory.knows(hashes) | repeated(hashes))
         pending = memory.is_pending(hashes)
         if pending is not None:
@@ -458,7 +451,7 @@ class Reviser:
         ids = texts_of([None if named is None else named.encode()] * n)
         kind, label = TAKEN_BACK if said.kind == "delete" else WITHDRAWN, NO_LABEL
         if said.label is not None:
-            kind, label = CORRECTED, list(learner.model.classes).index(said.label)
+            kind, label = kernels.CORRECTED, list(learner.model.classes).index(said.label)
             fields = fields | {"": texts_of([part.encode()])}  # behind those of the model
         labels, kinds = np.full(n, label, np.int32), np.full(n, kind, np.uint8)
         self.memory.wrote(memory, memory.append(offsets, labels, kinds, ids, fields))
@@ -539,7 +532,7 @@ def fold(
     batch's: to tell them apart the first stands as -2 - code.
     """
     spans = found.spans
-    is_known = (spans[:, kernels.ID + 1] >= 0) & (spans[:, kernels.KIND] != EARLY_LABEL)
+    is_known = (spans[:, kernels.ID + 1] >= 0) & (spans[:, kernels.KIND] != kernels.EARLY_LABEL)
     known_ids = found.some(is_known).texts(kernels.ID)
     own_ids = take_texts(messages.ids.texts, rows).texts
     ids, n_ids = kernels.numbered(
@@ -580,7 +573,7 @@ def fold(
         times_ms[n_known:],
         events.numbers[taken],
         rows[takers[taken] - n_known],
-        rows[done == CONSUMED].tolist(),
+        rows[done == kernels.CONSUMED].tolist(),
         {name: n for name, n in zip(_COUNTS, counts.tolist(), strict=True) if n},
     )
 

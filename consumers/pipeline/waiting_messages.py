@@ -24,6 +24,7 @@ from consumers.config.model import FieldKind
 from consumers.decode.labels import keep_classes
 from consumers.features import ExampleTimes, PartitionTime, are_equal, columns_of
 from consumers.kernels import learned_records as kernels
+from consumers.kernels.learned_records import DEFAULTED, EARLY_LABEL, LATE_LABELLED
 from consumers.messages import (
     OPERATIONS,
     Column,
@@ -40,10 +41,7 @@ from consumers.pipeline.challengers import ChallengedLearner
 from consumers.pipeline.learned_memory import LogMemory
 from consumers.pipeline.learned_records import (
     AWAITED,
-    DEFAULTED,
-    EARLY_LABEL,
     LABEL_HEAD,
-    LATE_LABELLED,
     OF_STREAM,
     FoundRecords,
     Hashes,

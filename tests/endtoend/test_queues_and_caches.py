@@ -20,9 +20,10 @@ from consumers.corrections import model, service, teacher
 from consumers.decode.schemas import FramedPayloads
 from consumers.http import connection, requests, threads
 from consumers.kafka import producers, transactions
+from consumers.kernels.learned_records import CREATED
 from consumers.monitoring import logs
 from consumers.pipeline import learned_memory, reader
-from consumers.pipeline.learned_records import CREATED, pack
+from consumers.pipeline.learned_records import pack
 from consumers.pipeline.waiting_messages import texts_of
 from consumers.process import cache_fills
 from consumers.search import chunks, live_query, live_updater, sampler, writer

@@ -15,15 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consumers.kernels.learned_records import DELETE_OF_ACCOUNT
-from consumers.kernels.learned_records import NOTHING as _NOTHING
-from consumers.messages import NO_LABEL, OPERATIONS, Messages, Operation
-from consumers.pipeline.learned_memory import LogMemory
-from consumers.pipeline.learned_records import (
+from consumers.kernels.learned_records import (
     CONSUMED,
     CORRECTED,
     CREATED,
     DEFAULTED,
+    DELETE_OF_ACCOUNT,
     DELETED,
     EARLY_DELETE,
     EARLY_LABEL,
@@ -36,8 +33,11 @@ from consumers.pipeline.learned_records import (
     WAITING,
     WAITING_UPDATE,
     WITHDRAWN,
-    LearnedRecord,
 )
+from consumers.kernels.learned_records import NOTHING as _NOTHING
+from consumers.messages import NO_LABEL, OPERATIONS, Messages, Operation
+from consumers.pipeline.learned_memory import LogMemory
+from consumers.pipeline.learned_records import LearnedRecord
 from consumers.pipeline.waiting_messages import Arrivals, time_of
 from streamnb.labels import Label
 

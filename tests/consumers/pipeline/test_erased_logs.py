@@ -10,10 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from consumers.corrections.model import OFFSET_MAX, Correction, decoded, encode
+from consumers.kernels.learned_records import CREATED
 from consumers.messages import Partition
 from consumers.pipeline.erasure import FILE_NAME, Erasure
 from consumers.pipeline.learned_memory import LearnedMemory
-from consumers.pipeline.learned_records import CREATED
 from consumers.pipeline.waiting_messages import texts_of
 
 OWN, LATER = Partition("t", 0), Partition("t", 1)

@@ -19,10 +19,10 @@ from structlog.testing import capture_logs
 
 from consumers.corrections.journal import Journal
 from consumers.errors import SinkError
+from consumers.kernels.learned_records import CREATED
 from consumers.messages import Envelope, Operation, Partition, Reason, Reject
 from consumers.pipeline.erasure import FILE_NAME, Erasure, Output
 from consumers.pipeline.learned_memory import LearnedMemory
-from consumers.pipeline.learned_records import CREATED
 from consumers.pipeline.waiting_messages import texts_of
 from consumers.private_files import overwrite_lines
 from consumers.sinks.records import (

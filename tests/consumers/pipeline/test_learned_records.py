@@ -18,15 +18,13 @@ from structlog.testing import capture_logs
 
 from consumers.config.model import FieldKind
 from consumers.kernels import learned_records as kernels
+from consumers.kernels.learned_records import CREATED, EARLY_DELETE, ERASED
 from consumers.messages import CheckpointEntry, Column, Partition
 from consumers.pipeline import erasure, learned_memory, learned_records
 from consumers.pipeline.erasure import ErasedIds, erase_records
 from consumers.pipeline.group_parts import shared_records, take_over_records
 from consumers.pipeline.learned_memory import FOLDER_NAME, LearnedMemory
 from consumers.pipeline.learned_records import (
-    CREATED,
-    EARLY_DELETE,
-    ERASED,
     DamagedError,
     FoundRecords,
     Hashes,

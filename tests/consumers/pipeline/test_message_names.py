@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from consumers.corrections.model import Correction
+from consumers.kernels.learned_records import CREATED
 from consumers.messages import id_named, marked_ids
 from consumers.pipeline.learned_memory import LearnedMemory
-from consumers.pipeline.learned_records import CREATED
 from consumers.pipeline.waiting_messages import texts_of
 from tests.consumers.pipeline.late_logs import LateRun
 from tests.consumers.pipeline.late_logs import Said as Waiting

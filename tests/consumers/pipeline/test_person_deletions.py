@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from consumers.corrections.model import Correction
 from consumers.features import build_model
+from consumers.kernels.learned_records import CREATED, ERASED, TAKEN_BACK, WAITING
 from consumers.messages import part_name
-from consumers.pipeline.learned_records import CREATED, ERASED, TAKEN_BACK, WAITING, LearnedRecord
+from consumers.pipeline.learned_records import LearnedRecord
 from consumers.pipeline.waiting_messages import living, pack_time, waiting_messages
 from tests.consumers.pipeline import late_logs
 from tests.consumers.pipeline.late_logs import LateRun
