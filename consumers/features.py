@@ -350,7 +350,7 @@ class AnswerSequence:
         answers = stated if self.calibrator is None else self.calibrator.calibrate(stated)
         if self.conformal is None:
             return self._decided(answers, None)
-        return self._decided(answers, prediction_sets(self.conformal.threshold, answers))
+        return self._decided(answers, prediction_sets(self.conformal.standing_threshold, answers))
 
     def _decided(self, answers: Floats, sets: NDArray[np.bool_] | None) -> Answers:
         if self._costs is None:

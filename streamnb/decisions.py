@@ -67,6 +67,9 @@ class ConformalSets:
     ----------
     threshold : float
         q as it stands.
+    standing_threshold : float
+        The mean of q over recent examples, about 2.5/`step` of them, by which snapshots answer: one
+        that is to do for many examples. Any one q lies above or below by chance of its last steps.
     n, n_covered, n_in_sets : int
         How many examples were judged before their class was known, how many of their sets held it,
         and how many classes the sets held together; with late labels by the sets that they would
@@ -93,7 +96,7 @@ class ConformalSets:
         if self.coverage >= 1.0:
             raise InputError(f"coverage must be below 1. Got {coverage!r} instead.")
         self.step = check("step", step, above=0.0)
-        self.threshold = self.coverage
+        self.threshold = self.standing_threshold = self.coverage
         self.n = self.n_covered = self.n_in_sets = 0
 
     @property
@@ -165,11 +168,13 @@ class ConformalSets:
         scores = 1.0 - np.exp(given)
         own = scores[np.arange(len(scores)), places]
         up, down = self.step * self.coverage, self.step * (1.0 - self.coverage)
-        q, thresholds = self.threshold, []
+        q, standing, thresholds = self.threshold, self.standing_threshold, []
+        share = min(_STANDING * self.step, 1.0)
         for score in own.tolist():
             thresholds.append(q)
             q += up if score > q else -down
-        self.threshold = q
+            standing += share * (q - standing)
+        self.threshold, self.standing_threshold = q, standing
         before = np.array(thresholds, dtype=np.float64)
         found = scores <= before[:, np.newaxis]
         self.n += len(own)
@@ -197,7 +202,9 @@ class ConformalSets:
         found.n_covered = self.n_covered + other.n_covered
         found.n_in_sets = self.n_in_sets + other.n_in_sets
         if found.n:
-            found.threshold = (self.n * self.threshold + other.n * other.threshold) / found.n
+            for name in _THRESHOLDS:
+                both = self.n * getattr(self, name) + other.n * getattr(other, name)
+                setattr(found, name, both / found.n)
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -216,6 +223,7 @@ class ConformalSets:
         try:
             found = cls(values["coverage"], values["step"])
             found.threshold = float(values["threshold"])
+            found.standing_threshold = float(values.get("standing_threshold", found.threshold))
             for name in _COUNTED:
                 setattr(found, name, operator.index(values[name]))
         except (KeyError, TypeError, ValueError) as error:
@@ -223,11 +231,12 @@ class ConformalSets:
                 f"these values describe no prediction sets ({error!r}). Give what `to_dict`"
                 " returned."
             ) from error
-        if not -found.step <= found.threshold <= 1.0 + found.step:
-            raise InputError(
-                f"threshold must lie between -{found.step} and 1 + {found.step}. Got"
-                f" {found.threshold} instead."
-            )
+        for name in _THRESHOLDS:
+            if not -found.step <= (threshold := getattr(found, name)) <= 1.0 + found.step:
+                raise InputError(
+                    f"{name} must lie between -{found.step} and 1 + {found.step}. Got"
+                    f" {threshold} instead."
+                )
         if not 0 <= found.n_covered <= found.n or found.n_in_sets < 0:
             raise InputError(
                 "n, n_covered and n_in_sets must be counts of examples. Got"
@@ -237,7 +246,9 @@ class ConformalSets:
 
 
 _COUNTED = ("n", "n_covered", "n_in_sets")
-_STATE = ("coverage", "step", "threshold", *_COUNTED)
+_THRESHOLDS = ("threshold", "standing_threshold")
+_STATE = ("coverage", "step", *_THRESHOLDS, *_COUNTED)
+_STANDING = 0.4  # of a step: by so much the standing threshold moves to where q is
 
 
 def prediction_sets(threshold: float, log_posteriors: Floats) -> Sets:
@@ -539,6 +550,6 @@ class Confidence:
             )
         return AnswerRule(
             curve,
-            None if self.conformal is None else self.conformal.threshold,
+            None if self.conformal is None else self.conformal.standing_threshold,
             self.costs,
         )

@@ -155,7 +155,7 @@ def test_the_command_answers_by_the_checkpoint(tmp_path: Path) -> None:
     stored, _ = read_model(tmp_path / "out" / "model.nb")
     known = learned_at(tmp_path / "out")
     calibrator = Calibrator.from_dict(known["calibrator"])
-    threshold = ConformalSets.from_dict(known["conformal"]).threshold
+    threshold = ConformalSets.from_dict(known["conformal"]).standing_threshold
     rule = AnswerRule(calibrator.curve, threshold, np.array([[0.0, 20.0], [1.0, 0.0]]))
     example = {"text": "sun rain coffee"}
     stated = stored.model.predict_log_proba_many({"text": [example["text"]]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -152,6 +152,32 @@ def test_late_labels_have_no_promise_of_their_own(delay: int) -> None:
     found = sets.prequential_many(stated[:n], truth[:n], stated[delay:])
     assert found[:, 0].mean() < 0.001
     assert sets.covered == pytest.approx(0.9, abs=0.001)
+
+
+def test_thresholds_that_stand_for_a_thousand_examples_cover_alike() -> None:
+    """What sets may be expected to cover strays less than by each q alone, and they are no larger.
+
+    What they happen to cover has the chance of 5,000 true classes in it, too.
+    """
+    n, held, names = 100_000, 1_000, ("threshold", "standing_threshold")
+    covered, sizes = list[Any](), list[Any]()
+    for seed in range(6):
+        random, sets = np.random.default_rng(seed), nb.ConformalSets()
+        p = 1.0 / (1.0 + np.exp(-random.normal(0.0, 2.0, n)))
+        log_p, truth = np.log(np.column_stack([1.0 - p, p])), (random.random(n) < p).astype(int)
+        some = log_p[:10_000]
+        for own in (slice(begin, begin + held) for begin in range(0, n, held)):
+            rules = [nb.AnswerRule(threshold=getattr(sets, name)) for name in names]
+            found = [cast("Any", rule.sets(some)) for rule in rules]
+            if own.start >= 5 * held:  # it begins from a threshold of its own
+                covered.append([(np.exp(some) * each).sum(axis=1).mean() for each in found])
+                sizes.append([each.sum(axis=1).mean() for each in found])
+            sets.prequential_many(log_p[own], truth[own])
+    alone, standing = np.array(covered).T
+    size_alone, size_standing = np.array(sizes).mean(axis=0)
+    assert standing.std() < 0.8 * alone.std()
+    assert abs(standing.reshape(-1, 5).mean(axis=1) - 0.9).max() < 0.02  # blocks of 5,000
+    assert size_standing < size_alone + 0.005
 
 
 def test_a_certain_class_is_in_the_set_and_the_threshold_finds_the_quantile() -> None:
@@ -386,7 +412,8 @@ def test_a_snapshot_answers_by_the_rule_that_held_when_it_was_published() -> Non
         found = snapshot.rule.sets(asked)
         assert found is not None
         likeliest = asked.argmax(axis=1)[:, np.newaxis] == [0, 1]
-        assert found.tolist() == (sets.sets(asked) | likeliest).tolist()
+        standing = decisions.prediction_sets(sets.standing_threshold, asked)
+        assert found.tolist() == (standing | likeliest).tolist()
         cheap = nb.cheapest(asked, [[0, 5], [1, 0]])
         assert snapshot.rule.labels(asked).tolist() == cheap.tolist()
         if first == 50:

@@ -504,6 +504,7 @@ def test_sets_are_those_of_the_library(
 
     before = model.prequential_many(texts(examples[:n_known]), labels(examples[:n_known]))
     learn(before, slice(0, n_known))
+    sets.threshold = sets.threshold if method.hold_out is None else sets.standing_threshold
     plain = judge(settings, msgspec.structs.replace(method, calibrated=False)).log_posteriors
     held = []
     for i, stated in enumerate(plain[:, np.newaxis].astype(np.float64)):
@@ -543,9 +544,8 @@ def test_a_saved_model_has_the_sets_of_its_file(tmp_path: Path) -> None:
     stated, path = model.predict_log_proba_many(texts(examples)), tmp_path / "model.nb"
     nb.save(model, path, notes={"entries": {"confidence": dict(known.pack().values)}})
     found = figures(judge(settings, Method(**saved_model(path, settings)._asdict())))
-    sets = known.learned.conformal
-    assert sets is not None
-    expected = of_sets(sets.sets(stated), truth, stated.argmax(axis=1))
+    standing = known.pack().values["conformal"]["standing_threshold"]
+    expected = of_sets(nb.decisions.prediction_sets(standing, stated), truth, stated.argmax(axis=1))
     assert [values_of(found)[name] for name in SETS] == pytest.approx(expected)
     assert values_of(found)["coverage_target"] == 0.6
     nb.save(model, path)
