@@ -47,12 +47,13 @@ html_theme = "furo"
 html_title = "streamnb"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = [("site.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
 smartquotes_action = "D"  # dashes alone: quotes stay as they are written
 html_theme_options = {"top_of_page_buttons": []}
-pygments_style = "tango"
+pygments_style = "default"  # its colours can be read on its ground
 pygments_dark_style = "github-dark"
 
 # ---- docstrings are plain text -------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.axe import sticking_out
+from tests.browser.axe import sticking_out, violations
 from tests.browser.conftest import Opened
 from tests.conftest import ROOT
 
@@ -65,3 +65,17 @@ def test_pages_fit_in_light_and_dark(
                 assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)")
         grounds.append(page.evaluate(GROUND))
     assert grounds == ["rgb(255, 255, 255)", "rgb(19, 20, 22)"]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_nothing(width: int, site: Path, open_page: Callable[..., Opened]) -> None:
+    """In light and dark, on pages with code, tables, pictures and signatures."""
+    schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+    for scheme in schemes:
+        size = {"width": width, "height": 900}
+        page, watch = open_page((site / PAGES[0]).as_uri(), viewport=size, color_scheme=scheme)
+        watch.expect(f"leaves the machine: {re.escape(site.as_uri())}/")
+        for name in PAGES:
+            page.goto((site / name).as_uri())
+            assert violations(page) == [], name
