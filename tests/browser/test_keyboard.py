@@ -93,3 +93,32 @@ def test_files_and_pictures_by_keys(book: Book, open_page: Callable[..., Opened]
         with page.expect_download() as under_way:
             page.keyboard.press("Enter")
         assert under_way.value.suggested_filename.endswith(ending)
+
+
+def test_pictures_of_what_the_daemon_draws_by_keys(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """Each is saved by Enter on its button, which keeps the focus; tables unfold by keys, too."""
+    page, _ = open_page(f"{book.address}/?view=model")
+    expect(page.get_by_test_id("model-classes")).to_be_visible()
+    expect(page.get_by_test_id("curves").locator(".xy")).to_have_count(2)
+    page.locator("#main").focus()
+    for place in ("calibration", "the confusion matrix", "the curves", "the strongest features"):
+        name = f"Save a picture of {place}"
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.ariaLabel") == name:
+                break
+        with page.expect_download() as under_way:
+            page.keyboard.press("Enter")
+        assert under_way.value.path().read_bytes().startswith(b"\x89PNG")
+        assert page.evaluate("document.activeElement.ariaLabel") == name
+        if place == "the curves":
+            table = page.get_by_test_id("curves").get_by_role("row", name="90%")
+            expect(table).to_be_hidden()
+            for _ in range(5):
+                page.keyboard.press("Tab")
+                if page.evaluate("document.activeElement.tagName") == "SUMMARY":
+                    break
+            page.keyboard.press("Enter")
+            expect(table).to_be_visible()
