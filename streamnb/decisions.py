@@ -1,7 +1,7 @@
 """What to answer when a probability is not enough: prediction sets, and the cheapest decision.
 
 `Confidence` learns what answers are worth beside a model that learns; its `rule` is what a snapshot
-answers by.
+answers by. `FrameEvaluation` is what `streamnb.spark.evaluate` finds that they were worth.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import numbers
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, Self
 
@@ -27,7 +27,7 @@ from streamnb.calibration import (
 )
 from streamnb.columns import floats_in, sealed
 from streamnb.errors import InputError, check_kind
-from streamnb.labels import checked_log_posteriors, checked_places
+from streamnb.labels import Label, checked_log_posteriors, checked_places
 from streamnb.priors import check
 
 Sets = NDArray[np.bool_]
@@ -553,3 +553,23 @@ class Confidence:
             None if self.conformal is None else self.conformal.standing_threshold,
             self.costs,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FrameEvaluation:
+    """How a model judged the labelled rows of a data frame."""
+
+    classes: tuple[Label, ...]
+    confusion: NDArray[np.int64] = field(repr=False)  # by true class, then by predicted one
+    log_loss: float  # −log p of the true class in nats, on average
+    n_unknown: int  # rows whose label is none of the classes: left out of all figures
+
+    @property
+    def n(self) -> int:
+        """How many rows were judged."""
+        return int(self.confusion.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """The share of rows judged right; nan without rows."""
+        return float(np.trace(self.confusion) / self.n) if self.n else float("nan")

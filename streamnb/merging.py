@@ -55,15 +55,17 @@ def clone(state: ModelState, *, whole: bool = False) -> ModelState:
     return copy
 
 
-def merge(first: ModelState, *others: ModelState) -> ModelState:
+def merge(first: ModelState, *others: ModelState, in_place: bool = False) -> ModelState:
     """Return what all of them have learned; see `NaiveBayes`' `merge`.
+
+    With `in_place` it is the first one, which is not kept in parts, and is not copied.
 
     Raises
     ------
     InputError
         If they are not of one kind: it says what differs.
     """
-    total = clone(first, whole=True)
+    total = first if in_place else clone(first, whole=True)
     for other in others:
         _add(total, other, 1)
     return total

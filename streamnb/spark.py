@@ -1,10 +1,10 @@
 """Learn, predict and evaluate Spark data frames, with the kernels of the library.
 
 PySpark is imported here and nowhere else, and only by what needs it. Each task learns its rows into
-a model of its own, from the untrained one that was shipped, and returns it as one row of bytes.
-These partial models are merged: by tasks of eight each as long as there are more, then on the
-driver. A task that Spark runs again gives the same row again, and that of a failed attempt is
-thrown away: retries change nothing.
+a model of its own, from the untrained one that was shipped, and returns it as one row: its bytes,
+or the name of a file with them if tasks run on the driver's machine. These partial models are
+merged: by tasks of eight each as long as there are more, then on the driver. A row of a failed
+attempt is thrown away, and the next attempt gives the same model: retries change nothing.
 
 Counts add exactly. So the result has, bit for bit, the counts of one process that learned the same
 rows, as long as weights are whole numbers and no word has left a full vocabulary.
@@ -19,15 +19,18 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb import merging
+from streamnb.decisions import FrameEvaluation
 from streamnb.errors import InputError, StoreError, check_kind, check_path, check_whole
 from streamnb.labels import Codes, Label
-from streamnb.merging import check_alike
 from streamnb.model import NaiveBayes, merge
 from streamnb.storage import lock, older_files, read_model, save
 
@@ -100,15 +103,18 @@ def fit(
     """
     columns = _Roles(label, weight, time_s)
     n_tasks = _check(df, model, columns, n_tasks)
-    partials = _partials(df, model, columns, n_tasks)
-    while n_tasks > _FAN_IN:
-        n_tasks = -(-n_tasks // _FAN_IN)
-        partials = _merged(partials)
-    rows = sorted(partials.toArrow().to_pylist(), key=lambda row: row["task"])
-    with ThreadPoolExecutor(_n_cores(df)) as pool:  # much of it holds no lock of the interpreter
-        models = list(pool.map(type(model).from_bytes, [row["model"] for row in rows]))
-    total = merge(*models) if models else model.clone()
+    with _shared_folder(df) as folder:
+        partials = _partials(df.coalesce(n_tasks), model, columns, folder)
+        while n_tasks > _FAN_IN:
+            n_tasks = -(-n_tasks // _FAN_IN)
+            partials = _merged(partials, folder)
+        rows = sorted(partials.toArrow().to_pylist(), key=lambda row: row["task"])
+        with ThreadPoolExecutor(_n_cores(df)) as pool:  # much of it holds no lock of Python's
+            models = list(pool.map(lambda row: _model_of(row, folder, type(model)), rows))
+    total = _sum(models) if models else model.clone()
     total.state.n_threads = model.n_threads
+    for name, group in total.state.groups.items():
+        group.in_order = model.state.groups[name].in_order
     return total
 
 
@@ -146,15 +152,16 @@ def fit_logs(
     """
     columns = _Roles(label, weight, time_s, log, offset)
     n_tasks = _check(df, model, columns, n_tasks)
-    partials = _partials(df, model, columns, n_tasks)
-    while n_tasks > 1:
-        n_tasks = -(-n_tasks // _FAN_IN)
-        partials = _merged(partials)
     total, positions = model.clone(), {}
-    # Behind a shuffle, what was learned is not learned again for each partition that is fetched.
-    for row in partials.repartition(_n_cores(df), "log").toLocalIterator():
-        total.set_part(row["log"], NaiveBayes.from_bytes(bytes(row["model"])))
-        positions[row["log"]] = row["next"]
+    with _shared_folder(df) as folder:
+        partials = _partials(df.coalesce(n_tasks), model, columns, folder)
+        while n_tasks > 1:
+            n_tasks = -(-n_tasks // _FAN_IN)
+            partials = _merged(partials, folder)
+        # Behind a shuffle, what was learned is not learned again for each partition that is fetched
+        for row in partials.repartition(_n_cores(df), "log").toLocalIterator():
+            total.set_part(row["log"], _model_of(row, folder))
+            positions[row["log"]] = row["next"]
     return total, positions
 
 
@@ -182,7 +189,7 @@ def predict(
         If the model has no classes or classes of several types, or a column is there already.
     """
     check_kind("model", model, NaiveBayes)
-    fields, shipped = _fields(df, model), _Shipped.of(model)
+    fields, shipped = _fields(df, model), _shipped(model)
     name, kind = _label_type(model.classes)
     for each in (label, probabilities):
         if each in df.columns:
@@ -192,7 +199,7 @@ def predict(
             )
 
     def add(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        judge = shipped.model()
+        judge = _received(*shipped)
         for batch in batches:
             found = np.exp(judge.predict_log_proba_many(_frame(batch, fields)))
             labels = pa.array([judge.classes[c] for c in found.argmax(axis=1)], kind)
@@ -208,26 +215,6 @@ def predict(
     return _map(df, add, schema.add(probabilities, ArrayType(DoubleType())))
 
 
-@dataclass(frozen=True, slots=True)
-class FrameEvaluation:
-    """How a model judged the labelled rows of a data frame."""
-
-    classes: tuple[Label, ...]
-    confusion: NDArray[np.int64] = field(repr=False)  # by true class, then by predicted one
-    log_loss: float  # −log p of the true class in nats, on average
-    n_unknown: int  # rows whose label is none of the classes: left out of all figures
-
-    @property
-    def n(self) -> int:
-        """How many rows were judged."""
-        return int(self.confusion.sum())
-
-    @property
-    def accuracy(self) -> float:
-        """The share of rows judged right; nan without rows."""
-        return float(np.trace(self.confusion) / self.n) if self.n else float("nan")
-
-
 def evaluate(df: DataFrame, model: NaiveBayes, *, label: str = "label") -> FrameEvaluation:
     """Judge the labelled rows of a data frame by a model, which learns nothing.
 
@@ -236,33 +223,30 @@ def evaluate(df: DataFrame, model: NaiveBayes, *, label: str = "label") -> Frame
     check_kind("model", model, NaiveBayes)
     _label_type(model.classes)
     _require(df, {"label": label})
-    fields, shipped, k = _fields(df, model), _Shipped.of(model), len(model.classes)
+    fields, shipped, k = _fields(df, model), _shipped(model), len(model.classes)
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        own = shipped.model()
+        own = _received(*shipped)
         places = {c: i for i, c in enumerate(own.classes)}
         confusion, loss, unknown = np.zeros((k, k), dtype=np.int64), 0.0, 0
         for batch in batches:
-            found = own.predict_log_proba_many(_frame(batch, fields))
+            stated = own.predict_log_proba_many(_frame(batch, fields))
             given = [places.get(each, -1) for each in batch.column(label).to_pylist()]
             true = np.array(given, dtype=np.int64)
             unknown += int((true < 0).sum()) - batch.column(label).null_count
             rows = np.flatnonzero(true >= 0)
-            np.add.at(confusion, (true[rows], found[rows].argmax(axis=1)), 1)
-            loss -= float(np.maximum(found[rows, true[rows]], _LOG_TINY).sum())
-        counts = [[unknown], [loss], [confusion.reshape(-1).tolist()]]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(each) for each in counts], ["unknown", "loss", "confusion"]
-        )
+            np.add.at(confusion, (true[rows], stated[rows].argmax(axis=1)), 1)
+            loss -= float(np.maximum(stated[rows, true[rows]], _LOG_TINY).sum())
+        found = {"unknown": [unknown], "loss": [loss], "confusion": [confusion.ravel().tolist()]}
+        yield pa.RecordBatch.from_pydict(found)
 
-    rows = _map(_columns(df, [*fields, label]), judge, _COUNTS).toArrow().to_pylist()
-    confusion = np.zeros(k * k, dtype=np.int64)
-    for row in rows:
-        confusion += np.array(row["confusion"], dtype=np.int64)
+    judged = df.select(*map(_quoted, dict.fromkeys([*fields, label])))
+    rows = _map(judged, judge, _COUNTS).toArrow().to_pylist()
+    confusion = sum((np.array(row["confusion"]) for row in rows), np.zeros(k * k, np.int64))
     n = int(confusion.sum())
-    loss = sum(row["loss"] for row in rows) / n if n else float("nan")
-    unknown = sum(row["unknown"] for row in rows)
-    return FrameEvaluation(model.classes, confusion.reshape(k, k), loss, unknown)
+    loss, unknown = (sum(row[each] for row in rows) for each in ("loss", "unknown"))
+    mean = loss / n if n else float("nan")
+    return FrameEvaluation(model.classes, confusion.reshape(k, k), mean, unknown)
 
 
 class StreamLearner:
@@ -343,7 +327,7 @@ class StreamLearner:
                 f"{self.path}: its model is kept in {len(stored.model.parts)} parts, each with its"
                 " log's position, and a stream's batches have none. Name another file."
             )
-        check_alike(self._untrained.state, stored.model.state)
+        merging.check_alike(self._untrained.state, stored.model.state)
         note = stored.header["notes"].get(_NOTE)
         if note is not None:
             self._query, self._batch = note["query"], note["batch"]
@@ -372,50 +356,48 @@ class StreamLearner:
 # ---- what tasks do -------------------------------------------------------------------------------
 
 
-class _Shipped(NamedTuple):
-    """A model on its way to tasks."""
-
-    digest: bytes
-    data: bytes
-
-    @classmethod
-    def of(cls, model: NaiveBayes) -> _Shipped:
-        data = model.to_bytes()
-        return cls(hashlib.blake2b(data, digest_size=16).digest(), data)
-
-    def model(self) -> NaiveBayes:
-        """Return the model; a process that serves several tasks reads it once."""
-        if self.digest not in _RECEIVED:
-            _RECEIVED.clear()
-            _RECEIVED[self.digest] = NaiveBayes.from_bytes(self.data)
-        return _RECEIVED[self.digest]
-
-
 _RECEIVED: dict[bytes, NaiveBayes] = {}
 
 
-def _partials(df: DataFrame, model: NaiveBayes, columns: _Roles, n_tasks: int) -> DataFrame:
+def _shipped(model: NaiveBayes) -> tuple[bytes, bytes]:
+    """Return what tasks get of a model, the arguments of `_received`."""
+    data = model.to_bytes()
+    return hashlib.blake2b(data, digest_size=16).digest(), data
+
+
+def _received(digest: bytes, data: bytes) -> NaiveBayes:
+    """Return a shipped model; a process that serves several tasks reads it once."""
+    if digest not in _RECEIVED:
+        _RECEIVED.clear()
+        _RECEIVED[digest] = NaiveBayes.from_bytes(data)
+    return _RECEIVED[digest]
+
+
+def _partials(df: DataFrame, model: NaiveBayes, columns: _Roles, folder: str | None) -> DataFrame:
     """Return a frame of partial models: one a task, or one a log of each task."""
-    fields, untrained = _fields(df, model), model.to_bytes()
+    fields, shipped = _fields(df, model), model.clone()
+    for group in shipped.state.groups.values():
+        group.in_order = False  # to sort its words would take as long again as the rest of `_row`
+    untrained = shipped.to_bytes()
 
     def learn(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext  # noqa: PLC0415 -- an extra
+
+        task = int(TaskContext.get().partitionId())  # the same when it is run again
         models: dict[str, NaiveBayes] = {}
         following: dict[str, int] = {}
         for batch in batches:
             for log, rows in _by_log(batch, columns):
-                own = models.get(log)
-                if own is None:
-                    own = models[log] = NaiveBayes.from_bytes(untrained)
-                    following[log] = 0
+                if log not in models:
+                    models[log], following[log] = NaiveBayes.from_bytes(untrained), 0
                 if columns.offset is not None:
                     following[log] = max(following[log], _next_offset(rows, columns.offset))
-                _learn(own, rows, fields, columns)
-        task = _task_number()
+                _learn(models[log], rows, fields, columns)
         for log, own in models.items():
-            yield _row(task, log, following[log], own)
+            yield _row(task, log, following[log], own, folder)
 
-    wanted = _columns(df, [*fields, *filter(None, asdict(columns).values())])
-    return _map(wanted.coalesce(n_tasks), learn, _PARTIAL)
+    names = dict.fromkeys([*fields, *filter(None, asdict(columns).values())])
+    return _map(df.select(*map(_quoted, names)), learn, _PARTIAL)
 
 
 def _by_log(batch: pa.RecordBatch, columns: _Roles) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -467,32 +449,41 @@ def _frame(batch: pa.RecordBatch, fields: list[str]) -> pa.Table:
     return pa.Table.from_arrays([batch.column(name) for name in fields], fields)
 
 
-def _row(task: int, log: str, following: int, model: NaiveBayes) -> pa.RecordBatch:
-    """Return one partial model as a row."""
-    values = {"task": [task], "log": [log], "next": [following], "model": [model.to_bytes()]}
+def _row(task: int, log: str, following: int, model: NaiveBayes, folder: str | None) -> Any:
+    """Return one partial model as a row; its bytes go into a file of the folder if there is one."""
+    data = model.to_bytes()
+    if folder is not None:  # Spark and its sockets would copy them six times
+        with NamedTemporaryFile(dir=folder, delete=False) as file:
+            file.write(data)
+        data = os.fsencode(file.name)
+    values = {"task": [task], "log": [log], "next": [following], "model": [data]}
     return pa.RecordBatch.from_pydict(values, _PARTIAL_SCHEMA)
 
 
-def _merged(partials: DataFrame) -> DataFrame:
+def _model_of(row: Any, folder: str | None, kind: type[NaiveBayes] = NaiveBayes) -> NaiveBayes:
+    """Return the partial model of a row."""
+    data = bytes(row["model"])
+    return kind.from_bytes(data if folder is None else Path(os.fsdecode(data)).read_bytes())
+
+
+def _sum(models: list[NaiveBayes]) -> NaiveBayes:
+    """Return the first of some models, to which the others were added."""
+    return models[0].of(merging.merge(*(each.state for each in models), in_place=True))
+
+
+def _merged(partials: DataFrame, folder: str | None) -> DataFrame:
     """Return a frame of fewer partial models: each group's of a log is one."""
 
     def add(table: pa.Table) -> pa.Table:
         rows = sorted(table.to_pylist(), key=lambda row: row["task"])
-        models = [NaiveBayes.from_bytes(row["model"]) for row in rows]
+        models = [_model_of(row, folder) for row in rows]
         task = rows[0]["task"] // _FAN_IN
         following = max(row["next"] for row in rows)
-        return pa.Table.from_batches([_row(task, rows[0]["log"], following, merge(*models))])
+        return pa.Table.from_batches([_row(task, rows[0]["log"], following, _sum(models), folder)])
 
     groups = partials.selectExpr("*", f"task div {_FAN_IN} wider").groupBy("log", "wider")
     with _quiet():
         return groups.applyInArrow(add, _PARTIAL)
-
-
-def _task_number() -> int:
-    """Return the number of the task that runs here: the same when it is run again."""
-    from pyspark import TaskContext  # noqa: PLC0415 -- an extra
-
-    return int(TaskContext.get().partitionId())
 
 
 # ---- what the driver does ------------------------------------------------------------------------
@@ -529,6 +520,20 @@ def _check_untrained(model: NaiveBayes) -> None:
         )
 
 
+@contextlib.contextmanager
+def _shared_folder(df: DataFrame) -> Iterator[str | None]:
+    """Yield a folder for partial models if tasks run on this machine; None if Spark sends them."""
+    if not df.sparkSession.sparkContext.master.startswith("local"):
+        yield None
+        return
+    from pyspark import SparkFiles  # noqa: PLC0415 -- an extra
+
+    # Spark's own goes with the session, even if this process is killed.
+    root = SparkFiles.getRootDirectory()
+    with TemporaryDirectory(prefix="models-", dir=root, ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
 def _n_cores(df: DataFrame) -> int:
     """Return how many tasks the session runs at once."""
     return int(df.sparkSession.sparkContext.defaultParallelism)
@@ -560,11 +565,6 @@ def _fields(df: DataFrame, model: NaiveBayes) -> list[str]:
             f" {', '.join(df.columns)}: none of them. Rename a column."
         )
     return fields
-
-
-def _columns(df: DataFrame, names: list[str]) -> DataFrame:
-    """Return a frame of these columns, each once."""
-    return df.select(*map(_quoted, dict.fromkeys(names)))
 
 
 def _quoted(name: str) -> str:

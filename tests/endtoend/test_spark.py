@@ -107,9 +107,19 @@ def frame(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return session.read.parquet(str(path)).repartition(20, "id")
 
 
+def sent_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have partial models return through Spark, as from other machines."""
+    monkeypatch.setattr(nbs, "_shared_folder", lambda df: contextlib.nullcontext())  # noqa: ARG005
+
+
+@pytest.mark.parametrize("sent", [False, True])
 @pytest.mark.parametrize("n_tasks", [None, 20])
-def test_counts_equal_one_process(frame: Any, n_tasks: int | None) -> None:
+def test_counts_equal_one_process(
+    frame: Any, n_tasks: int | None, sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Counts are bit-equal and moments agree to 1e-12, merged by the driver or by tasks before."""
+    if sent:
+        sent_by_spark(monkeypatch)
     model = untrained()
     found = nbs.fit(frame, model, n_tasks=n_tasks)
     one = alone(untrained(), rows())
@@ -120,6 +130,34 @@ def test_counts_equal_one_process(frame: Any, n_tasks: int | None) -> None:
     assert ours.keys() == theirs.keys() >= {"mean", "m2"}
     for name, values in ours.items():
         assert np.array(values) == pytest.approx(np.array(theirs[name]), rel=1e-12)
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_tasks_on_the_drivers_machine_return_files(
+    frame: Any, sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark carries their names alone, and no file stays; the bytes are those of one process."""
+    from pyspark import SparkFiles  # noqa: PLC0415 -- an extra
+
+    if sent:
+        sent_by_spark(monkeypatch)
+    sizes: list[int] = []
+    whole = type(frame).toArrow
+
+    def measured(df: Any) -> Any:
+        table = whole(df)
+        sizes.append(table.nbytes)
+        return table
+
+    monkeypatch.setattr(type(frame), "toArrow", measured)
+    words = nb.NaiveBayes(CLASSES, features={"text": nb.Words(nb.Multinomial())}, hash_key=7)
+    found = nbs.fit(frame, words, n_tasks=2)
+    table = rows().filter(rows()["label"].is_valid())
+    one = words.clone()
+    one.learn_many(table.select(["text"]), table["label"].to_pylist())
+    assert found.to_bytes() == one.to_bytes()
+    assert (sizes[-1] > len(one.to_bytes())) == sent
+    assert not list(Path(SparkFiles.getRootDirectory()).glob("models-*"))
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
