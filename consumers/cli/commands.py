@@ -35,6 +35,7 @@ from consumers.cli.conventions import (
     MaxMessagesOption,
     MessageOption,
     PlayedFromOption,
+    PresetOption,
     PriorOption,
     RecordFromOption,
     ReplayFromOption,
@@ -56,6 +57,7 @@ from consumers.cli.conventions import (
     seconds_of,
     stream_range,
     target_topic,
+    until_end_option,
 )
 from consumers.process import READER_GONE, hush, left_out, watch_signals
 
@@ -70,6 +72,7 @@ __all__ = ["app", "main"]
     help="Read the source, learn from what is labelled, judge the rest. Runs until it is stopped "
     "(Ctrl-C or SIGTERM), writes a last checkpoint, and says what it did.",
     epilog="  streamnb run --source generator --max-messages 100000\n"
+    "  streamnb run --source jetstream --preset jetstream --open\n"
     "  streamnb run -c tweets.yaml --view log\n"
     "  streamnb run -c tweets.yaml --from 2026-11-02T10:00+01:00 --to 2026-11-02T11:00+01:00\n"
     "  streamnb run --source file:tweets.csv.xz --until-end --json > summary.json\n"
@@ -78,9 +81,8 @@ __all__ = ["app", "main"]
 def run(  # noqa: PLR0913, PLR0917 -- each is an option
     config: ConfigOption = None,
     source: SourceOption = None,
-    until_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop once all that is there now has been read.")
-    ] = False,
+    preset: PresetOption = None,
+    until_end: Annotated[bool, until_end_option("has been read")] = False,
     max_messages: MaxMessagesOption = None,
     begin: FromOption = None,
     end: ToOption = None,
@@ -112,7 +114,8 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
 
     part = stream_range(begin, end)
     path = find_config(config)
-    settings = load(path, os.environ, {"source": source, "view": view, "http.port": port})
+    given = {"source": source, "message.preset": preset, "view": view, "http.port": port}
+    settings = load(path, os.environ, given)
     # With --json standard output belongs to the summary alone.
     console = Console(stderr=as_json)
     shown = make_view(settings.view, console, time.monotonic)
@@ -412,9 +415,7 @@ def record(  # noqa: PLR0913, PLR0917 -- each is an option
     begin: RecordFromOption = None,
     end: ToOption = None,
     duration: DurationOption = None,
-    until_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop once all that is there now is recorded.")
-    ] = False,
+    until_end: Annotated[bool, until_end_option("is recorded")] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -470,13 +471,12 @@ def bridge(  # noqa: PLR0913, PLR0917 -- each is an option
             show_default=False,
         ),
     ] = None,
+    preset: PresetOption = None,
     max_messages: MaxMessagesOption = None,
     begin: BridgeFromOption = None,
     end: UntilOption = None,
     duration: DurationOption = None,
-    until_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop once all that is there now is written.")
-    ] = False,
+    until_end: Annotated[bool, until_end_option("is written")] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -485,7 +485,7 @@ def bridge(  # noqa: PLR0913, PLR0917 -- each is an option
 
     part = stream_range(begin, end, "--until")
     seconds_max = seconds_of(duration)
-    settings = load_settings(config, source)
+    settings = load_settings(config, source, preset)
     servers, topic = target_topic(to, settings)
     limits = RecordLimits(until_end, max_messages, seconds_max, part)
     cursor = cursor or Path(f"{topic}.cursor")

@@ -93,6 +93,15 @@ SourceOption = Annotated[
         callback=_checked_source,
     ),
 ]
+PresetOption = Annotated[
+    Literal["jetstream", "jetstream-v2", "mastodon", "x-v2", "twitter-v1", "wikimedia"] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Read messages as of jetstream, jetstream-v2, mastodon, x-v2, twitter-v1 or wikimedia "
+        "(message.preset); wins over the file's.",
+        show_default=False,
+    ),
+]
 MessageOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -172,6 +181,11 @@ def port_option(text: str) -> Any:
     return typer.Option(min=0, max=65_535, metavar="N", help=text, show_default=False)
 
 
+def until_end_option(done: str) -> Any:
+    """Return the option `--until-end`; `done` says what all messages are then."""
+    return typer.Option("--until-end", help=f"Stop once all that is there now {done}.")
+
+
 def seconds_of(duration: str | None) -> float | None:
     """Return the seconds that `--for` asks for."""
     from consumers.cli.record import duration_s  # noqa: PLC0415 -- heavy, as in `commands`
@@ -211,12 +225,13 @@ def find_config(config: Path | None) -> Path | None:
     return DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None
 
 
-def load_settings(config: Path | None, source: str | None) -> Settings:
+def load_settings(config: Path | None, source: str | None, preset: str | None = None) -> Settings:
     """Return the settings, and have logs go to standard error."""
     from consumers.config.settings import load  # noqa: PLC0415 -- heavy, as in `commands`
     from consumers.monitoring import logs  # noqa: PLC0415 -- the same
 
-    settings = load(find_config(config), os.environ, {"source": source})
+    given = {"source": source, "message.preset": preset}
+    settings = load(find_config(config), os.environ, given)
     logs.configure(None)
     return settings
 

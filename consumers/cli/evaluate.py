@@ -24,6 +24,7 @@ from consumers.cli.conventions import (
     ConfigOption,
     JsonOption,
     MaxMessagesOption,
+    PresetOption,
     ReplayFromOption,
     SourceArgument,
     SourceOption,
@@ -160,6 +161,7 @@ ReportOption = Annotated[
 
 def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     source: SourceArgument,
+    preset: PresetOption = None,
     delay: DelayOption = 0,
     hold_out: HoldOutOption = None,
     folds: FoldsOption = None,
@@ -189,7 +191,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 -- each is an option
     from consumers.cli.report import check_report, write_report
 
     require_scikit_learn()
-    settings = load_settings(config, source)
+    settings = load_settings(config, source, preset)
     note_shared_model(settings, "evaluate")
     if report is not None:
         check_report(report, settings.source_address.path, find_config(config), model)

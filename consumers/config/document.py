@@ -224,7 +224,9 @@ def _override(document: Document, data: dict[Any, Any], dotted: str, value: str 
     """Put a value in the place of a file's."""
     section, _, key = dotted.rpartition(".")
     place = (section, key) if section else (key,)
-    if isinstance(data.get(section), dict):
+    if key == "preset" and isinstance(data.get(section), str):  # which is short for a preset
+        data[section] = {key: value}
+    elif isinstance(data.get(section), dict):
         data[section][key] = value
     elif section:
         # One that is no mapping stays the mistake that it is.

@@ -62,6 +62,27 @@ def test_predict(trained: Path) -> None:
     assert "[bold]not markup[/bold]" in shown.stdout.decode()
 
 
+def test_a_preset_reads_a_well_known_stream_without_a_configuration(tmp_path: Path) -> None:
+    """`run --preset` reads its messages, and `evaluate` does; without it they have no text."""
+    tweets = [
+        {"id_str": str(n), "full_text": f"love the sun &amp; {n}", "label": "positive"}
+        for n in range(20)
+    ]
+    lines = [*tweets, {"delete": {"status": {"id_str": "3"}}}, {"limit": {"track": 7}}]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    write_config(tmp_path / "config.yaml", checkpoint={"folder": "state"})
+    named = ["--preset", "twitter-v1"]
+    run = ["run", "--source", "file:in.jsonl", "--until-end", "--json"]
+    done = json.loads(command(*run, *named, folder=tmp_path).stdout)
+    assert (done["learned"], done["deletions"], done["rejected"]) == (20, 1, {})
+    assert done["ignored"] == {"id_str": 1}
+    assert "amp" not in read(tmp_path / "state" / "model.nb").model.words("text")
+    evaluate = ["evaluate", "file:in.jsonl", "--json"]
+    judged = json.loads(command(*evaluate, *named, folder=tmp_path).stdout)
+    assert (judged["messages"], judged["deletions"], judged["rejected"]) == (22, 1, {})
+    assert command(*evaluate, folder=tmp_path).returncode == 65  # nothing to judge
+
+
 def test_inspect(trained: Path) -> None:
     """`inspect` shows classes, words and sections; asked for a word, exactly that one's counts."""
     done = command(

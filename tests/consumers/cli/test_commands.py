@@ -29,6 +29,7 @@ from consumers.cli import commands as cli
 from consumers.cli.conventions import DEBUG_VARIABLE, EXIT_CODES, EXIT_UNEXPECTED, fail
 from consumers.cli.output import print_summary
 from consumers.config.addresses import SOURCE_FORMS
+from consumers.config.message import PRESETS
 from consumers.config.model import ModelSettings
 from consumers.errors import ConfigError, ConsumerError
 from consumers.features import build_model
@@ -461,6 +462,14 @@ def test_before_the_first_checkpoint_predict_says_what_to_do(command: Command) -
     assert (done.code, done.out) == (74, "")
     assert "streamnb run" in done.err
     assert "--model" in done.err
+
+
+@pytest.mark.parametrize("name", ["run", "bridge", "evaluate"])
+def test_an_unknown_preset_is_refused_with_those_there_are(command: Command, name: str) -> None:
+    """It is a mistake of the command line, and the names are those of the configuration."""
+    done = command(name, *(["stdin"] if name != "run" else []), "--preset", "threads")
+    assert done.code == 2
+    assert re.findall(r"'([a-z0-9-]+)'", done.err)[2:] == list(PRESETS), done.err
 
 
 def test_version_names_what_it_stands_on(command: Command) -> None:

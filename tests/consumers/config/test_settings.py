@@ -402,6 +402,25 @@ def test_overrides_win_over_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("view: log", "time_us"),
+        ("message:", "time_us"),
+        ("message: mastodon", "time_us"),
+        ("message: {preset: mastodon, nfc: false}", "time_us"),
+        ("message: {time: own}", "own"),
+    ],
+)
+def test_a_preset_of_the_command_line_wins_over_the_files(
+    tmp_path: Path, text: str, time: str
+) -> None:
+    """Also where the file names its own by one word; single settings beside it stay."""
+    message = load(write(tmp_path, text), {}, {"message.preset": "jetstream"}).message
+    assert (message.preset, message.user, message.time) == ("jetstream", "did", time)
+    assert message.nfc == ("nfc" not in text)
+
+
+@pytest.mark.parametrize(
     ("text", "servers", "topic"),
     [
         ("kafka://127.0.0.1:9092/tweets", ("127.0.0.1:9092",), "tweets"),
