@@ -12,7 +12,6 @@ import importlib.util
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 from urllib.parse import urlsplit
@@ -211,7 +210,7 @@ def build_group(
     like = build_model(settings.model)
     files = PartFiles(shared.folder, stream_identity(settings), like, shared.keep)
     late, topic = settings.kafka.start_from == "latest", settings.source_address.topic or ""
-    source.begins_of = partial(files.beginnings, topic)
+    source.begins_of = lambda topic_id, ends: files.beginnings(topic, topic_id, ends)
     labels = settings.late_labels.address.topic or settings.corrections.address.topic
     return GroupParts(files, topic, shared.interval_s, memory=memory, labels=labels, is_late=late)
 

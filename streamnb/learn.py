@@ -398,7 +398,8 @@ class EncodedRows:
             if key not in self._batches:
                 batch = group.encode(fields[name], begin, end, given[begin:end], learn=True)
                 self._batches[key] = group.vocabulary, batch
-            group.read_kinds()  # the one that encoded may have no hybrid
+            else:
+                group.read_kinds()  # the one that encoded may have no hybrid
             batches.append(self._batches[key][1])
         return batches
 

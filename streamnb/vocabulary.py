@@ -37,8 +37,8 @@ class Vocabulary:
         # How many words it had when another group joined it: no group of them moves to a smaller
         # table before it has twice as many.
         self.n_shared = 0
-        self.kinds = np.empty(0, dtype=np.uint8)  # of the words that `read_kinds` came to
-        self._n_kinds = 0
+        self.kinds = np.empty(0, dtype=np.uint8)  # of the first n_kinds words; see `read_kinds`
+        self.n_kinds = 0
 
     @property
     def n_words(self) -> int:
@@ -146,7 +146,7 @@ class Vocabulary:
     def view(self) -> Vocabulary:
         """Return this vocabulary as it is now, over the same arrays: later words are beyond it."""
         twin = Vocabulary(self.table._replace(state=self.table.state.copy()))
-        twin.kinds, twin._n_kinds = self.kinds, self._n_kinds
+        twin.kinds, twin.n_kinds = self.kinds, self.n_kinds
         return twin
 
     def read_kinds(self) -> None:
@@ -157,10 +157,10 @@ class Vocabulary:
         """
         n_words = self.n_words
         if n_words > len(self.kinds):
-            self.kinds = _longer(self.kinds, self.capacity, self._n_kinds)
-        if n_words > self._n_kinds:
-            word_table.word_kinds(self.table, self._n_kinds, n_words, self.kinds)
-            self._n_kinds = n_words
+            self.kinds = _longer(self.kinds, self.capacity, self.n_kinds)
+        if n_words > self.n_kinds:
+            word_table.word_kinds(self.table, self.n_kinds, n_words, self.kinds)
+            self.n_kinds = n_words
 
     def find(self, words: Sequence[str], key: np.ndarray) -> np.ndarray:
         """Return the column of each word, -1 if it has none; ndarray of shape (n,), int32."""

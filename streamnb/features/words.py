@@ -348,5 +348,8 @@ class WordsState(CountedState):
             )
             if why != word_table.DONE:
                 vocabulary.make_room(why, wanted)
-        if learn:
-            self.read_kinds()
+        # Asked without a call, which one example would feel.
+        if learn and self.hybrid is not None:
+            known = self.vocabulary
+            if known.table.state[word_table.N_WORDS] > known.n_kinds:
+                known.read_kinds()

@@ -405,6 +405,8 @@ for _group in ("Words", "Bag"):
 _beside = test_array_fuzzing.test_what_stands_beside_the_columns
 ELSEWHERE: dict[str, Any] = {
     "Learner.learn(taken)": test_array_fuzzing.test_what_is_taken_back_among_what_is_learned,
+    "Learner.teach(taken)": test_array_fuzzing.test_what_is_taken_back_among_what_is_learned,
+    "Learner.prequential(taken)": test_array_fuzzing.test_what_is_taken_back_among_what_is_learned,
     "NaiveBayes.learn_many(labels)": _beside,
     "NaiveBayes.learn_many(weights)": _beside,
     "NaiveBayes.learn_many(times_s)": _beside,
