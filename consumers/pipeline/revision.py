@@ -271,8 +271,11 @@ class Reviser:
             self.counts["unlearned"] += n
 
     def take_back(self, revision: Revision, numbers: Longs, learner: Learner) -> None:
-        """Unlearn what some records taught: earlier ones, or those of the batch under way."""
-        found = self._records(revision, np.sort(numbers), [str(c) for c in learner.model.classes])
+        """Unlearn what some records taught: earlier ones, or those of the batch under way.
+
+        In the order in which the log takes them back: sums of numbers round by it.
+        """
+        found = self._records(revision, numbers, [str(c) for c in learner.model.classes])
         part = part_name(revision.whole.partition)
         self.counts.update(take_back(found, part, self._fields, learner))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import random
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,50 @@ def test_words_that_left_and_came_again_change_no_byte(
                 file.write(json.dumps({"id": f"m{i - i % 2}", "operation": "delete"}) + "\n")
     model = {"hash_key": KEY, "features": {"text": text}}
     assert same_however_cut(tmp_path, source, model=model)
+
+
+NUMBERS: dict[str, Any] = {
+    "text": {},
+    "size": {"kind": "numbers", "fields": ["height", "width"]},
+    "lang": {"kind": "categories", "fields": ["lang"]},
+}
+
+
+def numbers_taken_back(path: Path) -> None:
+    """Write a log with numbers: several messages an id, deleted and updated soon and late."""
+    chance = random.Random(7)
+    with path.open("w") as file:
+        for i in range(N):
+            recent, old = chance.randrange(max(0, i - 9), i + 1), chance.randrange(i + 1)
+            found: dict[str, Any] = {"id": f"m{chance.choice((i, i, i, recent, old)) // 2}"}
+            operation = chance.choice(("create", "create", "update", "delete", "delete"))
+            found["operation"] = operation
+            if operation != "delete":
+                label = chance.choice(("negative", "positive", None))
+                size = chance.choice((1.0, 1e-9, 1e15))
+                found |= {"text": f"w{i % 40}", "label": label, "lang": chance.choice("abc")}
+                found |= {"height": chance.gauss(size, 2.0), "weight": chance.choice((1, 1, 0.3))}
+                found |= {"width": size} if i % 3 else {}
+            file.write(json.dumps(found) + "\n")
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {},
+        {"challengers": {"other": {"class_prior": 5.0}}},
+        {"per": {"field": "lang", "examples_min": 20}},
+    ],
+    ids=["plain", "challengers", "per"],
+)
+def test_numbers_taken_back_leave_the_same_last_digits(
+    tmp_path: Path, sections: dict[str, Any]
+) -> None:
+    """A sum of fractions rounds by its order: deletes side by side in a batch keep theirs."""
+    numbers_taken_back(tmp_path / "in.jsonl")
+    model = {"hash_key": KEY, "features": NUMBERS}
+    sections = {"model": model, "message": {"weight": "weight"}} | sections
+    assert same_however_cut(tmp_path, tmp_path / "in.jsonl", **sections)
 
 
 def test_predictions_of_labelled_messages_stand_where_their_log_has_them(tmp_path: Path) -> None:
