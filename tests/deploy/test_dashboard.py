@@ -77,8 +77,11 @@ def use(daemon: Daemon) -> None:
     with httpx.Client(base_url=address(daemon), timeout=30.0) as client:
 
         def found() -> bool:
-            answer = client.get("/v1/search", params={"q": "", "limit": 2}).raise_for_status()
-            messages[:] = answer.json()["messages"]
+            answer = client.get("/v1/search", params={"q": "", "limit": 2})
+            if answer.status_code == 503:  # the store is being opened
+                assert answer.headers["Retry-After"]
+                return False
+            messages[:] = answer.raise_for_status().json()["messages"]
             return len(messages) == 2
 
         messages: list[dict[str, Any]] = []
