@@ -135,9 +135,9 @@ def test_a_picture_in_the_dark_of_what_is_no_xml(
     book: Book, open_page: Callable[..., Opened]
 ) -> None:
     """It has the colours of the theme, and a word that XML cannot hold does not hinder it."""
-    book.write(*["a tamandua digs"] * 40)
-    book.until_found("tamandua", 40)
-    page, _ = open_page(f"{book.address}/?q=tamandua", color_scheme="dark", device_scale_factor=2)
+    book.write(*["a genet digs"] * 40)
+    book.until_found("genet", 40)
+    page, _ = open_page(f"{book.address}/?q=genet", color_scheme="dark", device_scale_factor=2)
     expect(page.get_by_test_id("share-row").first).to_be_visible()
     page.evaluate("document.title = document.querySelector('#percent-note').textContent = 'a\\bb'")
     picture = picture_of(page, "[data-testid=percent]")
