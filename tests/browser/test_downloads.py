@@ -113,6 +113,10 @@ def test_a_chart_of_elements_as_a_picture(
     civets: Book, open_page: Callable[..., Opened], query: str, place: str, colour: str
 ) -> None:
     """It has the figure's size and colours, where the page is scrolled to as well."""
+    if place == "telling":
+        civets.daemon.until(
+            lambda: all(civets.json("/v1/model")["telling"].values()), "words are ranked"
+        )
     page, _ = open_page(f"{civets.address}/{query}")
     inner = page.get_by_test_id(place).first
     expect(inner).to_be_visible()
