@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamnb import predict
 from streamnb.errors import InputError, check_whole
@@ -82,7 +83,7 @@ class Contribution:
         if own == max(self.by_class.values()) == -np.inf:
             return 0.0
         c = list(self.by_class).index(label)
-        return float(against_others(np.array([[*self.by_class.values()]]), c)[0])
+        return float(against_others(np.array([*self.by_class.values()])[:, None])[c, 0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,49 +293,77 @@ def rank(
     ranked: dict[Label, list[RankedFeature]] = {label: [] for label in classes}
     for group, view in views.items():
         logs = view.log_odds() if score == "log_odds" else view.log_odds_of_values()
-        for c, label in enumerate(classes):
-            ranked[label] += _best(group, logs, c, n, score)
+        for label, features in zip(classes, _best(group, logs, n, score), strict=True):
+            ranked[label] += features
     return {label: sorted(features, key=_order)[:n] for label, features in ranked.items()}
 
 
-def against_others(log_likelihoods: Floats, c: int) -> Floats:
-    """Return log θ_jc − log mean_o θ_jo over the other classes, shape (n,); -inf if θ_jc is 0."""
-    own = log_likelihoods[:, c]
-    others = np.delete(log_likelihoods, c, axis=1)
-    if not others.shape[1]:
-        return np.zeros(len(own))
-    rest = np.logaddexp.reduce(others, axis=1) - np.log(others.shape[1])
+def of_others(values: Floats, combine: np.ufunc) -> Floats:
+    """Return for each class the values of all other classes, combined; both (n_classes, n).
+
+    Those before a class and those behind it are combined, each once for all classes. Taking a
+    class's own value out of the total would lose the others where it is almost all of it.
+    """
+    before = combine.accumulate(values[:-1], axis=0)
+    behind = combine.accumulate(values[:0:-1], axis=0)[::-1]
+    between = combine(before[:-1], behind[1:])
+    return np.concatenate([behind[:1], between, before[-1:]])
+
+
+def against_others(log_likelihoods: Floats) -> Floats:
+    """Return log θ_jc − log mean_o θ_jo over the other classes, (n_classes, n); -inf if θ_jc is 0.
+
+    `log_likelihoods` has a row for each class.
+    """
+    if len(log_likelihoods) == 1:
+        return np.zeros_like(log_likelihoods)
+    rest = of_others(log_likelihoods, np.logaddexp) - np.log(len(log_likelihoods) - 1)
     with np.errstate(invalid="ignore"):
-        return np.where(own == -np.inf, -np.inf, own - rest)
+        return np.where(log_likelihoods == -np.inf, -np.inf, log_likelihoods - rest)
 
 
-def mean_contributions(log_likelihoods: Floats, c: int) -> Floats:
-    """Return θ_jc·log(θ_jc / mean_o θ_jo) over the other classes, shape (n,); 0 if θ_jc is 0."""
+def mean_contributions(log_likelihoods: Floats) -> Floats:
+    """Return θ_jc·log(θ_jc / mean_o θ_jo) over the other classes, (n_classes, n); 0 if θ_jc is 0.
+
+    `log_likelihoods` has a row for each class.
+    """
+    if len(log_likelihoods) == 1:
+        return np.zeros_like(log_likelihoods)
     theta = np.exp(log_likelihoods)
-    own, others = theta[:, c], np.delete(theta, c, axis=1)
-    rest = others.mean(axis=1) if others.shape[1] else own
+    rest = of_others(theta, np.add) / (len(theta) - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(own > 0, own * np.log(own / rest), 0.0)
+        return np.where(theta > 0, theta * np.log(theta / rest), 0.0)
 
 
 # How each score is computed, and up to which value it is rounding.
-_SCORES: dict[Score, tuple[Callable[[Floats, int], Floats], float]] = {
+_SCORES: dict[Score, tuple[Callable[[Floats], Floats], float]] = {
     "log_odds": (against_others, 1e-12),
     "contribution": (mean_contributions, 0.0),
 }
+SLICE_VALUES = 1 << 20  # scored at a time: a matrix of all words and classes takes gigabytes
 
 
-def _best(group: str, logs: FeatureLogs, c: int, n: int, score: Score) -> list[RankedFeature]:
-    """Return the first `n` features of a group for a class, and those that tie with the last."""
+def _best(group: str, logs: FeatureLogs, n: int, score: Score) -> Iterator[list[RankedFeature]]:
+    """Yield the first `n` features of a group for each class, and those that tie with the last."""
     compute, rounding = _SCORES[score]
-    scores = logs.values[:, c] if logs.are_ratios else compute(logs.values, c)
-    rows = np.flatnonzero(scores > rounding)
-    rows = rows[candidates(scores[rows], n)]
-    values = logs.values[rows, c].tolist()
-    return [
-        RankedFeature(group, *each)
-        for each in zip(logs.names(rows), scores[rows].tolist(), values, strict=True)
-    ]
+    n_rows, k = logs.values.shape
+    step = max(SLICE_VALUES // max(k, 1), 1)
+    found: list[list[tuple[NDArray[np.int64], Floats]]] = [[] for _ in range(k)]
+    for start in range(0, max(n_rows, 1), step):
+        part = np.ascontiguousarray(logs.values[start : start + step].T)
+        for c, scores in enumerate(part if logs.are_ratios else compute(part)):
+            rows = np.flatnonzero(scores > rounding)
+            rows = rows[candidates(scores[rows], n)]
+            found[c].append((rows + start, scores[rows]))
+    for c, parts in enumerate(found):
+        rows, scores = map(np.concatenate, zip(*parts, strict=True))
+        first = candidates(scores, n)
+        rows, scores = rows[first], scores[first]
+        values = logs.values[rows, c].tolist()
+        yield [
+            RankedFeature(group, *each)
+            for each in zip(logs.names(rows), scores.tolist(), values, strict=True)
+        ]
 
 
 def _order(each: RankedFeature) -> tuple[float, float, str, str]:
