@@ -172,9 +172,7 @@ class Daemon:
         # Where classes may join, the store of recent messages has to know those of the model, which
         # an older file than the newest may be the last to hold whole. It is read now, not later.
         self._restored = self._restore() if settings.model.new_classes else None
-        classes = self._classes = known_classes(
-            settings, None if self._restored is None else self._restored[0]
-        )
+        classes = self._classes = known_classes(settings, self._restored and self._restored[0])
         self._metrics = Metrics(registry, classes, self._clock)
         self._health = Health(self._clock, settings.http.stuck_after_s)
         self._health.watch_part(logs.trouble)
@@ -218,6 +216,7 @@ class Daemon:
         self.reporter = Reporter(
             source.name, self.reader.source_status, self._board, self._statistics, self._health,
             self._components.quality, view, self._checkpoint, group=group, clock=self._clock,
+            stop_timeout_s=settings.shutdown_timeout_s / 4,
         )  # fmt: skip
         self._metrics.watch(self.reporter.status)
         self.reporter.http_address, self._watch_http = serve(

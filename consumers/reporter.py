@@ -260,6 +260,7 @@ class Reporter:
         group: GroupParts | None = None,
         clock: Callable[[], float] = time.monotonic,
         time_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        stop_timeout_s: float = 5.0,
     ) -> None:
         self.http_address: str | None = None
         self.note: str | None = None
@@ -296,6 +297,9 @@ class Reporter:
         self._history = self._restored_history()
         self._ended = threading.Event()
         self._reporting = threading.Lock()
+        self._ranking = threading.Lock()
+        self._stop_timeout_s = stop_timeout_s
+        self._is_left = False  # the thread ranks features still, and the run ends without it
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="report", daemon=True)
 
@@ -304,10 +308,14 @@ class Reporter:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, and save the history; `update` still reports."""
+        """End the thread, and save the history; `update` still reports.
+
+        A thread that ranks features is waited for as long as the run's end may take, and no longer.
+        """
         self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        if self._thread.ident is not None and not self._is_left:
+            self._thread.join(self._stop_timeout_s)
+            self._is_left = self._thread.is_alive()
         self._save_history()
 
     def watch(self) -> None:
@@ -319,6 +327,7 @@ class Reporter:
         try:
             while not self._ended.wait(UPDATE_INTERVAL_S):
                 self.update(force=True)
+            self._rank_features()  # a short run has not had the time
         except BaseException as error:  # noqa: BLE001 -- it comes out of `watch`, on the thread that ends the run
             self._failure = error
 
@@ -337,10 +346,38 @@ class Reporter:
         """Report, if it is due."""
         if self._clock() < self._due_at_s and not force:
             return
+        self._rank_features()
+        if self._is_left and threading.current_thread() is self._thread:
+            return
         # At the start the run's own thread reports beside this one; it would draw an older status
         # over a newer, and count what was dropped twice.
         with self._reporting:
             self._report(self._clock())
+
+    def _rank_features(self) -> None:
+        """Look up the features that speak for each class, if it is time and no thread does.
+
+        Of many classes that takes seconds, and no report of another thread waits for it. The run's
+        end does none on its own thread, which could not leave it.
+        """
+        is_over = self._ended.is_set() and self._thread.ident is not None
+        if is_over and threading.current_thread() is not self._thread:
+            return
+        if not self._ranking.acquire(blocking=False):
+            return
+        try:
+            snapshot, now_s = self._board.current(), self._clock()
+            if snapshot is None or now_s < self._words_due_at_s:
+                return
+            self._quality.set_top_features(top_features(snapshot.state, FEATURES_RANKED))
+            took_s = self._clock() - now_s
+            self._words_due_at_s = now_s + max(WORDS_INTERVAL_S, took_s / WORDS_SHARE_MAX)
+            self._telling = {
+                label: tuple(each.feature for each in features)
+                for label, features in self._quality.report().telling.items()
+            }
+        finally:
+            self._ranking.release()
 
     def _report(self, now_s: float) -> None:
         self._due_at_s = now_s + UPDATE_INTERVAL_S
@@ -431,15 +468,6 @@ class Reporter:
             self._words_dropped.update(snapshot.words_dropped)
             self._values_dropped.update(values_dropped(snapshot.state))
             self._health.set_ready(snapshot.version)
-        if now_s >= self._words_due_at_s:
-            top = top_features(snapshot.state, FEATURES_RANKED)
-            self._quality.set_top_features(top)
-            took_s = self._clock() - now_s
-            self._words_due_at_s = now_s + max(WORDS_INTERVAL_S, took_s / WORDS_SHARE_MAX)
-            self._telling = {
-                label: tuple(each.feature for each in features)
-                for label, features in self._quality.report().telling.items()
-            }
 
     def status(self) -> Status:
         """Return the daemon's status as it is now; any thread may ask."""

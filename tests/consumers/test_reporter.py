@@ -85,7 +85,7 @@ class KeptView:
 class Run:
     """A reporter among real rooms, with a source, a view and a clock that the test holds."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stop_timeout_s: float = 5.0) -> None:
         self.clock = ManualClock(10.0)
         self.registry = CollectorRegistry()
         self.source, self.view, self.board = ScriptedSource(), KeptView(), SnapshotBoard()
@@ -98,7 +98,7 @@ class Run:
         self.reporter = Reporter(
             self.source.name, lambda: SourceStatus.of(self.source), self.board, self.statistics,
             self.health, quality, self.view, self.checkpoint, clock=self.clock,
-            time_ms=lambda: round(1_000 * self.clock.now_s),
+            time_ms=lambda: round(1_000 * self.clock.now_s), stop_timeout_s=stop_timeout_s,
         )  # fmt: skip
         metrics.watch(self.reporter.status)
         self.reporter.http_address = "http://127.0.0.1:1"

@@ -16,12 +16,14 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
+from consumers import reporter
 from consumers.config.settings import Settings
 from consumers.daemon import run
 from consumers.errors import ConfigError, ConsumerError
 from consumers.monitoring.status import Health, Status, Summary
 from consumers.process import watch_signals
 from tests.consumers.search.live_stream import PATIENCE_S, Stream, make_hub
+from tests.consumers.test_reporter import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "architecture.md"
@@ -243,6 +245,53 @@ def test_pages_that_cannot_be_told_are_seen(monkeypatch: pytest.MonkeyPatch) -> 
         live_updater.stop()
         stream.recent.stop()
     assert [line["event"] for line in logs] == ["live_tick_failed"]
+
+
+def test_a_long_ranking_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whoever stops the reporter waits no longer than it may; what comes then shows nothing."""
+    reported = Run(tmp_path, stop_timeout_s=0.1)
+    learner = reported.learner()
+    learner.learn("t/0", {"text": ["good day"]}, ["positive"])
+    learner.publish()
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def rank(*_: object) -> dict[str, list[tuple[str, float]]]:
+        begun.set()
+        assert goes_on.wait(PATIENCE_S)
+        return {}
+
+    monkeypatch.setattr(reporter, "top_features", rank)
+    one, thread = reported.reporter, reported.reporter._thread
+    try:
+        one.start()
+        assert begun.wait(PATIENCE_S)
+        one.update(force=True)
+        assert len(reported.view.shown) == 1  # no report of another thread waits for a ranking
+        for _ in range(2):  # the second time it does not wait again
+            threading.Thread(target=one.stop, name="stop", daemon=True).start()
+        until(lambda: not any(each.name == "stop" for each in threading.enumerate()))
+        assert thread.is_alive()
+        one.update(force=True)
+        assert len(reported.view.shown) == 2
+    finally:
+        goes_on.set()
+        thread.join(PATIENCE_S)
+    assert len(reported.view.shown) == 2
+    one.watch()
+
+
+def test_the_end_of_a_short_run_ranks_what_it_learned(tmp_path: Path) -> None:
+    """On the reporter's thread, for which the run waits."""
+    reported = Run(tmp_path)
+    reported.reporter.start()
+    learner = reported.learner()
+    learner.learn("t/0", {"text": ["good day", "bad day"]}, ["positive", "negative"])
+    learner.publish()
+    reported.reporter.stop()
+    reported.reporter.update(force=True)
+    assert reported.view.shown[-1].telling == {"negative": ("bad",), "positive": ("good",)}
 
 
 def until(is_so: Callable[[], bool]) -> None:
