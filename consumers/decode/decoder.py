@@ -348,6 +348,8 @@ class Decoder:
         for code, condition in enumerate(self._selection.conditions):
             at = np.flatnonzero(~undecided & (ignored < 0))
             there = scan.is_there(condition.path)[at]
+            if condition.can_change:
+                there &= ~deleted[at]
             met = condition.absent | deleted[at]
             if isinstance(condition.accepts, bool):
                 met[there] = condition.accepts

@@ -359,8 +359,6 @@ RETWEET_SIGN = "RT @"
 _REPLY = "replied_to"
 _CACHED_BYTES_MAX = 200
 _SUBTAGS_MAX = 8  # beyond these a tag is not taken apart: each subtag is a range as long as it
-# An update that is left out for one of these takes its message back; others are of other things.
-_CAN_CHANGE = frozenset({"lang", "reply", "retweet"})
 
 
 def value_names(value: Any) -> frozenset[str]:
@@ -399,38 +397,39 @@ def is_sampled(name: bytes, share: float) -> bool:
 class Condition:
     """A condition on the value at a path; what does not meet it is ignored for `reason`.
 
-    `accepts` is asked of values that are there, `absent` says what holds where none is. A deletion
-    without the value meets it always, as it names hardly more than its message.
+    `accepts` is asked of values that are there, `absent` says what holds if none is. A deletion
+    meets it without the value, and always if that `can_change` in a message, as its language may;
+    other values say what kind a record is of, and one of another kind takes no message back.
     """
 
     def __init__(
-        self, reason: str, path: str, accepts: Callable[[Any], bool] | bool, *, absent: bool
+        self, reason: str, path: str, accepts: Any, *, absent: bool, can_change: bool = True
     ) -> None:
-        self.reason, self.path = reason, path
-        self.accepts = accepts
-        self.absent = absent
+        self.reason, self.path, self.absent, self.can_change = reason, path, absent, can_change
+        self.accepts: Callable[[Any], bool] | bool = accepts
         self._accepts_short = cached("conditions", 4096)(self._accepts_json)
 
-    def met(self, value: Any, *, is_delete: bool) -> bool:
+    def met(self, value: Any, *, is_delete: bool = False) -> bool:
         """Return whether a message with a value, None if absent, meets the condition."""
-        if value is None:
+        if value is None or (is_delete and self.can_change):
             return self.absent or is_delete
         return self.accepts if isinstance(self.accepts, bool) else self.accepts(value)
 
     def accepts_json(self, value: bytes) -> bool:
         """Return whether a value is accepted, by its JSON; of objects all or none are."""
         if value.startswith(b"{"):
-            return self.met({}, is_delete=False)
+            return self.met({})
         short = len(value) <= _CACHED_BYTES_MAX
         return self._accepts_short(value) if short else self._accepts_json(value)
 
     def _accepts_json(self, value: bytes) -> bool:
-        return self.met(msgspec.json.decode(value), is_delete=False)
+        return self.met(msgspec.json.decode(value))
 
 
 def conditions_of(message: MessageSettings) -> list[Condition]:
     """Return the conditions on values in the order in which they are asked."""
     found: list[Condition] = []
+    own = {getattr(message, name) for name in MESSAGE_PARTS}
     for wanted, conditions in ((False, message.ignore), (True, message.keep)):
         for name, values in conditions.items():
             if values is None:
@@ -441,7 +440,7 @@ def conditions_of(message: MessageSettings) -> list[Condition]:
             accepts: Callable[[Any], bool] | bool = wanted
             if values:
                 accepts = partial(_is_any, names, known, wanted)
-            found.append(Condition(name, path, accepts, absent=not wanted))
+            found.append(Condition(name, path, accepts, absent=not wanted, can_change=path in own))
     if message.replies == "drop" and message.reply is not None:
         found.append(Condition("reply", message.reply, _is_no_reply, absent=True))
     return found
@@ -475,7 +474,9 @@ class Selection:
 
     def can_change(self, code: int) -> bool:
         """Return whether an update may leave a message out that counted before it."""
-        return self.reasons[code] in _CAN_CHANGE
+        if code < len(self.conditions):
+            return self.conditions[code].can_change
+        return code == self.retweet_code
 
     @property
     def paths(self) -> list[str]:

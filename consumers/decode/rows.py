@@ -374,20 +374,24 @@ class RowDecoder:
             if k in errors:
                 continue
             asked = self._operation(row)
-            is_text = asked.__class__ is str or asked.__class__ is Operation
-            operation = self._operations.get(asked) if is_text else None
-            if asked.__class__ is Operation:
-                operation = asked
+            operation = asked if asked.__class__ is Operation else None
+            if asked.__class__ is str:
+                operation = self._operations.get(asked)
             code = self._why_ignored(row, values[k], operation is Operation.DELETE)
             if code is None:
                 continue
             # A retweet that would take the place of its original is none itself.
             is_update = operation is Operation.UPDATE and asked is not Operation.UPDATE
-            if is_update and self.selection.can_change(code):
+            if is_update and self.selection.can_change(code) and self._is_known(row, values[k]):
                 withdrawn.add(k)
             else:
                 ignored[k] = code
         return ignored, withdrawn
+
+    def _is_known(self, row: Any, value: bytes) -> bool:
+        """Return whether a message that is left out may have counted in an earlier version."""
+        is_such = (each.can_change or each.met(get(row)) for each, get in self._conditions)
+        return all(is_such) and self._why_ignored(row, value, is_delete=True) is None
 
     def _why_ignored(self, row: Any, value: bytes, is_delete: bool) -> int | None:
         """Return the code of the reason to ignore a message; None if it counts."""

@@ -148,6 +148,35 @@ def test_what_the_log_took_back_is_not_counted(tmp_path: Path, seed: int) -> Non
     assert done.examples == stored(tmp_path).model.n_examples > 100
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_the_model_holds_what_the_conditions_keep(tmp_path: Path, seed: int) -> None:
+    """As if creates that they leave out were not in the log, and such updates were deletions."""
+    chance, wanted = random.Random(f"conditions {seed}"), []
+    log = [
+        {"lang": "de"} | each | {"user": f"u{chance.randrange(4)}"} for each in entries(800, seed)
+    ]
+    for each in log:
+        leaves = each["lang"] == "de" or each["user"] == "u0"
+        if each["operation"] == "delete" or (leaves and each["operation"] == "update"):
+            wanted.append({key: each[key] for key in ("id", "operation") if key in each})
+            wanted[-1]["operation"] = "delete"
+        elif not leaves:
+            wanted.append(each)
+    message = {"keep": {"lang": ["en"]}, "ignore": {"user": ["u0"]}}
+    found = []
+    for name, lines, own in (("with", log, message), ("without", wanted, {})):
+        (tmp_path / name).mkdir()
+        write_lines(tmp_path / name / "in.jsonl", lines)
+        source = f"file:{tmp_path / name / 'in.jsonl'}"
+        settings = settings_for(tmp_path / name, source, message=own)
+        run(settings)
+        found.append(verify(settings, stored(tmp_path / name)))
+    assert all(each.is_equal for each in found)
+    assert found[0].digest == found[1].digest
+    assert found[0].taken_back > 10
+    assert found[0].examples > 50
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_what_an_account_took_along_is_not_counted(tmp_path: Path, seed: int) -> None:
     """The rules are written there a second time, and people say more in between."""

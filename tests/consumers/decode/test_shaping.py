@@ -176,6 +176,57 @@ def test_an_update_that_is_left_out_takes_its_message_back() -> None:
     assert found.ignored == {"commit.collection": 1, "lang": 1}
 
 
+OF_MESSAGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"keep": {"lang": ["en"]}}, {"lang": "de"}),
+    ({"ignore": {"lang": ["de"]}}, {"lang": "de"}),
+    ({"keep": {"user": ["ann"]}}, {"user": "bob"}),
+    ({"ignore": {"user": ["bob"]}}, {"user": "bob"}),
+    ({"ignore": {"text": ["spam"]}}, {"text": "spam"}),
+    ({"user": "from.name", "ignore": {"from.name": ["bob"]}}, {"from": {"name": "bob"}}),
+    ({"ignore": {"user": "any"}}, {"user": {"name": "bob"}}),
+    ({"replies": "drop", "reply": "of"}, {"of": "7"}),
+]
+NO_SCAN = {"unwrap": "nowhere"}  # messages are decoded one by one then
+
+
+@pytest.mark.parametrize("path", [{}, NO_SCAN], ids=["scan", "one by one"])
+@pytest.mark.parametrize(("message", "own"), OF_MESSAGES)
+def test_what_is_said_of_a_message_keeps_no_deletion_out(
+    message: dict[str, Any], own: dict[str, Any], path: dict[str, str]
+) -> None:
+    """By whomever and in whatever language: a deletion, or an update that leaves, takes back."""
+    kind = {"kind": ["post"]} | message.get("keep", {})
+    message = path | message | {"keep": kind, "sample": 1.0}
+    event = {"id": 1, "kind": "post", "text": "hi", "user": "ann", "lang": "en"}
+    event |= {"from": {"name": "ann"}} if "from" in own else {}
+    event |= {"user": None} if message.get("ignore") == {"user": "any"} else {}
+    events = [
+        event,
+        event | own | {"operation": "delete"},
+        event | own | {"operation": "update"},
+        event | own,
+        # Of something else that has the same id: nothing is taken back.
+        event | own | {"operation": "delete", "kind": "like"},
+        event | own | {"operation": "update", "kind": "like"},
+        event | own | {"operation": "update", "kind": None},
+    ]
+    found = decoded(message, events)
+    assert said(found) == [("create", "1", "hi"), ("delete", "1", ""), ("delete", "1", "")]
+    assert sum(found.ignored.values()) == 4
+
+
+@pytest.mark.parametrize("path", [{}, NO_SCAN], ids=["scan", "one by one"])
+def test_an_update_of_no_sample_takes_nothing_back(path: dict[str, str]) -> None:
+    """Its message was not of the sample either, whatever condition leaves it out first."""
+    message = path | {"sample": 0.25, "ignore": {"user": ["bob"]}}
+    both = [
+        [{"id": k, "text": "hi", "operation": "update"} | user for k in range(200)]
+        for user in ({}, {"user": "bob"})
+    ]
+    kept, left = (decoded(message, events) for events in both)
+    assert said(left) == [("delete", name, "") for _, name, _ in said(kept)]
+
+
 def test_mastodon_sends_json_within_json_and_html() -> None:
     """A payload is an object in a string, or a deleted id alone; HTML becomes text."""
     status = {
