@@ -369,6 +369,70 @@ def test_what_a_server_lost_and_has_again_is_returned_once(
     assert run.source.gaps == 0
 
 
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("n_hosts", [1, 2])
+@pytest.mark.parametrize("n", [3, 9])
+def test_connections_that_end_before_the_rewind_has_come_get_past_it(
+    version: int, n_hosts: int, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each connection brings fewer messages than are asked for again, and a kill now and then:
+    all are returned, each once and in order, without a gap.
+    """
+    monkeypatch.setattr(live, "_KEYS", 64)
+    network = Network(version, [time_us(i) for i in range(130)])
+    process = Process(network, n_hosts)
+    network.times, times = network.times[:1], network.times
+    process.connected()
+    network.times = times[:100]
+    process.read(99)
+    process.checkpoint(0)
+    network.times = times
+    for i in range(1_000):
+        process.cut()
+        process.read(n)
+        if i % 40 == 39:
+            process.checkpoint(1)
+            process.kill()
+        if len(process.returned) == 129:
+            break
+    assert process.returned == list(range(1, 130))
+    assert process.gaps + process.source.gaps == 0
+
+
+def test_a_rewind_that_came_whole_is_no_shorter_next_time() -> None:
+    """Cuts of a quiet stream say nothing against it; one amid the rewind halves it, until a new
+    message comes.
+    """
+    sent, read = threading.Event(), threading.Event()
+
+    def quiet(peer: Peer) -> None:
+        playing(commits(commit1, *range(1, 41)), wait=False)(peer)
+        sent.set()
+        assert read.wait(PATIENCE_S)
+
+    with LiveServer(
+        playing(commits(commit1, *range(41)), wait=False),
+        quiet,
+        playing(commits(commit1, *range(1, 9)), wait=False),
+        playing(commits(commit1, *range(20, 22)), wait=False),
+        playing(wait=False),
+        playing(commits(commit1, *range(30, 42), 40), wait=False),
+        playing(commits(commit1, 41, 42)),
+    ) as server:
+        run = begun([server], 1)
+        run.until(sent.is_set)
+        for _ in range(5):
+            run.poll()
+        read.set()
+        run.until_n(43)
+        run.source.close()
+        cursors = [peer.asked.get("cursor") for peer in server.peers]
+    asked = [1, 1, 20.5, 30.25, 30.25, 1]
+    assert cursors == [None, *(str(int(time_us(0) + 1e6 * each)) for each in asked)]
+    assert run.values == [commit1(n) for n in range(43)]
+    assert run.source.gaps == 0
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_cursor_that_is_left_does_not_begin_once_more(*, restarts: bool) -> None:
     """`start_at` is for the first start: where the cursor was left behind, and where a checkpoint
