@@ -386,7 +386,7 @@ class Reporter:
         self._rate_per_s = self._statistics.rate_per_s()
         if snapshot is not None:
             self._take_in(snapshot, now_s)
-        status = self.status()
+        status = self._status_of_run()
         self._quality.update(snapshot, now_s, self._statistics.predicted_counts())
         self._note_history(status, now_s)
         self._view.update(status)
@@ -395,7 +395,7 @@ class Reporter:
         """Have the history know how things stand, and what happened since it was told last."""
         window = self._quality.report().prequential.window
         n_alarms = None if status.drift is None else status.drift.n_alarms
-        others = status.challengers
+        others = self.challengers
         if status.n_examples is not None:  # before, what the checkpoint knows is not there yet
             n_promotions = 0 if others is None else others.n_promotions
             if self._n_alarms is not None and (n_alarms or 0) > self._n_alarms:
@@ -471,6 +471,17 @@ class Reporter:
 
     def status(self) -> Status:
         """Return the daemon's status as it is now; any thread may ask."""
+        return replace(
+            self._status_of_run(),
+            challengers=None if self.challengers is None else self.challengers.report(),
+            per=None if self.own_models is None else self.own_models.report(),
+        )
+
+    def _status_of_run(self) -> Status:
+        """Return the status without figures of several models, which no view shows.
+
+        They are taken over windows: those of five models cost as much as all else of a report.
+        """
         snapshot = self._board.current()
         group = GroupStatus() if self._group is None else self._group.status()
         return replace(
@@ -491,8 +502,6 @@ class Reporter:
             oldest_part_s=group.oldest_s,
             n_damaged_parts=group.n_damaged,
             n_missing_parts=0 if self._group else self._source_status().n_elsewhere,
-            challengers=None if self.challengers is None else self.challengers.report(),
-            per=None if self.own_models is None else self.own_models.report(),
         )
 
     def summary(self, reason: str, positions: Mapping[Partition, int]) -> Summary:

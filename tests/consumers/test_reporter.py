@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
@@ -355,15 +356,8 @@ def disk_full(*_: object) -> None:
 
 def test_history_marks_what_happened(run: Run) -> None:
     """Drift and promotions, each once; what a checkpoint knows of them is not new."""
-
-    class Others:
-        n_promotions, serving = 3, "model"
-
-        def report(self) -> ChallengersReport:
-            return ChallengersReport(self.serving, None, self.n_promotions, (), ())
-
-    others = Others()
-    run.reporter.challengers = others  # type: ignore[assignment]
+    run.reporter.challengers = others = Mock(n_promotions=3, serving="model")
+    others.report.return_value = ChallengersReport("model", None, 3, (), ())
     run.statistics.drift = drift = DriftWatch(DriftSettings(enabled=True))
     calm, loud = [0.1] * 2 * WARM_EXAMPLES, [5.0] * 40
     drift.update(np.array(calm + loud))
@@ -375,6 +369,7 @@ def test_history_marks_what_happened(run: Run) -> None:
             others.n_promotions, others.serving = 4, "wider"
         run.clock.now_s += 10.0
         run.update()
+    others.report.assert_not_called()  # no view shows each model's figures: whoever asks gets them
     events = [each.events for each in run.reporter.status().quality.history]
     assert events == [(), ("drift",), (), ("promotion of wider",), ()]
 
