@@ -239,10 +239,10 @@ def _key_of_event(event: _Event, commit: _Commit | None, kind: str, time_us: int
         return None
     if commit is not None:
         return key_of(event.did, commit.rev, commit.operation, commit.collection, commit.rkey)
-    origin = event.account or event.identity or event.sync or _Origin(time_us)
+    origin = event.account or event.identity or event.sync or _Origin()
     if event.sync is not None and origin.rev:  # as that of the records behind it
         return key_of(event.did, kind, origin.rev)
-    return key_of(event.did, kind, str(origin.seq), origin.time)
+    return key_of(event.did, kind, str(origin.seq or (0 if origin.time else time_us)), origin.time)
 
 
 def _of_frame1(data: bytes, frame: _Frame1) -> LiveMessage:

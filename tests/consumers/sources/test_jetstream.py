@@ -19,8 +19,8 @@ from consumers.config.settings import Settings
 from consumers.sources.base import Past
 from consumers.sources.jetstream import JetstreamFeed
 from consumers.sources.live import LiveSource
-from tests.consumers.sources.live_server import LiveServer, Peer, commit2, frame
-from tests.consumers.sources.test_live import Clock, Run, begun
+from tests.consumers.sources.live_server import LiveServer, Peer, commit2, frame, time_us
+from tests.consumers.sources.test_live import Clock, Run, begun, playing
 
 MIB = 1 << 20
 
@@ -237,3 +237,29 @@ def test_the_first_wire_has_no_dictionary() -> None:
     with pytest.raises(ValidationError) as refused:
         Settings.model_validate({"jetstream": {"compress": True}})
     assert "no server gives out the dictionary of version 1" in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["account", "identity", "sync"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_events_without_words_of_their_own_are_known_by_their_time(version: int, kind: str) -> None:
+    """Two of one account, whose inner objects name neither number nor time, are two; one that
+    comes again after a cut is one.
+    """
+
+    def event(n: int) -> bytes:
+        own = {"did": "did:plc:a", kind: {"did": "did:plc:a"}}
+        if version == 1:
+            return json.dumps(own | {"time_us": time_us(n), "kind": kind}).encode()
+        payload = json.loads(commit2(n))["payload"]
+        payload = {name: payload[name] for name in ("seq", "time")} | own
+        payload["$type"] = f"network.bsky.jetstream.subscribeEvents#{kind}"
+        return json.dumps({"$type": "message", "payload": payload}).encode()
+
+    sent = [event(n) for n in range(3)]
+    with LiveServer(
+        playing(*map(frame, sent[:2]), wait=False), playing(*map(frame, sent))
+    ) as server:
+        run = begun([server], version)
+        run.until(lambda: sent[2] in run.values)
+        run.source.close()
+    assert run.values == sent
