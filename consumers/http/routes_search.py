@@ -154,14 +154,13 @@ HISTORY = ApiOperation(
         422: "A parameter or the query is wrong, or there would be too many steps.",
     },
 )
+_WATCHED = _LISTED | {"maxItems": schemas.QUERIES_MAX}
 EVENTS = ApiOperation(
     "What changes, as it changes",
     "text/event-stream",
     parameters=(
-        parameter(
-            "q", {"type": "string"}, f"A query to watch; up to {schemas.QUERIES_MAX} of them."
-        ),
-        parameter("lang", {"type": "string"}, "The language of the query at the same place."),
+        parameter("q", _WATCHED, f"Queries to watch; up to {schemas.QUERIES_MAX}."),
+        parameter("lang", _WATCHED, "The language of the query at the same place."),
     ),
     problems=_PROBLEMS
     | {

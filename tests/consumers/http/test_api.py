@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
+from consumers.http import schemas
 from consumers.http.client import ApiError, Client, MessageDict
 from tests.consumers.http.api_daemon import N_MESSAGES, RARE, reading_daemon
 from tests.endtoend.daemon_process import PATIENCE_S, Daemon
@@ -441,3 +442,10 @@ def test_the_client_says_when_nobody_answers() -> None:
     with pytest.raises(ApiError, match=r"No answer: http://127\.0\.0\.1:1: ") as caught:
         Client("http://127.0.0.1:1/").model()
     assert caught.value.status is None
+
+
+def test_queries_of_events_are_described_as_the_lists_that_they_are(http: httpx.Client) -> None:
+    """A generated client can watch several, as `/v1/compare` can compare several."""
+    described = http.get("/openapi.json").json()["paths"]["/v1/events"]["get"]["parameters"]
+    listed = {"type": "array", "items": {"type": "string"}, "maxItems": schemas.QUERIES_MAX}
+    assert {each["name"]: each["schema"] for each in described} == {"q": listed, "lang": listed}
