@@ -10,12 +10,16 @@ import pytest
 from river import datasets
 
 from benchmarks import (
+    abrupt_change,
     coverage,
     drift_daemon,
     drift_recorded,
     half_lives,
+    many_classes,
     numeric,
+    rare_class,
     second_text,
+    unseen_words,
 )
 from benchmarks import half_lives_daemon as in_daemon
 from benchmarks.drift import PlantedStream
@@ -206,3 +210,75 @@ def test_plain_models_are_calibrated_and_doubt_after_a_change(
     assert sure[change] > right[change] + 5.0  # first the model is wrong,
     assert sure[change + 1] < right[change + 1] - 3.0  # and then doubted too long
     assert abs(sure[-1] - right[-1]) < 1.0
+
+
+def test_words_that_are_new_are_judged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A small version of `python -m benchmarks.unseen_words`."""
+    texts, labels = PlantedStream(1).draw([0.0] * 3_000)
+    monkeypatch.setattr(unseen_words, "load", lambda: Tweets(texts, labels, "made up"))
+    monkeypatch.setattr(unseen_words, "LEARNED", (1_000,))
+    monkeypatch.setattr(unseen_words, "ASKED", 400)
+    unseen_words.main()
+    lines = capsys.readouterr().out.splitlines()[2:]
+    rows = [re.findall(r"([\d.]+)% ±", line) for line in lines]
+    assert [len(row) for row in rows] == [3, 3, 3]  # ways to read, of three sets of tweets
+    assert min(map(float, rows[0])) > 55.0
+    long = "wonderful " * 50
+    assert unseen_words.misspelt(long, np.random.default_rng(1)) != long
+
+
+def test_recorded_tweets_that_flip_are_followed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A small version of `python -m benchmarks.abrupt_change`; nobody says "I" in these."""
+    texts, labels = PlantedStream(1).draw([0.0] * 7_000)
+    monkeypatch.setattr(abrupt_change, "load", lambda: Tweets(texts, labels, "made up"))
+    small = {"BEGIN": 0, "CHANGE": 4_000, "END": 7_000, "SETTLED": 1_000, "HALF_LIVES": (None,)}
+    for name, value in (small | {"WINDOWS": ((0, 1_000), (1_000, 3_000))}).items():
+        monkeypatch.setattr(abrupt_change, name, value)
+    abrupt_change.main()
+    found = re.findall(r"([\d.]+)% \(([\d.]+)%\)", capsys.readouterr().out)
+    (old, new), _, (kept, begun), _ = [(float(one), float(other)) for one, other in found]
+    assert old < new  # all labels flipped
+    assert kept > begun  # none did
+
+
+def test_many_classes_are_judged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A small version of `python -m benchmarks.many_classes`."""
+    texts = [f"{many_classes.WORDS[i % 3]} hint{i % 3}" for i in range(900)]
+    monkeypatch.setattr(many_classes, "load", lambda: Tweets(texts, [""] * 900, "made up"))
+    monkeypatch.setattr(many_classes, "SIZES", (2, 3))
+    many_classes.main()
+    rows = capsys.readouterr().out.splitlines()[2:]
+    assert [float(re.findall(r"([\d.]+)%", row)[0]) > 80.0 for row in rows] == [True, True]
+
+
+def test_a_rare_class_is_judged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A small version of `python -m benchmarks.rare_class`."""
+    texts = [("good day", "bad day", "rain falls")[i % 3] for i in range(900)]
+    labels = [("positive", "negative", "negative")[i % 3] for i in range(900)]
+    monkeypatch.setattr(rare_class, "load", lambda: Tweets(texts, labels, "made up"))
+    small = {"OTHERS": (400,), "EXAMPLES": (20,), "ASKED": 100, "ASKED_RARE": 20}
+    for name, value in small.items():
+        monkeypatch.setattr(rare_class, name, value)
+    rare_class.main()
+    (row,) = capsys.readouterr().out.splitlines()[2:]
+    called, found, *_ = (float(each) for each in re.findall(r"([\d.]+)%", row))
+    assert called < 20.0 < found
+
+
+def test_sets_of_late_labels_are_judged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A small version of `python -m benchmarks.coverage --late`."""
+    for name, value in {"LATE": (0, 100), "LATE_STEADY": 20_000, "LATE_TURNED": 10_000}.items():
+        monkeypatch.setattr(coverage, name, value)
+    coverage.judge_late(0.9)
+    found = re.findall(r"steady +0 late: covered ([\d.]+)%", capsys.readouterr().out)
+    assert abs(float(found[0]) - 90.0) < 0.5  # the bound on 20,000 is 0.41

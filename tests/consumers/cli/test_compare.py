@@ -7,6 +7,8 @@ import importlib.util
 import json
 import multiprocessing
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -98,6 +100,21 @@ def test_the_likelihood_of_an_example_is_by_its_weight(tmp_path: Path) -> None:
     assert found["weighted"]["joint_nll"] == pytest.approx(found["twice"]["joint_nll"])
     # The words stay the same, so an example is about as probable however few are left.
     assert found["fading"]["joint_nll"] == pytest.approx(found["twice"]["joint_nll"], rel=0.3)
+
+
+def test_a_pipe_is_read_once_for_all_models(files: tuple[str, list[Path]]) -> None:
+    """What can be read once alone is compared as a file is."""
+    source, configs = files
+    more = [*map(str, configs), "--json"]
+    piped = subprocess.run(
+        [sys.executable, "-m", "consumers", "compare", "stdin", *more], check=True,
+        input=Path(source.removeprefix("file:")).read_bytes(), capture_output=True,
+    )  # fmt: skip
+    read = CliRunner().invoke(commands.app, ["compare", source, *more], catch_exceptions=False)
+    found = [json.loads(each)["models"] for each in (piped.stdout, read.stdout)]
+    one, other = ({name: each["confusion"] for name, each in of.items()} for of in found)
+    assert one == other
+    assert set(one) == set(MODELS)
 
 
 @pytest.mark.parametrize("delay", [0, 10])
