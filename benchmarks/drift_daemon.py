@@ -47,6 +47,7 @@ SIDE_BY_SIDE: Final[dict[str, Any]] = {
 _COUNTS: Final[dict[str, Any]] = {"features": {"text": {"hybrid": False}}, "calibration": True}
 WAYS: Final[dict[str, dict[str, Any]]] = {
     "default": {"drift": {"enabled": True}},
+    "none": {"drift": {"enabled": True, "reaction": "none"}},
     "side by side": SIDE_BY_SIDE,
     "of counts": SIDE_BY_SIDE | {
         "challengers": {
@@ -169,6 +170,7 @@ def summary(gaps: NDArray[np.float64]) -> str:
 
 def main(
     seeds: Annotated[int, typer.Option(help="How many streams.")] = 1,
+    first: Annotated[int, typer.Option(help="The first one's seed.")] = 0,
     before: Annotated[int, typer.Option(help="Messages before the change.")] = 100_000,
     after: Annotated[int, typer.Option(help="Messages behind it.")] = 40_000,
     ways: Annotated[
@@ -177,7 +179,7 @@ def main(
 ) -> None:
     """Print the accuracy of each, behind the change, block by block."""
     gaps: dict[str, list[NDArray[np.float64]]] = {}
-    for seed in range(seeds):
+    for seed in range(first, first + seeds):
         of_all = compare(seed, before, after, ways or ("default", "side by side"))
         for name, found in of_all.items():
             own = found.right[-after:]

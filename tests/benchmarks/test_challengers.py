@@ -34,3 +34,14 @@ def test_a_short_half_life_takes_over_and_keeps_up() -> None:
     ends = {name: float(each.right[-2_000:].mean()) for name, each in found.items()}
     assert ends["default"] < ends["side by side"]
     assert ends["fresh"] - 0.02 <= ends["side by side"] <= ends["fresh"] + 0.01
+
+
+@pytest.mark.deep
+def test_the_default_model_is_near_a_fresh_one_behind_a_change() -> None:
+    """The published stream of seed 2: an alarm in time, eight words, less than a point behind."""
+    before, after = 100_000, 40_000
+    found = drift_daemon.compare(2, before, after, ("default",))
+    gaps = drift_daemon.behind(found["default"], found["fresh"], after)
+    assert [before < at <= before + 5_000 for at in found["default"].alarms] == [True]
+    assert drift_daemon.n_named(found["default"], 2) >= 8
+    assert gaps[drift_daemon.SETTLED // drift_daemon.BLOCK :].mean() <= 1.0
