@@ -24,7 +24,7 @@ import typer
 from numpy.typing import NDArray
 
 import streamnb as nb
-from benchmarks.accuracy import PIECE, held_out, judge, learn, model_of
+from benchmarks.accuracy import CHOICES, PIECE, held_out, judge, learn, model_of
 from benchmarks.numeric import KINDS, Stream, groups_for, read, river
 from benchmarks.tweets import CLASSES, Tweets, load
 from streamnb.features.protocol import Group
@@ -112,10 +112,11 @@ def judge_steps(tweets: int, coverage: float) -> None:
 
 def judge_snapshots(tweets: int, coverage: float) -> None:
     """Print what the sets of snapshots cover, each of the examples between it and the next."""
-    stream, rows, truth, _ = recorded(tweets or SNAPSHOT_TWEETS)
+    stream, rows, truth, turn = recorded(tweets or SNAPSHOT_TWEETS)
     confidence = nb.Confidence(None, nb.ConformalSets(coverage))
+    model = model_of(**CHOICES["daemon"])
     learner = nb.Learner(
-        model_of(), nb.SnapshotBoard(), nb.EveryExamples(1), lambda: 0.0, confidence=confidence
+        model, nb.SnapshotBoard(), nb.EveryExamples(1), lambda: 0.0, confidence=confidence
     )
     said, found = [], []
     for first in range(0, len(rows), SNAPSHOT):
@@ -126,8 +127,8 @@ def judge_snapshots(tweets: int, coverage: float) -> None:
         assert sets is not None  # the rule has them
         found.append(sets)
         learner.learn("tweets", columns, [stream.labels[row] for row in own])
-    show("hybrid", f"snapshots of {SNAPSHOT:,}", np.concatenate(said), truth)
-    show_sets("hybrid", np.concatenate(found), truth, len(truth), f"snapshots of {SNAPSHOT:,}")
+    show("daemon", f"snapshots of {SNAPSHOT:,}", np.concatenate(said), truth)
+    show_sets("daemon", np.concatenate(found), truth, turn, f"snapshots of {SNAPSHOT:,}")
 
 
 def judge_overconfident() -> None:

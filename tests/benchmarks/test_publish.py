@@ -6,6 +6,7 @@ import copy
 import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,28 @@ def test_nothing_is_missed_that_is_not_known(run: dict[str, Any]) -> None:
         if figure.get("met") is False
     }
     assert missed <= MISSED
+
+
+def test_every_commit_that_is_named_is_of_this_history() -> None:
+    """A figure can be measured again on the tree it is of; campaigns have a test of their own."""
+
+    def git(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        return  # a clone without its history cannot tell
+    documents = [ROOT / README, *(ROOT / "docs").glob("*.md")]
+    named = {
+        (path.name, commit)
+        for path in documents
+        if path.name != "reliability.md"
+        for commit in re.findall(r"\bcommit ([0-9a-f]{7,})", path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 3
+    found = {each: git("merge-base", "--is-ancestor", each[1], "HEAD") for each in named}
+    assert not {each for each, done in found.items() if done.returncode}
 
 
 def test_every_row_of_the_readme_is_written_from_the_run() -> None:
