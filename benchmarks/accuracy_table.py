@@ -81,6 +81,11 @@ DAEMON: Final = Row(
     " and `compose` among them",
     "daemon",
 )
+OTHERS: Final = (
+    "ends", "punctuation", "gap", "trigrams", "signs-trigrams", "signs-gap-2", "smoothing-1",
+    "smoothing-5", "shrinkage-0.05", "shrinkage-0.2", "half-life-300", "half-life-2000", "fields",
+    "plain-fields", *(f"prior-{n}" for n in (100, 300, 700, 2000, 10000, 100000)),
+)  # fmt: skip
 ROWS: Final = (
     DAEMON,
     *(Row(f"the same, {n} parts", "daemon", parts=n) for n in (2, 4, 8)),
@@ -89,6 +94,7 @@ ROWS: Final = (
     Row("hybrid", "hybrid"),
     Row("hybrid with `punctuation` and `ends`", "signs"),
     Row("hybrid with `punctuation`, `ends` and `gap=1`", "signs-gap"),
+    *(Row("another option or choice, as told further down", name) for name in OTHERS),
     Row("Vowpal Wabbit, logistic, pairs, b = 24", "vowpal-wabbit"),
     Row("scikit-learn's SGDClassifier, pairs, 2²² hashes, 1,000 tweets a step", "sgd"),
 )
@@ -207,10 +213,10 @@ def results(tweets: Tweets, show: Show) -> list[Result]:
                 judge(each[LATE:turn], own[LATE:turn])[0] for each in (daemon, said.stream)
             )
             _add(result, "accuracy lost to labels in time", 100.0 * (in_time - lost), "points")
-        elif row.model in PEERS:
-            add_difference(result, daemon[:turn], said.stream[:turn], own[:turn])
-        else:
+        elif row.model not in PEERS:
             add_sets(result, said.stream, own, turn)
+        if row is not DAEMON and not row.late:
+            add_difference(result, daemon[:turn], said.stream[:turn], own[:turn])
         found.append(result)
     return found
 
@@ -235,6 +241,12 @@ def rewritten(root: Path, run: Mapping[str, Any]) -> str:
     return text
 
 
+def rows_of(found: Mapping[tuple[str, str], Any]) -> list[Row]:
+    """Return the rows that a run has: an older one lacks those of `OTHERS`."""
+    first = f"{TURN}: accuracy"
+    return [row for row in ROWS if row.model not in OTHERS or (row.command, first) in found]
+
+
 def figures_table(run: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of the table of all rows."""
     found = figures_of(run)
@@ -247,14 +259,25 @@ def figures_table(run: Mapping[str, Any]) -> Iterator[str]:
         three = ("accuracy", 2, "%"), ("log-loss", 4, ""), ("calibration error", 4, "")
         return " / ".join(shown(case, f"{what}: {name}", n, unit) for name, n, unit in three)
 
+    def ahead(case: str) -> str:
+        name = "the daemon ahead: "
+        if (case, f"{name}accuracy") not in found:
+            return "–"
+        both = []
+        for what, n in (("accuracy", 3), ("log-loss", 5)):
+            half = shown(case, f"{name}{what}, half of its interval", n)
+            both.append(f"{shown(case, name + what, n)} ± {half}")
+        return " / ".join([*both, shown(case, f"{name}calibration error", 4)])
+
     has_speed = (DAEMON.command, SPEED) in found  # older runs have none
     heads = [f"{what}: accuracy / log-loss / ECE" for what in (TURN, WHOLE, HELD)]
+    heads.append("the daemon ahead of it, to the turn: points / nats / ECE")
     heads += ["recalls", *([THOUSANDS] if has_speed else []), "repeat"]
     yield f"| model | {' | '.join(heads)} |"
     yield "| --- " * (len(heads) + 1) + "|"
-    for row in ROWS:
+    for row in rows_of(found):
         case = row.command
-        cells = [judged_of(case, what) for what in (TURN, WHOLE, HELD)]
+        cells = [*(judged_of(case, what) for what in (TURN, WHOLE, HELD)), ahead(case)]
         cells.append(" and ".join(shown(case, f"{HELD}: recall of {c}", 1, "%") for c in CLASSES))
         if has_speed:
             cells.append(short(figure_of(found, case, SPEED)["value"]))
