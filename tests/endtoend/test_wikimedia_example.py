@@ -210,7 +210,7 @@ def test_what_waits_takes_little_memory_and_was_judged(tmp_path: Path, most: int
     more take none.
     """
     all_wait = most > 2 * N_A_DAY
-    n_days = 2 if all_wait else 4
+    n_days = 2 if all_wait else 6
     (tmp_path / "reverts.jsonl").touch()
     config, shown = tmp_path / "config.yaml", EXAMPLE.read_text(encoding="utf-8")
     bound = "messages_max: 1000000"
@@ -239,4 +239,6 @@ def test_what_waits_takes_little_memory_and_was_judged(tmp_path: Path, most: int
     assert [each["id"] for each in out] == [f"enwiki/{10_000 + i}" for i in range(n_days * N_A_DAY)]
     assert (learned == 0) == all_wait  # one that leaves a full memory is learned as `kept`
     # Of a full memory that grew all the same each day would take as much as the second does here.
-    assert peaks[-1] <= peaks[0] + BYTES_A_MESSAGE * N_A_DAY + (NOISE_BYTES if all_wait else 0)
+    # What leaves it is learned: the model's arrays have their room by the third day.
+    before, noise = (peaks[0], NOISE_BYTES) if all_wait else (peaks[2], 0)
+    assert peaks[-1] <= before + BYTES_A_MESSAGE * N_A_DAY + noise
