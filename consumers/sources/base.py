@@ -3,7 +3,8 @@
 `RangedSource` reads a part of one, from an offset or a time up to another (`--from` and `--to`).
 The range begins at the first message of each partition that has the offset or the time, or a later
 one, and ends before the first that has the end's. Reading ends with it, or with what was there at
-the start. A checkpoint's positions win. A beginning behind one would leave out messages: an error.
+the start. A checkpoint's positions win: a run that was stopped goes on where it was. A beginning
+that lies behind a position would leave messages out between the two, and is an error.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, NamedTuple, TypeAlias
@@ -304,37 +304,6 @@ class Past(NamedTuple):
             return known_us is None and 0 < time_us < self.since_us
         latest_us = max(self.since_us - 1, self.forgotten_us) if known_us is None else known_us
         return time_us > latest_us
-
-
-class Rewinds:
-    """How often each host's rewind is halved: by each connection that ends before what is new."""
-
-    def __init__(self) -> None:
-        self._n_halvings = Counter[str]()
-        self.begin(Past())
-
-    def begin(self, past: Past) -> None:
-        """Begin a connection."""
-        self._last = past.known[-1].key if past.known else None
-        self._is_short = self._is_whole = self._is_over = False
-
-    def note(self, key: int) -> None:
-        """Note a known message that came again."""
-        self._is_short, self._is_whole = True, self._is_whole or key == self._last
-
-    def settle(self, *, has_new: bool) -> None:
-        """Note that new messages came, or none for now: once all known ones did, there are none."""
-        if has_new:
-            self._n_halvings.clear()
-        self._is_over = self._is_over or self._is_whole or has_new
-
-    def end(self, host: str) -> None:
-        """End the host's connection."""
-        self._n_halvings[host] += self._is_short and not self._is_over
-
-    def since(self, host: str, since_us: int, newest_us: int) -> int:
-        """Return the time to ask a host from."""
-        return newest_us - ((newest_us - since_us) >> self._n_halvings[host])
 
 
 class Cursor(msgspec.Struct):

@@ -14,7 +14,6 @@ import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from concurrent import futures
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
@@ -571,18 +570,6 @@ class Feed(ABC):
         """Return an open connection to an endpoint; called on a thread of its own."""
         return Connection(endpoint, live.connect_timeout_s, live.ssl_cafile)
 
-    def watched(self, collection: str) -> list[str]:
-        """Return the collections that a message is of: its own, and groups that have it."""
-        groups = (each for each in self.collections if each.endswith(".*"))
-        names = [each for each in groups if collection.startswith(each[:-1])]
-        return [*names, collection] if collection in self.collections else names
-
     @abstractmethod
     def read(self, received: Received) -> LiveMessage | None:
         """Return a message, None if it is for us alone; one that ends the stream is a FeedError."""
-
-
-def close_if_open(opening: futures.Future[Readable]) -> None:
-    """Close a connection that was being made, if it was."""
-    if opening.exception() is None:
-        opening.result().close()

@@ -1,8 +1,9 @@
 """Live streams as sources: Jetstream, server-sent events, WebSockets, and lines over HTTP.
 
-Such a stream keeps little or nothing of its past. Where it can be resumed, a cursor of its own
-stands in the checkpoint beside the position, which is the number of messages that were read. After
-a cut what was read before comes again and is left out by its key; if not, a gap is counted.
+Such a stream keeps little or nothing of its past. Where it can be resumed, it is by a cursor of its
+own, which stands in the checkpoint beside the position; a position is the number of messages that
+were read. Where a stream was cut, what was read before comes once more and is left out by its key;
+if it does not come, there is a gap, and it is counted.
 
 One loop serves all: it connects (on a thread of its own), reads, notices silence, and tries the
 next host after a pause. What the pipeline does not take is not read from the socket.
@@ -29,7 +30,6 @@ from consumers.sources.base import (
     Known,
     LogFacts,
     Past,
-    Rewinds,
     Source,
     behind_position,
     packed,
@@ -44,7 +44,6 @@ from consumers.sources.connections import (
     Readable,
     Received,
     RefusedError,
-    close_if_open,
     key_of,
 )
 from consumers.sources.records import from_parts
@@ -54,7 +53,6 @@ _KEYS = 8192
 _KEYS_WAITING = 1 << 17  # further ones, which may not be learned yet
 _PROOF = 50  # so many new ones, and none that is known, prove a gap; a server may change the order
 _REWIND_US = 60_000_000  # a cursor goes back so far, for what a server lost or another has not
-_LAG_US = 5_000_000  # but another host, whose clock may differ, at least so far
 _BEGINNING_US = 60_000_000  # what begins so much later than asked for may lack something
 _AHEAD_US = 3_600_000_000  # what is further in the future than this is a server's mistake
 RETRY_AFTER_MAX_S = 900.0  # no server's word keeps us away for longer
@@ -99,7 +97,6 @@ class LiveSource(Source):
         self._lock = threading.Lock()  # of what follows, which the consuming thread reads
         self._known: deque[Known] = deque()
         self._keys: set[int] = set()
-        self._rewinds = Rewinds()
         self._again: dict[int, tuple[int, int]] = {}  # time and number of what came once more
         self._facts = LogFacts()
         self._position = 0
@@ -125,6 +122,7 @@ class LiveSource(Source):
         self._has_pinged = False
         self._n_bytes = 0
         self._seen_at: dict[str, float] = {}
+        self._groups = [each for each in feed.collections if each.endswith(".*")]
         self._patience_s: dict[str, float] = {}
 
     def resume(self, logs: Mapping[Partition, LogFacts]) -> None:
@@ -172,8 +170,6 @@ class LiveSource(Source):
         try:
             connection, n_read = self._connection, self._connection.n_read
             received = self._waiting or self._connection.receive(timeout_s)
-            if not received and connection.n_bytes == self._n_bytes:
-                self._rewinds.settle(has_new=False)
             messages = self._read(received)
             # Of few accounts an archive may have nothing: that it is read shows that it goes on.
             has_signs = self._watch() or connection.n_read > n_read
@@ -190,7 +186,6 @@ class LiveSource(Source):
             self._check_beginning(messages[0])
         first, self._position = self._position, self._position + len(messages)
         self._has_begun = True
-        self._rewinds.settle(has_new=True)
         if self._connection is not None:
             self._troubles.clear(_CONNECTION)
         return [
@@ -231,7 +226,7 @@ class LiveSource(Source):
         if self._connection is not None:
             self._connection.close()
         if self._opening is not None:
-            self._opening.add_done_callback(close_if_open)
+            self._opening.add_done_callback(_close_if_open)
 
     def _now(self) -> float:
         """Return the time that was spent reading: what nobody asked for was not silence."""
@@ -275,7 +270,6 @@ class LiveSource(Source):
         host, resumes = self._feed.hosts[self._host], bool(self._past.known)
         log.info("live_connected", source=self.name, host=host, resumed=resumes)
         self._end_proof()
-        self._rewinds.begin(self._past)
         self._must_overlap, self._is_reached = resumes, False
         # Of a time that was asked for, `_check_beginning` tells whether anything is missing.
         may_lack = self._has_begun or (self._is_left and not self._feed.start_us)
@@ -295,7 +289,6 @@ class LiveSource(Source):
         if self._connection is not None:
             pause_s = max(pause_s, self._connection.retry_s)
             self._connection.close()
-            self._rewinds.end(self._feed.hosts[self._host])
         self._connection, self._waiting = None, []
         pause_s = max(pause_s, self._settings.retry_pause_s)
         pause_s = min(pause_s, max(RETRY_AFTER_MAX_S, self._settings.retry_pause_s))
@@ -320,7 +313,7 @@ class LiveSource(Source):
             if message is None:
                 continue
             self._tried.clear()
-            for name in self._feed.watched(message.collection):
+            for name in self._watched(message.collection):
                 self._seen_at[name] = now
                 self._patience_s.pop(name, None)
             self._spoke_at = now
@@ -334,6 +327,11 @@ class LiveSource(Source):
                 break
         self._waiting = [] if self._connection is None else list(waiting)
         return found
+
+    def _watched(self, collection: str) -> list[str]:
+        """Return the feed's collections that a message is of: its own, and groups that have it."""
+        names = [each for each in self._groups if collection.startswith(each[:-1])]
+        return [*names, collection] if collection in self._seen_at else names
 
     def _is_new(self, message: LiveMessage, position: int) -> bool:
         """Note a message; return False for one that is known, or stands before what was asked.
@@ -350,7 +348,6 @@ class LiveSource(Source):
         self._is_reached |= self._past.since_us <= message.time_us <= self._latest_us()
         if is_known:
             self._must_overlap = False
-            self._rewinds.note(key)
             with self._lock:  # a server that lost it at a crash has it later, by another number
                 if key in self._keys and message.time_us > self._again.get(key, (0, 0))[0]:
                     self._again[key] = message.time_us, message.number
@@ -384,17 +381,15 @@ class LiveSource(Source):
             known = tuple(map(self._as_last_seen, self._known))
         known = tuple(each for each in known if each.time_us <= latest) or known
         if not known:
-            return Past((), 0 if self._has_begun else self._feed.start_us, is_left=self._has_begun)
+            since_us = 0 if self._has_begun else self._feed.start_us
+            return Past(since_us=since_us, is_left=self._has_begun)
         host, first = self._numbered
         oldest, newest = known[0].time_us, max(each.time_us for each in known)
         # Of the oldest time others may be forgotten, and later ones that came before it.
         since = next((each.time_us for each in known if each.time_us > oldest), oldest)
         since = min(max(since, self._forgotten_us + 1, newest - _REWIND_US), newest)
-        asked, middle = self._feed.hosts[self._host], (since + newest) // 2
-        since = self._rewinds.since(asked, since, newest)
-        if host != asked or known[-1].offset < first:  # maybe by another clock
-            middle = max(middle, min((since + newest) // 2, newest - _LAG_US))
-            return Past(known, middle, is_elsewhere=True)
+        if host != self._feed.hosts[self._host] or known[-1].offset < first:
+            return Past(known, (since + newest) // 2, is_elsewhere=True)  # maybe by another clock
         own = (each.number for each in known if each.offset >= first and each.time_us >= since)
         # Numbers of the second wire are no cursors of the first.
         number = min(own, default=0) if self._feed.has_numbers else 0
@@ -516,6 +511,11 @@ class LiveSource(Source):
                 self._patience_s[name] = 2 * patience_s  # it may be quiet everywhere
                 raise ConnectionError(f"nothing of {name} for {patience_s:g} s")
         return has_signs
+
+
+def _close_if_open(opening: futures.Future[Readable]) -> None:
+    if opening.exception() is None:
+        opening.result().close()
 
 
 # ---- any other -----------------------------------------------------------------------------------
