@@ -458,8 +458,8 @@ class GroupSource(Source):
         if self._settings.start_from == "latest" and self._begin_at is None:
             # What the checkpoint of an earlier version was reading goes on there.
             ends = self.client.log_ends(topic.partitions | self._to_seek.keys(), ASK_TIMEOUT_S)
-            ends = {each: end for each, end in ends.items() if self._position_of(each) is None}
-            ends = dict(self.begins_of(topic.id, ends))
+            begins = self.begins_of(topic.id, ends).items()
+            ends = {each: at for each, at in begins if self._position_of(each) is None}
         self._positions.see_topic(topic.id, ends)
         log.info("topic_seen", topic=self.client.topic_name, topic_id=topic.id)
 

@@ -460,7 +460,7 @@ class DriftWatch:
     def __init__(self, settings: DriftSettings) -> None:
         self._settings = settings
         self.model: Callable[[], NaiveBayes | None] = lambda: None
-        self.relearn: Callable[[], None] = lambda: None  # these are done by `drift.reaction`
+        self.relearn: Callable[[], bool] = lambda: False  # these are done by `drift.reaction`
         self.compare: Callable[[], None] = lambda: None
         self._martingale = DriftMartingale(settings.alpha, settings.tolerance)
         self._n = 0  # losses taken in
@@ -510,10 +510,10 @@ class DriftWatch:
             self.compare()
         since = [w for at, w in self._pending if at > self._relearned and w.group in groups]
         find = partial(moved_words, model=model, n=1, least_z=RELEARN_Z, learned=self._taught)
-        if reaction == "relearn" and model.state.is_hybrid and any(map(find, since)):
+        # The model that answers may be another, and no hybrid.
+        if reaction == "relearn" and any(map(find, since)) and self.relearn():
             self._relearned = max(at for at, _ in self._pending)
             log.warning("drift_relearned", message=self._n, detail="words have moved since")
-            self.relearn()
 
     def update(self, losses: NDArray[np.float64]) -> None:
         """Take in log-losses, in the order of their messages."""

@@ -526,11 +526,13 @@ class Learner:
         self.model.set_part(part, model)
         self._changed = True
 
-    def forget_weights(self) -> None:
-        """Begin hybrids' weights afresh, and publish; see `NaiveBayes.forget_weights`."""
-        self.model.forget_weights()
-        self._changed = True
-        self.publish()
+    def forget_weights(self) -> bool:
+        """Begin hybrids' weights afresh, and publish; return False if the model has none."""
+        has_weights = self.model.forget_weights()
+        if has_weights:
+            self._changed = True
+            self.publish()
+        return has_weights
 
     def publish_if_due(self) -> bool:
         """Publish if the policy says so, and return whether it was due.

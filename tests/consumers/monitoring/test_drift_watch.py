@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -397,8 +398,8 @@ def test_an_alarm_by_a_run_of_one_class_leaves_the_weights() -> None:
     random, n = np.random.default_rng(4), 10_000
     words = nb.Words(nb.Multinomial(), hybrid=nb.Hybrid())
     model = nb.NaiveBayes(CLASSES, features={"text": words})
-    watch, relearned = DriftWatch(SETTINGS), list[int]()
-    watch.model, watch.relearn = lambda: model, lambda: relearned.append(1)
+    watch, relearn = DriftWatch(SETTINGS), Mock(return_value=True)
+    watch.model, watch.relearn = lambda: model, relearn
     truth = np.append(random.random(n) < 0.1, np.ones(n // 2, dtype=bool)).astype(int)
     leans = np.where(random.random((len(truth), 3)) < 0.7, truth[:, None], 1 - truth[:, None])
     drawn = (random.integers(0, 100, leans.shape) * 2 + leans).tolist()
@@ -410,7 +411,30 @@ def test_an_alarm_by_a_run_of_one_class_leaves_the_weights() -> None:
     report = watch.report()
     assert report.n_alarms > 0
     assert report.words == ()
-    assert not relearned
+    assert not relearn.called
+
+
+def test_a_model_without_weights_has_nothing_to_relearn() -> None:
+    """A challenger that was promoted may have none: nothing is published, and nobody is told."""
+    model = nb.NaiveBayes(CLASSES, features={"text": nb.Words(nb.Multinomial())})
+    board = nb.SnapshotBoard()
+    learner = nb.Learner(model, board, nb.EveryExamples(1), lambda: 0.0)
+    learner.learn("p", {"text": ["a", "b"]}, list(CLASSES))
+    version = learner.snapshot.version
+    assert not learner.forget_weights()
+    assert learner.snapshot.version == version
+    watch = DriftWatch(SETTINGS)
+    watch.model = lambda: model
+    watch.relearn = learner.forget_weights
+    with capture_logs() as logged:
+        changing = np.repeat([0, 1], 6_000)
+        for begin in range(0, len(changing), BATCH):
+            own = np.arange(begin, begin + BATCH) % 2
+            texts = [f"w{(c + changing[begin]) % 2}" for c in own]
+            names = [CLASSES[c] for c in own]
+            watch.learned(model.prequential_many({"text": texts}, names, part="p"), own)
+    assert [each["event"] for each in logged if each["event"].startswith("drift")][:1] == ["drift"]
+    assert "drift_relearned" not in {each["event"] for each in logged}
 
 
 @pytest.mark.parametrize("half_life_s", [None, 4_000.0])
