@@ -94,7 +94,7 @@ ROWS: Final = (
     Row("hybrid", "hybrid"),
     Row("hybrid with `punctuation` and `ends`", "signs"),
     Row("hybrid with `punctuation`, `ends` and `gap=1`", "signs-gap"),
-    *(Row("another option or choice, as told further down", name) for name in OTHERS),
+    *(Row(f"{name}, as told further down", name) for name in OTHERS),
     Row("Vowpal Wabbit, logistic, pairs, b = 24", "vowpal-wabbit"),
     Row("scikit-learn's SGDClassifier, pairs, 2²² hashes, 1,000 tweets a step", "sgd"),
 )

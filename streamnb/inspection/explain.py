@@ -24,6 +24,7 @@ from streamnb.inspection.group_view import (
 from streamnb.inspection.parameters import difference
 from streamnb.kernels.hybrid import OTHER_START, SAID_MAX
 from streamnb.labels import Label
+from streamnb.likelihoods.base import of_others
 from streamnb.likelihoods.multinomial import mean_weights
 from streamnb.state import ModelState, Weighing
 
@@ -296,18 +297,6 @@ def rank(
         for label, features in zip(classes, _best(group, logs, n, score), strict=True):
             ranked[label] += features
     return {label: sorted(features, key=_order)[:n] for label, features in ranked.items()}
-
-
-def of_others(values: Floats, combine: np.ufunc) -> Floats:
-    """Return for each class the values of all other classes, combined; both (n_classes, n).
-
-    Those before a class and those behind it are combined, each once for all classes. Taking a
-    class's own value out of the total would lose the others where it is almost all of it.
-    """
-    before = combine.accumulate(values[:-1], axis=0)
-    behind = combine.accumulate(values[:0:-1], axis=0)[::-1]
-    between = combine(before[:-1], behind[1:])
-    return np.concatenate([behind[:1], between, before[-1:]])
 
 
 def against_others(log_likelihoods: Floats) -> Floats:

@@ -23,6 +23,19 @@ class Batch:
     present: NDArray[np.bool_]
 
 
+def of_others(values: NDArray[np.float64], combine: np.ufunc) -> NDArray[np.float64]:
+    """Return for each class the values of all other classes, combined; both (n_classes, n).
+
+    Those before a class and those behind it are combined, each once for all classes. Taking a
+    class's own value out of the total would lose the others where it is almost all of it. Of one
+    class there are no others, and nothing is returned.
+    """
+    before = combine.accumulate(values[:-1], axis=0)
+    behind = combine.accumulate(values[:0:-1], axis=0)[::-1]
+    between = combine(before[:-1], behind[1:])
+    return np.concatenate([behind[:1], between, before[-1:]])
+
+
 def take_rows(rows: Rows, chosen: NDArray[np.int64]) -> Rows:
     """Return some rows."""
     sizes = np.diff(rows.indptr)[chosen]

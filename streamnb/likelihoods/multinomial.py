@@ -30,7 +30,7 @@ from streamnb.kernels.hybrid import (
     Weights,
 )
 from streamnb.kernels.layout import DECLARED, LIVE, Counts, RowUpdates, RunOptions
-from streamnb.likelihoods.base import Batch
+from streamnb.likelihoods.base import Batch, of_others
 from streamnb.priors import Dirichlet, as_lists, check
 
 _SUM_MAX = 1e60  # of a hybrid's gradients and precisions; one count is at most 1e50
@@ -279,8 +279,10 @@ class Complement:
         alphas = self.prior.grid(n_declared, n_classes)
         one_each = len(alphas) > 1
         alpha_sums = alphas.sum(axis=0) if one_each else alphas[0] * v
-        top = _others(counts.by_word[columns]) + (alphas[columns] if one_each else alphas) * scale
-        log_bottom = np.log(_others(counts.tokens[None, :])[0] + alpha_sums * scale)
+        by_word = of_others(counts.by_word[columns].T, np.add).T
+        top = by_word + (alphas[columns] if one_each else alphas) * scale
+        tokens = of_others(counts.tokens[:, None], np.add)[:, 0]
+        log_bottom = np.log(tokens + alpha_sums * scale)
         weights: NDArray[np.float64] = log_bottom - np.log(top)
         if self.normalise:
             # By the kernel's own sums, so that no order of the words is seen in them.
@@ -300,16 +302,6 @@ class Complement:
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Return the family that `to_dict` described."""
         return cls(Dirichlet(values["alpha"]), normalise=values["normalise"])
-
-
-def _others(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each class's sum over the other classes, by rows, without a subtraction."""
-    before = np.cumsum(values, axis=1)
-    before = np.concatenate((np.zeros((len(values), 1)), before[:, :-1]), axis=1)
-    after = np.cumsum(values[:, ::-1], axis=1)[:, ::-1]
-    after = np.concatenate((after[:, 1:], np.zeros((len(values), 1))), axis=1)
-    both: NDArray[np.float64] = before + after
-    return both
 
 
 # ---- the hybrid ---------------------------------------------------------------------------------
