@@ -116,10 +116,13 @@ def until_end(connection: socket.socket) -> bytes:
 def said(port: int, request: bytes, *, then_end: bool = True) -> bytes:
     """Return what comes back for these bytes, until the server closes the connection."""
     with connected(port) as connection:
+        # A server that has answered and closed before all was sent refuses the rest; what it said
+        # can be read. Its reset ends the connection, and then there is none to shut down.
         with contextlib.suppress(ConnectionError):
             connection.sendall(request)
             if then_end:
-                connection.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_WR)
         return until_end(connection)
 
 
