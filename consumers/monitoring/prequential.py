@@ -536,12 +536,12 @@ class DriftWatch:
         groups, learned = word_groups(model.state), self._taught
         if self._is_alarmed and groups:
             at, waiting = self._n + self._settings.words_after, self._pending
-            if len({each for each, _ in waiting}) == PENDING_MAX:
-                last = waiting[-1][0]
+            last = waiting[-1][0] if len({each for each, _ in waiting}) == PENDING_MAX else 0
+            if last > self._relearned:
                 self._pending = [(at if each == last else each, then) for each, then in waiting]
-            else:
+            else:  # weights were learned afresh on the last one's words: they must not be so again
                 then = [count_words(model, WORDS_MAX, each, learned=learned) for each in groups]
-                waiting += [(at, each) for each in then]
+                self._pending = [w for w in waiting if w[0] != last] + [(at, w) for w in then]
         if not self._pending or self._n < (at := min(each for each, _ in self._pending)):
             return
         due = [then for each, then in self._pending if each == at and then.group in groups]

@@ -184,6 +184,31 @@ def test_more_alarms_than_are_kept_wait_together() -> None:
     assert pending[-1]["name_at"] == n + settings.words_after
 
 
+def test_a_further_alarm_does_not_relearn_on_words_that_had_it_relearn() -> None:
+    """It counts the words of its own time, where those that wait have done their work."""
+    settings = DriftSettings(enabled=True, words_after=20_000, reaction="relearn")
+    model = nb.NaiveBayes(CLASSES, features={"text": WORDS})
+    model.learn_many({"text": ["plain", "other"] * 500}, CLASSES[:2] * 500)
+    watch, relearn = DriftWatch(settings), Mock(return_value=True)
+    watch.model, watch.relearn = lambda: model, relearn
+    watch.update(np.full(2 * WARM_EXAMPLES, 0.1))
+    surprises = np.repeat([0.1, 5.0], [LOOK_EXAMPLES - 60, 60])
+
+    def alarm() -> None:
+        watch.learned(-surprises[:, None], np.zeros(LOOK_EXAMPLES, np.int64))
+
+    for _ in range(PENDING_MAX):
+        alarm()
+    model.learn_many({"text": ["other", "plain"] * 500}, CLASSES[:2] * 500)  # they change sides
+    for _ in range(3):
+        alarm()
+        assert relearn.call_count == 1
+        assert len(watch.pack().values["pending"]) == PENDING_MAX
+    model.learn_many({"text": ["other", "plain"] * 2_000}, CLASSES[:2] * 2_000)  # and go on
+    alarm()
+    assert relearn.call_count == 2
+
+
 def test_words_of_a_newer_alarm_do_not_wait_for_an_older_one() -> None:
     """A restart may have brought a shorter `words_after`, which holds for what alarms from then."""
     model = nb.NaiveBayes(CLASSES, features={"text": WORDS})
