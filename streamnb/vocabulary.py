@@ -152,8 +152,9 @@ class Vocabulary:
     def read_kinds(self) -> None:
         """Read the kinds of the words that are new since the last call off their texts.
 
-        A hybrid needs them. Who enters words for it calls this, as another thread may be entering
-        words while the hybrid learns.
+        A hybrid needs them. One caller at a time: who enters words for it calls this, as another
+        thread may be entering words while the hybrid learns. Who learns from encoded rows or
+        predicts never does; a view has places of its own, and the kinds are the same.
         """
         n_words = self.n_words
         if n_words > len(self.kinds):

@@ -12,12 +12,13 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
-from streamnb import Bernoulli, Dirichlet, Hybrid, Multinomial, NaiveBayes, Words
+from streamnb import Bernoulli, Dirichlet, Folds, Hybrid, Multinomial, NaiveBayes, Words, learn
 from streamnb.errors import InputError
 from streamnb.features.protocol import scratch_of_this_thread
 from streamnb.features.words import WordsState
 from streamnb.inspection.words import word_group
 from streamnb.predict import BATCH_ROWS
+from streamnb.vocabulary import Vocabulary
 
 CLASSES = ["x", "y"]
 
@@ -192,6 +193,41 @@ def test_a_mapping_of_another_kind_is_asked_as_a_batch_asks_it() -> None:
     with pytest.raises(InputError, match="text must be a str"):
         made.learn_one({"text": MagicMock(spec=str)}, "x")
     assert made.n_examples == 1
+
+
+def test_kinds_of_words_are_read_by_who_enters_them_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never by who learns, as another thread may be entering words then, nor by who predicts."""
+    read_kinds, learn_batches = Vocabulary.read_kinds, learn.learn_batches
+    callers, reads_nothing = list[str](), set[int]()
+
+    def watched(self: Vocabulary) -> None:
+        assert threading.get_ident() not in reads_nothing
+        callers.append(threading.current_thread().name)
+        read_kinds(self)
+
+    def learning(*given: Any) -> Any:
+        reads_nothing.add(threading.get_ident())
+        found = learn_batches(*given)
+        reads_nothing.clear()
+        return found
+
+    monkeypatch.setattr(Vocabulary, "read_kinds", watched)
+    monkeypatch.setattr(learn, "learn_batches", learning)
+    texts, labels = stream(5 * BATCH_ROWS + 17, 6_000)
+    words = Words(Multinomial(), max_words=900, hybrid=Hybrid())
+    made = NaiveBayes(CLASSES, features={"text": words}, hash_key=5, n_threads=2, new_classes=True)
+    made.learn_many({"text": texts}, labels)
+    assert made.words_dropped
+    assert {"MainThread"} < {name.partition("_")[0] for name in callers}
+    folds = Folds(NaiveBayes(CLASSES, features={"text": words}, new_classes=True), 2)
+    for fold in range(2):
+        folds.learn_many({"text": texts[fold:99:2]}, labels[fold:99:2], fold)
+    readers = [made, *map(folds.without, range(2))]
+    reads_nothing.add(threading.get_ident())
+    for each in readers:
+        each.predict_log_proba_many({"text": texts[:9]})
+        each.predict_one({"text": texts[0]})
+        each.explain_one({"text": texts[0]})
 
 
 def test_other_numbers_of_threads_are_refused() -> None:
