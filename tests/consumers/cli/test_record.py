@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +27,7 @@ from consumers.terminal import make_view
 from streamnb.testing import ManualClock
 from tests.broker.broker import Broker
 from tests.consumers.full_disk import disk_full_at
-from tests.consumers.kafka.topics import Refused
+from tests.consumers.kafka.topics import Reader, Refused
 from tests.consumers.sources.live_server import LiveServer, Peer, commit1, commit2, frame
 
 NewTopic = Callable[..., str]
@@ -104,6 +105,30 @@ def test_a_topic_is_recorded_with_all_that_its_messages_carry(
         Partition(topic, number): first.get(number, []) + second.get(number, [])
         for number in range(3)
     }
+
+
+@pytest.mark.integration
+def test_a_recorder_reads_all_partitions_beside_a_member_of_its_group(
+    broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """It joins a group of its own, so who reads by the configured name keeps all partitions."""
+    topic, path = new_topic(3), tmp_path / "r.gz"
+    rows: dict[int, list[Row]] = {
+        number: [(0, 1_700_000_000_000 + number, None, b"a", [])] for number in range(3)
+    }
+    produce(broker.address, topic, rows)
+    with Reader(broker.address, topic, "shared") as member:
+        member.until(lambda: len(member.source.assignment()) == 3)
+        with ThreadPoolExecutor(1) as pool:
+            address, limits = f"kafka://{broker.address}/{topic}", RecordLimits(until_end=True)
+            running = pool.submit(recording, path, address, limits, kafka={"group_id": "shared"})
+            member.until(running.done)  # it polls meanwhile, so a rebalance would be done at once
+        done = running.result()
+        assert (done.messages, done.reason) == (3, "end of source")
+        assert recorded(path) == {Partition(topic, number): some for number, some in rows.items()}
+        member.until(lambda: member.n_values == 3)
+        assert len(member.source.assignment()) == 3
+        assert member.source.n_elsewhere == 0
 
 
 @pytest.mark.deep
