@@ -33,6 +33,7 @@ from consumers.decode.example_input import kinds_in
 from consumers.errors import ConfigError, ConsumerError, QuestionError
 from consumers.features import learned_kinds, learned_rule
 from consumers.monitoring.metrics import TEACHER
+from consumers.process import watch_cache
 from consumers.search.rows import MessageRow
 from consumers.search.writer import NewRows
 from consumers.web_request import RequestError, WebService
@@ -195,6 +196,10 @@ class Teacher:
         self._trouble: str | None = None
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="teacher", daemon=True)
+        watch_cache("teacher_answers", self._fill)
+
+    def _fill(self) -> tuple[int, int]:
+        return len(self._cache), self._settings.cache_size
 
     @classmethod
     def of(

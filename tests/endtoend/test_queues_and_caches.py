@@ -8,13 +8,13 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from consumers.config.message import RegistrySettings
+from consumers.config.message import RegistrySettings, TeacherSettings
 from consumers.config.settings import Settings
 from consumers.corrections import model, service, teacher
 from consumers.decode.schemas import FramedPayloads
@@ -44,13 +44,15 @@ LIMITS: dict[str, tuple[int, ...]] = {
     "what messages taught": (),
     "corrections read back": (model.WAITING_MAX,),
     "messages to be labelled": (teacher.WAITING_MAX,),
+    "what a teacher": (),
     "corrections taken": (service.UNREAD_MAX,),
     "messages before the store": (sampler.BYTES_MAX,),
     "messages to be counted": (writer._EARLY_MAX, 17),
     "labels that came late": (),
     "changes of recent messages": (writer.DELETIONS_MAX, writer.DELETIONS_MAX),
     "deletions to be erased": (100,),
-    "values of fields": (chunks._FIELDS_MAX, 9, 36 << 20, 1_000_000),
+    "values of fields that": (chunks._FIELDS_MAX, 9, 36 << 20, 1_000_000),
+    "values of fields as": (chunks.NOTED_MAX, 9, chunks.SCANNED_MAX),
     "what sampled rows weigh": (8, 8 << 20, 1_000_000),
     "rows and changes": (
         live_updater.ROWS_MAX, live_updater.ROW_BYTES_MAX, live_updater.BUFFERED_CHANGES_MAX,
@@ -97,6 +99,12 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number.replace(",", "")) << (20 if unit else 0) for number, unit in found)
 
 
+def kinds_in(annotation: Any) -> list[Any]:
+    """Return the types that an annotation is made of, such as the models of a union."""
+    parts = get_args(annotation)
+    return [kind for each in parts for kind in kinds_in(each)] if parts else [annotation]
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Yield the metrics of a daemon with nearly all that has a queue or a cache."""
@@ -108,6 +116,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         source="file:in.jsonl",
         message={"ignore": {"kind": ["b"]}},
         alerts={"queries": [""], "webhook": "${WEBHOOK}"},
+        labels={"teacher": {"url": "http://127.0.0.1:9/", "budget_per_s": 1}},
         checkpoint={"folder": "state"},
     )
     with Daemon(config, env={"WEBHOOK": "http://127.0.0.1:9/"}) as daemon:
@@ -154,11 +163,12 @@ def test_each_setting_named_is_one() -> None:
     """A limit that can be set is named as the configuration names it."""
     for row in rows():
         for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", row[1]):
-            of: Any = Settings
+            of: list[Any] = [Settings]
             for part in name.split("."):
-                assert issubclass(of, BaseModel), name
-                assert part in of.model_fields, name
-                of = of.model_fields[part].annotation
+                models = [each for each in of if isinstance(each, type(BaseModel))]
+                found = [m.model_fields[part].annotation for m in models if part in m.model_fields]
+                assert found, name
+                of = [kind for each in found for kind in kinds_in(each)]
 
 
 def test_each_metric_is_that_of_a_daemon(page: str) -> None:
@@ -190,6 +200,7 @@ def test_each_cache_shows_the_limit_of_the_table(page: str) -> None:
         named |= {name: [bound] for name, bound in zip(several, bounds, strict=False)}
     assert named.keys() == limits.keys()
     named["schemas"] = [registry.schemas_max]
+    named["teacher_answers"] = [TeacherSettings.model_fields["cache_size"].default]
     conditions = float(limits.pop("conditions"))  # each has as many, and all are added up
     assert conditions % named.pop("conditions")[0] == 0 < conditions
     for name, bounds in named.items():
