@@ -203,12 +203,12 @@ def test_the_description_is_open_to_all(
     assert sticking_out(page) == []
 
 
-def tab_to(page: Page, test_id: str, label: str | None = None) -> None:
-    """Press Tab until an element has the focus, and see that it shows so."""
+def tab_to(page: Page, test_id: str, label: str | None = None, *, n_max: int = 80) -> None:
+    """Press Tab, at most `n_max` times, until an element has the focus and shows so."""
     which = f"[data-testid={test_id}]" + (f"[data-label={label}]" if label else "")
     expect(page.locator(which).first).to_be_visible()  # a page that still loads has it not
     expect(page.locator(which).first).to_be_enabled()
-    for _ in range(80):
+    for _ in range(n_max):
         page.keyboard.press("Tab")
         found = page.evaluate(
             """() => {

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.axe import violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book, open_book
+from tests.browser.test_appearance import tab_to
 from tests.browser.test_downloads import is_drawn, picture_of
 
 STATE_FILE = "corrections.jsonl"
@@ -74,9 +75,8 @@ def test_labelling_by_keyboard(
     expect(keys).to_contain_text("Click the box, or go to it by Tab, for its keys: a number for")
     page.get_by_test_id("queue-message").first.click()
     expect(queue).to_be_focused()
-    queue.blur()
-    queue.focus()
-    page.keyboard.press("Shift")  # by keys
+    page.reload()
+    tab_to(page, "queue")
     assert queue.evaluate("node => getComputedStyle(node).outlineStyle") == "solid"
     queue.dispatch_event("keydown", {"key": "1", "repeat": True})  # a key that is held labels once
     page.keyboard.press("2")
@@ -90,6 +90,7 @@ def test_labelling_by_keyboard(
     expect(page.get_by_role("button", name="negative", exact=True)).to_be_focused()
     page.keyboard.press("Enter")
     expect(state).to_have_text("Labelled negative.")
+    expect(page.get_by_role("button", name="negative", exact=True)).to_be_focused()
     assert said(folder)[n_before:] == [("label", "positive", None), ("label", "negative", None)]
     assert {first, third}.isdisjoint(wanted(asking))
     for key, name in (("u", third), ("Backspace", second), ("u", first)):
@@ -111,7 +112,7 @@ def test_the_end_of_the_queue(asking: Book, open_page: Callable[..., Opened]) ->
     page, _ = open_page(f"{asking.address}/?view=model")
     asked = wanted(asking)
     expect(page.get_by_test_id("queue-message")).to_have_count(len(asked))
-    page.get_by_test_id("queue").focus()
+    tab_to(page, "queue")
     for name in asked[1:]:
         page.keyboard.press("1")
         expect(page.get_by_test_id("queue-message").first).to_have_attribute("data-id", name)
@@ -121,6 +122,7 @@ def test_the_end_of_the_queue(asking: Book, open_page: Callable[..., Opened]) ->
     expect(page.get_by_test_id("queue-state")).to_have_text("Labelled negative.")
     expect(page.get_by_text("Nothing is to be labelled now.")).to_be_visible()
     expect(page.get_by_role("button", name="Skip")).to_be_hidden()
+    expect(page.get_by_test_id("queue")).to_be_focused()
     assert violations(page) == []
     page.keyboard.press("u")
     expect(page.get_by_test_id("queue-message").first).to_have_attribute("data-id", asked[-1])

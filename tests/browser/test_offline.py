@@ -17,6 +17,7 @@ from consumers.search.store import RecentStore
 from tests.broker.broker import free_ports
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book
+from tests.browser.test_appearance import tab_to
 from tests.browser.test_search import shown
 from tests.consumers.http.loopback_server import app_state, served, settings
 from tests.consumers.search.stores import running, tell, wall_of
@@ -59,10 +60,13 @@ def test_the_daemon_goes_and_returns(path: Path, open_page: Callable[..., Opened
         expect(connection).to_have_attribute("data-state", "offline")
         expect(page.get_by_test_id("offline-banner")).to_be_visible()
         expect(page.get_by_test_id("message")).to_have_count(1)
+        tab_to(page, "retry-now")
+        page.keyboard.press("Enter")
     with Daemon(config) as daemon:
         again = Book(daemon, path)
         expect(connection).to_have_attribute("data-state", "live")
         expect(page.get_by_test_id("offline-banner")).to_be_hidden()
+        expect(page.locator("#main")).to_be_focused()  # the button that had the focus is gone
         again.write("a serval is back")
         page.get_by_test_id("show-new").click()
         expect(page.get_by_test_id("message")).to_have_count(2)

@@ -163,7 +163,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, conditions) {
       if (!isSame) query = next;
       showExports(Date.now());
       if (isTurned && !isSame) list.replace([], false);
-      if (isTurned) turn(null, false);
+      if (isTurned) turn(null, document.activeElement === $("newest"));
       if (isSame) return;
       isFresh = true;
       summary = null;
