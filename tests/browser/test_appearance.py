@@ -163,13 +163,23 @@ def test_nothing_jumps_while_it_loads(
 
 
 @pytest.mark.parametrize("width", [320, 768])
-def test_other_widths(book: Book, open_page: Callable[..., Opened], width: int) -> None:
-    """The narrowest phones and tablets need no scrolling sideways, with words that never end."""
-    word = f"uakari{width}"
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_other_widths(
+    book: Book, open_page: Callable[..., Opened], width: int, scheme: str
+) -> None:
+    """The narrowest phones and tablets need no scrolling sideways, with words that never end.
+
+    axe-core finds nothing there either.
+    """
+    word = f"uakari{width}{scheme}"
     book.write(f"{'uakari' * 60} {word}", user="u" * 80)
     book.until_found(word, 1)
     page, _ = open_page(
-        f"{book.address}/?q={word}", viewport={"width": width, "height": 700}, is_mobile=True
+        f"{book.address}/?q={word}",
+        viewport={"width": width, "height": 700},
+        is_mobile=True,
+        color_scheme=scheme,
+        reduced_motion="reduce",
     )
     expect(page.get_by_test_id("message")).to_have_count(1)
     page.get_by_test_id("message-why").click()
@@ -178,7 +188,10 @@ def test_other_widths(book: Book, open_page: Callable[..., Opened], width: int) 
     for view in (None, "tab-model", "tab-try"):
         if view is not None:
             page.get_by_test_id(view).click()
+        if view == "tab-model":
+            expect(page.get_by_test_id("telling").first).to_be_visible()
         assert sticking_out(page) == []
+        assert violations(page) == [], view
 
 
 def test_the_pages_about_the_interface_fit_a_phone(

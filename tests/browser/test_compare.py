@@ -19,7 +19,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.axe import sticking_out, violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book, open_book
-from tests.browser.test_appearance import WATCH_SHIFTS, tab_to
+from tests.browser.test_appearance import WATCH_SHIFTS, WIDEST, tab_to
 from tests.browser.test_search import ask, query_of
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
@@ -512,7 +512,8 @@ def _encoded(values: dict[str, Any]) -> str:
     ("size", "scheme"),
     [
         pytest.param({}, "dark", id="wide-dark"),
-        pytest.param({"viewport": {"width": 1440, "height": 900}}, "light", id="widest-light"),
+        pytest.param(WIDEST, "light", id="widest-light"),
+        pytest.param(WIDEST, "dark", id="widest-dark", marks=pytest.mark.deep),
         pytest.param(PHONE, "light", id="phone-light"),
         pytest.param({}, "light", id="wide-light", marks=pytest.mark.deep),
         pytest.param(PHONE, "dark", id="phone-dark", marks=pytest.mark.deep),

@@ -128,14 +128,19 @@ def test_all_other_frames_stay_empty(
     assert page.frames[1].locator("h1").filter(has_text="Sentiment").count() == 0
 
 
-def test_the_card_is_accessible(framed: Framed, open_page: Callable[..., Opened]) -> None:
-    """By itself it has no violation that a checker finds, on a phone neither."""
-    for width in (1280, 320):
-        page, _ = open_page(
-            f"{framed.book.address}/embed", viewport={"width": width, "height": 400}
-        )
-        expect(page.locator("tbody tr")).to_have_count(2)
-        assert violations(page) == []
+@pytest.mark.parametrize("width", [1440, 1280, 390, 320])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_card_is_accessible(
+    framed: Framed, open_page: Callable[..., Opened], width: int, scheme: str
+) -> None:
+    """By itself it has no violation that a checker finds: with shares, and with too few."""
+    size = {"viewport": {"width": width, "height": 400}}
+    page, _ = open_page(f"{framed.book.address}/embed", color_scheme=scheme, **size)
+    expect(page.locator("tbody b")).to_have_count(2)
+    for query in ("", "?q=nobodywritesthis"):
+        page.goto(f"{framed.book.address}/embed{query}")
+        expect(page.locator("h1")).to_contain_text(query.partition("=")[2])
+        assert violations(page) == [], query
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 

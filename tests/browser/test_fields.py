@@ -125,7 +125,7 @@ def test_fields_by_class(
     sections["checkpoint"] = {"folder": None}
     with Daemon(write_config(tmp_path / "config.yaml", **sections)) as daemon:
         daemon.until_metric("streamnb_messages_total", 500)
-        for scheme, width in (("light", 1280), ("dark", 390)):
+        for scheme, width in (("light", 1280), ("dark", 390), ("dark", 1440)):
             page, _ = open_page(
                 f"{daemon.address}/?view=model",
                 color_scheme=scheme,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
+from tests.browser.axe import violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book
 from tests.browser.test_appearance import tab_to
@@ -142,6 +143,7 @@ def test_the_list_by_keys(book: Book, open_page: Callable[..., Opened]) -> None:
     expect(rows).to_have_count(PAGE)
     (newest,) = book.write("the pika whistles")
     from_the_top(page, "show-new")
+    assert violations(page) == []
     page.keyboard.press("Enter")
     expect(rows.first).to_have_attribute("data-id", newest)
     expect(follow).to_be_focused()
@@ -151,6 +153,7 @@ def test_the_list_by_keys(book: Book, open_page: Callable[..., Opened]) -> None:
     page.keyboard.press("Enter")
     expect(rows).to_have_count(6)
     expect(follow).to_be_focused()
+    assert violations(page) == []
     tab_to(page, "newest")
     page.keyboard.press("Enter")
     expect(rows).to_have_count(PAGE)

@@ -140,6 +140,7 @@ def test_the_end_of_the_queue(asking: Book, open_page: Callable[..., Opened]) ->
     [
         ("light", 1440),
         ("dark", 390),
+        pytest.param("dark", 1440, marks=pytest.mark.deep),
         pytest.param("dark", 1280, marks=pytest.mark.deep),
         pytest.param("light", 390, marks=pytest.mark.deep),
     ],

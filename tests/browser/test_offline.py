@@ -15,6 +15,7 @@ from consumers.http.state import ApiEventSerializer
 from consumers.search.live_updater import LiveUpdater
 from consumers.search.store import RecentStore
 from tests.broker.broker import free_ports
+from tests.browser.axe import violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book
 from tests.browser.test_appearance import tab_to
@@ -60,6 +61,7 @@ def test_the_daemon_goes_and_returns(path: Path, open_page: Callable[..., Opened
         expect(connection).to_have_attribute("data-state", "offline")
         expect(page.get_by_test_id("offline-banner")).to_be_visible()
         expect(page.get_by_test_id("message")).to_have_count(1)
+        assert violations(page) == []
         tab_to(page, "retry-now")
         page.keyboard.press("Enter")
     with Daemon(config) as daemon:

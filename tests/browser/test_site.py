@@ -68,7 +68,7 @@ def test_pages_fit_in_light_and_dark(
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1440, 1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(
     width: int, scheme: Literal["light", "dark"], site: Path, browser: Browser
