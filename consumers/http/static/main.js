@@ -358,7 +358,7 @@ async function begin() {
   on(document, "click", follow);
   on($("curl"), "click", copyCommands);
   on(document, "keydown", goToSearch);
-  // Else what is hidden would take the focus along.
+  // What is hidden takes the focus along.
   on(document, "focusout", ({ target, relatedTarget }) => relatedTarget || target.checkVisibility() || $("main").focus({ preventScroll: true }));
   on(window, "popstate", () => show());
   on(window, "storage", () => {

@@ -457,20 +457,22 @@ function makeList(onGone) {
   let isLive = true; // false on a page of older ones
   let isFollowing = false;
   let most = ROWS_MAX; // to be drawn in the next frame
-  let isComing = false; // on top of others: they fade in
+  let isComing = false; // they push others down
 
   const isStill = () => !isFollowing || reasons.size > 0;
   const onToggle = () => hold("open", list.querySelector("[aria-expanded=true]"));
   const draw = coalesced(() => {
-    const rows = keyed(list, shown.slice(0, most), keyOf, (message) => {
-      const row = makeRow(message, onToggle, onGone);
-      row.classList.toggle("coming", isComing);
-      // Else it would fade in again each time that the view is shown.
-      on(row, "animationend", () => row.classList.remove("coming"));
-      return row;
-    });
+    const first = list.firstElementChild;
+    const top = first?.offsetTop;
+    const rows = keyed(list, shown.slice(0, most), keyOf, (message) => makeRow(message, onToggle, onGone));
     rows.forEach((row, i) => row.update(shown[i]));
     onToggle();
+    const down = top - first?.offsetTop;
+    // Else they would jump.
+    if (isComing && down < 0) {
+      list.style.cssText = `transition: none; translate: 0 ${down}px`;
+      requestAnimationFrame(() => attr(list, "style"));
+    }
     if (most < shown.length) draw();
     most = ROWS_MAX;
   });
