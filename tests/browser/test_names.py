@@ -24,6 +24,23 @@ SAID = """() => [document.title, document.body.innerText, ...[...document.queryS
     .flatMap(node => ['title', 'aria-label', 'placeholder'].map(name => node.getAttribute(name)))
 ].filter(Boolean).join('\\n')"""
 
+# Buttons that offer what stands beside them as the state already, as "Pause" beside "Paused now". A
+# text of more than three words names no state; "Saved searches" is none of "Save a picture".
+CONTRADICTIONS = """() => {
+    const wordsOf = said => said.toLowerCase().match(/\\p{L}+/gu) ?? [];
+    const seen = [...document.querySelectorAll('body *')].filter(node => node.checkVisibility());
+    const isButton = node => node.closest('button, [role=button]');
+    const states = seen.filter(node => !isButton(node) && !node.closest('.text'))
+        .flatMap(node => [...node.childNodes].filter(({nodeType}) => nodeType === Node.TEXT_NODE))
+        .map(({data}) => wordsOf(data)).filter(({length}) => length > 0 && length <= 3);
+    return seen.filter(node => node.matches('button, [role=button]')).flatMap(button => {
+        const [verb = '', ...more] = wordsOf(button.ariaLabel || button.textContent);
+        const own = new RegExp(`^${verb.replace(/e$/, '')}(e?d|ing)$`);
+        return states.filter(([state, ...rest]) => own.test(state) && !(more.length && rest.length))
+            .map(([state]) => `${state} beside ${verb}`);
+    });
+}"""
+
 # The colour of the bar of a class, and the shade that a variable of the style sheet stands for.
 COLOURS = """([label, shade]) => {
     const bar = document.querySelector(`[data-testid=count-row][data-class=${label}] .bar`);
@@ -61,6 +78,26 @@ def said(page: Page) -> str:
     """Return all that the page says now."""
     words: str = page.evaluate(SAID)
     return words
+
+
+def check_words(page: Page, where: str) -> None:
+    """See that the page speaks of no tweets, and that no button contradicts a state beside it."""
+    words = said(page)
+    assert OF_TWEETS.findall(words) == [], where
+    assert re.findall(r"\b(?:paus|resum)(?:ed?|ing)\b", words, re.IGNORECASE) == [], where
+    assert page.evaluate(CONTRADICTIONS) == [], where
+
+
+@pytest.mark.parametrize("state", ["Paused", "pausing", "Paused now"])
+def test_a_button_that_offers_the_state_is_noticed(
+    open_page: Callable[..., Opened], state: str
+) -> None:
+    """What `CONTRADICTIONS` is there for it finds, and the button alone is none."""
+    page, _ = open_page("about:blank")
+    page.set_content("<p>Messages of a pause</p><button>Pause</button>")
+    assert page.evaluate(CONTRADICTIONS) == []
+    page.set_content(f"<p>{state}</p><button>Pause</button>")
+    assert page.evaluate(CONTRADICTIONS) == [f"{state.split(maxsplit=1)[0].lower()} beside pause"]
 
 
 def test_a_stream_of_loans(loans: str, open_page: Callable[..., Opened]) -> None:
@@ -186,10 +223,6 @@ def test_no_view_speaks_of_tweets(
     assert browser.is_connected()
     with example(name, tmp_path, labelling={"enabled": True}) as address:
         page, _ = open_page(address)
-
-        def check(view: str) -> None:
-            assert OF_TWEETS.findall(said(page)) == [], view
-
         page.get_by_test_id("message-why").first.click()
         page.get_by_test_id("numbers").click()
         expect(page.get_by_test_id("intercept-row")).to_be_visible()
@@ -197,27 +230,33 @@ def test_no_view_speaks_of_tweets(
         page.get_by_test_id("save-search").click()
         expect(page.get_by_test_id("saved-card")).to_be_visible()
         page.get_by_test_id("curl").click()
-        check("search")
+        check_words(page, "search")
+        page.get_by_test_id("follow").click()
+        expect(page.get_by_test_id("follow")).to_have_attribute("aria-pressed", "true")
+        check_words(page, "following")
+        page.goto(f"{address}/?range=1000-2000")
+        expect(page.get_by_test_id("newest")).to_be_visible()
+        check_words(page, "not the latest")
         first, second = classes
         page.goto(f"{address}/?q=label:{first}&vs=label:{second}&range=15m")
         expect(page.get_by_test_id("compare-words")).to_have_count(2)
-        check("comparison")
+        check_words(page, "comparison")
         page.goto(f"{address}/?q=nobodywritesthis")
         expect(page.get_by_test_id("messages-empty")).to_be_visible()
-        check("nothing found")
+        check_words(page, "nothing found")
         page.get_by_test_id("tab-model").click()
         expect(page.get_by_test_id("telling").first).to_be_visible()
         expect(page.get_by_test_id("field").first).to_be_visible()
         expect(page.get_by_test_id("queue-button").first).to_be_visible()
         for fold in page.locator("#model details:not([open]) > summary").all():
             fold.click()
-        check("model")
+        check_words(page, "model")
         page.get_by_test_id("tab-try").click()
         box = page.get_by_test_id("try-json")
         page.get_by_test_id("try-mode-json").check(force=True)
         box.fill((box.get_attribute("placeholder") or "").replace("…", "high"))
         expect(page.get_by_test_id("try-label")).to_be_visible()
-        check("try it")
+        check_words(page, "try it")
         page.goto("about:blank")  # it would complain of a daemon that is gone
 
 
