@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from consumers.monitoring.quality import function_words
 from tests.browser.axe import violations
 from tests.browser.conftest import Opened
 from tests.browser.file_daemon import Book, open_book
@@ -200,3 +205,57 @@ def test_headings_of_charts_stand_in_one_line_on_a_phone(
     assert box["height"] < 30
     assert button["y"] < box["y"] + box["height"] < button["y"] + button["height"]
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_rank_of_features_is_what_the_page_says(
+    book: Book, open_page: Callable[..., Opened]
+) -> None:
+    """What speaks most for a class against the other, in nats; frequent words rank high.
+
+    That is θ·log(θ/θ') of the likelihoods which the API tells of each word: what it adds on average
+    to an example of the class. A word that says less, but is more frequent, ranks above others.
+    """
+    page, _ = open_page("about:blank")
+
+    def likelihoods(feature: str) -> dict[str, float]:
+        """Return what the model has of a feature, as it tells of a text that has it."""
+        text = re.sub(r"^\^ | \$$|¬", "", feature)
+        asked = {"text": text, "explain": True}
+        answer = page.request.post(f"{book.address}/v1/predict", data=asked).json()
+        features = answer["predictions"][0]["explanation"]["features"]
+        return next(each["likelihoods"] for each in features if each["feature"] == feature)
+
+    def ranked() -> dict[str, list[tuple[float, float, float, str]]]:
+        """Return the score of the API, and that of the definition with θ, of each feature."""
+        found: dict[str, list[tuple[float, float, float, str]]] = {}
+        for label, features in book.json("/v1/model")["telling"].items():
+            found[label] = []
+            for each in features:
+                theta = likelihoods(each["feature"])
+                own = theta.pop(label)
+                wanted = own * math.log(own / fmean(theta.values()))
+                found[label].append((each["score"], wanted, own, each["feature"]))
+        return found
+
+    def is_of_now() -> bool:
+        """Return whether the ranking, which is made now and then, is of all that was learned."""
+        of = ranked()
+        rows = [row for rows in of.values() for row in rows]
+        return all(of.values()) and all(math.isclose(*row[:2], rel_tol=1e-9) for row in rows)
+
+    book.daemon.until(is_of_now, "a ranking of all that was learned, by θ·log(θ/θ')")
+    n_frequent = 0
+    page.goto(f"{book.address}/?view=model")
+    page.get_by_text("What speaks most for a class against the others, in nats.").wait_for()
+    expect(page.get_by_text("Frequent words rank high, even if each says little")).to_be_visible()
+    for label, rows in ranked().items():
+        assert rows == sorted(rows, key=lambda row: -row[1])
+        shown = page.locator(f"[data-testid=telling][data-class={label}]")
+        expect(shown.locator(".word")).to_have_text([name for *_, name in rows])
+        expect(shown.locator(".number")).to_have_text([f"+{score:.3f}" for score, *_ in rows])
+        assert function_words(None).isdisjoint(name for *_, name in rows)
+        n_frequent += sum(
+            wanted / own < other / theirs and own > theirs
+            for (_, wanted, own, _), (_, other, theirs, _) in itertools.combinations(rows, 2)
+        )
+    assert n_frequent > 0
