@@ -92,7 +92,9 @@ checked_indices() {
     .venv/bin/streamnb warm-up
     step "checked indices" "${parallel[@]}" tests/kernels tests/library \
         tests/consumers/decode tests/consumers/pipeline/test_learned_records.py \
-        tests/consumers/pipeline/test_revision.py tests/consumers/kafka/test_columns.py "$@"
+        tests/consumers/pipeline/test_revision.py tests/consumers/pipeline/test_late_labels.py \
+        tests/consumers/pipeline/test_erasure.py tests/consumers/pipeline/test_group_parts.py \
+        tests/consumers/sources/test_records.py tests/consumers/kafka/test_columns.py "$@"
 }
 
 # CI waits for so long, from when make began to set things up; a script without make from its own start.

@@ -108,8 +108,9 @@ def _made(features: dict[str, Any], **settings: Any) -> nb.NaiveBayes:
     # In 0.1.0 any class could join, and there was no such argument.
     open_to_all: dict[str, Any] = {"new_classes": True} if "new_classes" in _ARGUMENTS else {}
     model = nb.NaiveBayes(features=features, hash_key=KEY, **settings, **open_to_all)
-    for group in model.state.groups.values():
-        group.in_order = False  # 0.1.0 wrote words as they came, with a key too
+    if hasattr(model, "state"):  # 0.1.0 has none, and wrote words as they came, with a key too
+        for group in model.state.groups.values():
+            group.in_order = False
     return model
 
 

@@ -404,3 +404,14 @@ def test_a_clone_knows_nothing_and_may_differ() -> None:
     assert twin.model.classes == ("a", "b")
     assert twin.features == model.features
     assert model.clone({"classes": ["c"]}).model.classes == ("c",)
+
+
+def test_any_label_of_the_stream_may_join() -> None:
+    """Classes that are declared are where a River model begins, and no more."""
+    model = StreamNB(classes=["a"])
+    model.learn_one({"x": 1.0}, "a")
+    model.learn_one({"x": 2.0}, "b")
+    assert model.classes == ("a",)
+    assert set(model.predict_proba_one({"x": 2.0})) == {"a", "b"}
+    with pytest.raises(InputError, match="'b'"):
+        nb.NaiveBayes(["a"], features={"x": nb.Numbers(fields=["x"])}).learn_one({"x": 2.0}, "b")
