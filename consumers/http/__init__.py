@@ -372,3 +372,210 @@ class PageDict(TypedDict):
     has_history: bool
     fields: dict[str, str]
     conditions: list[str]
+
+
+class ClassRowDict(TypedDict):
+    """A class with the examples it has seen and its prior."""
+
+    label: str
+    count: float
+    prior: float
+
+
+class SnapshotAgeDict(TypedDict):
+    """The published snapshot."""
+
+    version: int
+    age_s: float | None
+
+
+class CheckpointAgeDict(TypedDict):
+    """The last checkpoint."""
+
+    age_s: float | None
+
+
+class MovedWordDict(TypedDict):
+    """A word that speaks for another class than it did: its shares of `label` before and after."""
+
+    word: str
+    label: str | int | bool
+    z: float
+    before: float
+    after: float
+    group: NotRequired[str | None]
+    strength: NotRequired[float]
+
+
+class DriftDict(TypedDict):
+    """What is known of drift; `alarm_at` is the number of the newest alarm's labelled message."""
+
+    n_alarms: int
+    capital: float
+    alarm_at: int | None
+    words: list[MovedWordDict]
+
+
+class ModelFiguresDict(TypedDict):
+    """How well one of several models does, on messages that all of them judged."""
+
+    name: str
+    serves: bool
+    n_examples: int
+    n_judged: int
+    accuracy: float | None
+    log_loss: float | None
+    window_accuracy: float | None
+    window_log_loss: float | None
+    calibration_error: float | None
+
+
+class JudgedBlockDict(TypedDict):
+    """A point of the models' curves: a block of messages up to the number `example`, by model."""
+
+    example: int
+    log_loss: dict[str, float]
+    accuracy: dict[str, float]
+
+
+class ChallengersDict(TypedDict):
+    """The models that learn side by side: the one that answers, and whose place it took."""
+
+    serving: str
+    previous: str | None
+    n_promotions: int
+    models: list[ModelFiguresDict]
+    blocks: list[JudgedBlockDict]
+
+
+class OwnModelFiguresDict(TypedDict):
+    """The model of one value, and how well it and the shared one did on the value's messages."""
+
+    value: str
+    n_examples: int
+    answers: bool
+    window_accuracy: float | None
+    window_log_loss: float | None
+    shared_window_accuracy: float | None
+    shared_window_log_loss: float | None
+
+
+class OwnModelsDict(TypedDict):
+    """The models of single values of a field."""
+
+    field: str
+    examples_min: int
+    prior_examples: float
+    models: list[OwnModelFiguresDict]
+
+
+class WindowDict(TypedDict, total=False):
+    """How well the newest examples were predicted before they were learned."""
+
+    n: int
+    accuracy: float | None
+    log_loss: float | None
+    calibration_error: float | None
+
+
+class PrequentialDict(TypedDict, total=False):
+    """The same since the beginning, and within the window."""
+
+    n: int
+    accuracy: float | None
+    log_loss: float | None
+    window: WindowDict
+
+
+class ConfusionDict(TypedDict, total=False):
+    """The window's confusion matrix: row the true class, column the predicted one."""
+
+    classes: list[str]
+    counts: list[list[int]]
+
+
+class BinDict(TypedDict):
+    """The examples whose predicted class had a probability from `low` to `high`."""
+
+    low: float
+    high: float
+    n: int
+    mean_probability: float | None
+    accuracy: float | None
+
+
+class ReliabilityBinDict(TypedDict):
+    """What became of the probabilities from `low` to `high`, as the model itself stated them."""
+
+    low: float
+    high: float
+    n: float
+    stated: float
+    came_true: float
+    calibrated: float
+
+
+class PointDict(TypedDict):
+    """How things stood at one time."""
+
+    time_ms: int
+    accuracy: float | None
+    log_loss: float | None
+    calibration_error: float | None
+    rate_per_s: float
+    lag: int | None
+    n: int
+    n_alarms: int | None
+    covered: NotRequired[float | None]
+    set_size: NotRequired[float | None]
+    events: NotRequired[list[str]]
+    covered_low: NotRequired[float | None]
+    covered_high: NotRequired[float | None]
+
+
+class FeatureScoreDict(TypedDict):
+    """A feature that tells a class from the others, and how much, in nats."""
+
+    feature: str
+    score: float
+
+
+class TrendDict(TypedDict):
+    """A word that comes more often, or less often, than it did."""
+
+    word: str
+    before: float
+    now: float
+    ratio: float
+
+
+class ModelDict(TypedDict):
+    """The model, and how well it does."""
+
+    state: str
+    source: str
+    trouble: str | None
+    n_messages: int
+    ignored: dict[str, int]
+    n_examples: int
+    rate_per_s: float
+    lag: int | None
+    vocabulary_size: int
+    n_features: int
+    classes: list[ClassRowDict]
+    snapshot: SnapshotAgeDict
+    checkpoint: CheckpointAgeDict
+    drift: DriftDict | None
+    labelling: LabellingDict | None
+    challengers: ChallengersDict | None
+    per: OwnModelsDict | None
+    prequential: PrequentialDict
+    confusion: ConfusionDict
+    calibration: list[BinDict]
+    stated: list[ReliabilityBinDict] | None
+    coverage: float | None
+    history: list[PointDict]
+    telling: dict[str, list[FeatureScoreDict]]
+    rising: list[TrendDict]
+    falling: list[TrendDict]
+    trend_s: float | None

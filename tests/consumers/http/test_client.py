@@ -91,7 +91,7 @@ def test_a_question_is_asked_again(address: str, first: int) -> None:
     """If the daemon is busy, still starts, or does not answer: as often as was said, not more."""
     busy = json.dumps({"title": "Later", "detail": "too much"})
     Daemon.answers = [(first, busy), (first, busy), (200, '{"n": 7}')]
-    assert Client(address).model() == {"n": 7}
+    assert dict(Client(address).model()) == {"n": 7}
     assert Daemon.asked == ["GET /v1/model"] * 3
     Daemon.answers = [(first, busy)] * 2
     with pytest.raises(ApiError) as caught:
@@ -126,7 +126,7 @@ def test_what_may_have_been_done_is_not_sent_again(address: str, status: int, bo
 def test_a_question_that_a_proxy_refuses_is_asked_again(address: str) -> None:
     """Who only reads may ask as often as he likes."""
     Daemon.answers = [(503, "<p>no healthy upstream</p>"), (200, '{"n": 7}')]
-    assert Client(address).model() == {"n": 7}
+    assert dict(Client(address).model()) == {"n": 7}
 
 
 def test_what_is_wrong_is_not_asked_again(address: str) -> None:
@@ -272,6 +272,7 @@ ANSWERS = {
     client.WantedDict: "WantedAnswer",
     client.FieldsDict: "FieldsAnswer",
     client.PageDict: "PageAnswer",
+    client.ModelDict: "ModelAnswer",
 }
 
 
