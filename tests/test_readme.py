@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 from typer.core import TyperGroup
@@ -19,8 +22,9 @@ from typer.main import get_command
 from benchmarks.__main__ import CASES
 from consumers.cli.commands import app
 from consumers.config.settings import load
-from tests.broker.broker import Broker
+from tests.broker.broker import free_ports
 from tests.endtoend.daemon_process import Daemon, command, write_config
+from tests.kafka_fixtures import require_parts
 
 ROOT = Path(__file__).resolve().parents[1]
 # In lower case: it begins a sentence in one of the two.
@@ -240,26 +244,57 @@ def test_the_tutorial_leaves_the_checkout_clean(tmp_path: Path) -> None:
     assert found.stdout.split() == ["??", ".gitignore", "??", "other"]
 
 
-@pytest.mark.deep
-def test_the_kafka_steps_of_the_tutorial_work(broker: Broker, tmp_path: Path) -> None:
-    """As they are written, but for broker and ports: kills lose nothing and double nothing."""
-    make_file = blocks("docs/tutorial.md", "python")[0]
-    subprocess.run([sys.executable, "-c", make_file], cwd=tmp_path, check=True)
+@pytest.fixture
+def tutorial_broker(tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Start the tutorial's broker by its own block, and end it as a reader does.
+
+    Return a function that gives a text the broker's port, which is free here, and its folder.
+    """
+    require_parts()
+    (block,) = (each for each in blocks("docs/tutorial.md", "sh") if "Broker(" in each)
+    (port,) = free_ports(1)
 
     def here(text: str) -> str:
-        return text.replace("127.0.0.1:9092/tweets", f"{broker.address}/tutorial")
+        changed = text.replace("9092", f"{port}")
+        return changed.replace("/tmp/streamnb-broker", str(tmp_path / "broker"))
 
+    assert (block.count("9092"), block.count("/tmp/streamnb-broker")) == (1, 1)
+    with subprocess.Popen(
+        ["bash", "-c", here(block)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True,
+    ) as window:  # fmt: skip
+        assert window.stdout is not None
+        assert window.stdout.readline() == f"127.0.0.1:{port}\n"
+        (own,) = (
+            os.pidfd_open(each.pid)
+            for each in psutil.Process(window.pid).children(recursive=True)
+            if each.name() == "java"
+        )
+        yield here
+        window.communicate()
+    ended, _, _ = select.select([own], [], [], 60.0)
+    os.close(own)
+    assert ended, "the broker outlives the Python that started it"
+
+
+@pytest.mark.deep
+def test_the_kafka_steps_of_the_tutorial_work(
+    tutorial_broker: Callable[[str], str], tmp_path: Path
+) -> None:
+    """As they are written, but for port and folder: kills lose nothing and double nothing."""
+    make_file = blocks("docs/tutorial.md", "python")[0]
+    subprocess.run([sys.executable, "-c", make_file], cwd=tmp_path, check=True)
     (settings,) = (each for each in blocks("docs/tutorial.md", "yaml") if "kafka://" in each)
-    (tmp_path / "kafka.yaml").write_text(here(settings) + "http:\n  port: 0\n", encoding="utf-8")
-    broker.create_topic("tutorial", 2)
+    text = tutorial_broker(settings) + "http:\n  port: 0\n"
+    (tmp_path / "kafka.yaml").write_text(text, encoding="utf-8")
     steps = [
         each for each in blocks("docs/tutorial.md", "sh") if re.search("kafka.yaml|^wait", each)
     ]
     assert len(steps) == 3
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", here("\n".join(steps))], cwd=tmp_path, env={**os.environ, "PATH": path},
-        capture_output=True, text=True, check=False,
+        ["bash", "-c", tutorial_broker("\n".join(steps))], cwd=tmp_path,
+        env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2_000:]
     assert re.search(r"^learned +40,000$", done.stdout, flags=re.MULTILINE)
