@@ -52,7 +52,7 @@ TRANSACTION = 500  # messages: ten a second are 5,000 messages
 _PAGE = 50
 _ROWS_A_S = 1e9  # more than come: all are kept
 _LOG = Partition("tweets", 0)
-_QUERIES = {
+QUERIES = {
     "everything": "",
     "a frequent word": "the ",
     "a rare word": "obama ",
@@ -65,7 +65,7 @@ _QUERIES = {
     "all but a word": "-the ",
     "a beginning, not another": "th* -an* ",
 }
-_WORDS = {"a frequent word": "the ", "a rare word": "obama ", "a word that nobody has": "qqq "}
+WORDS = {"a frequent word": "the ", "a rare word": "obama ", "a word that nobody has": "qqq "}
 
 
 _LOANS = Settings.model_validate(
@@ -83,7 +83,7 @@ _LOANS = Settings.model_validate(
     }
 )
 # All but the first have few matches or none: as many rows are looked at as may be.
-_CONDITIONS = {
+CONDITIONS = {
     "a frequent value": "score:low",
     "a value that nobody has": "income:none",
     "a large number": "amount:>49990",
@@ -99,7 +99,7 @@ def recent(tweets: Tweets, show: Show) -> Result:
         path = Path(folder) / "recent.db"
         with _running(("text",), CLASSES, path) as store:
             _fill(result, store, Settings(), partial(_tweets, tweets), show)
-            _ask(result, store, _QUERIES, show)
+            _ask(result, store, QUERIES, show)
             right = right_answers(store)
         add_restarts(result, path, MESSAGES, right, show)
         span_s = _count_words(result, path)
@@ -108,7 +108,7 @@ def recent(tweets: Tweets, show: Show) -> Result:
             hours: dict[str, Callable[[], object]] = {
                 "everything": partial(store.history, span_s[0], span_s[1], "hour")
             }
-            for name, word in _WORDS.items():
+            for name, word in WORDS.items():
                 query = store.parse(word)
                 hours[name] = partial(store.matches_over_time, query, None, span_s, "hour")
             for name, ask in hours.items():
@@ -123,7 +123,7 @@ def recent(tweets: Tweets, show: Show) -> Result:
         ]
         name = "count, first question about a field"
         result.add(name, statistics.median(first_s) * 1e3, "ms", at_most=50.0)
-        _ask(result, store, _CONDITIONS, show)
+        _ask(result, store, CONDITIONS, show)
     return result
 
 

@@ -61,7 +61,7 @@ class _Point:
 def scaling(tweets: Tweets, show: Show) -> Result:  # noqa: ARG001 -- a case is called with texts
     """Learn and predict with more and more classes, fields and words, for each kind of group."""
     result = Result("scaling", f"{ROWS:,} made-up examples")
-    for kind in _KINDS:
+    for kind in KINDS:
         by_classes = {n: _point(kind, n, _FIELDS_MEANWHILE) for n in CLASSES}
         _measure(result, kind, "classes", by_classes, show)
         by_fields = {n: _point(kind, _CLASSES_MEANWHILE, n) for n in FIELDS}
@@ -117,7 +117,7 @@ def _labels(n_classes: int) -> Codes:
 
 def _point(kind: str, n_classes: int, n_fields: int) -> _Point:
     """Return a model of some classes and fields that has learned its examples once."""
-    make_group, make_column = _KINDS[kind]
+    make_group, make_column = KINDS[kind]
     rng = np.random.default_rng(n_classes + n_fields)
     names = [f"field {j}" for j in range(n_fields)]
     labels = _labels(n_classes)
@@ -142,7 +142,7 @@ def _word_groups(names: Sequence[str]) -> dict[str, Group]:
 
 
 _Kind = tuple[Callable[[Sequence[str]], dict[str, Group]], Callable[[np.random.Generator], Any]]
-_KINDS: dict[str, _Kind] = {
+KINDS: dict[str, _Kind] = {
     "texts": (_word_groups, _texts),
     "categories": (lambda names: {"all": Categories(fields=names)}, _categories),
     "flags": (lambda names: {"all": Flags(fields=names)}, lambda rng: rng.random(ROWS) < 0.3),

@@ -52,12 +52,7 @@ def start(tweets: Tweets, show: Show) -> Result:  # noqa: ARG001 -- a case is ca
             for which in list(trees)[:: -1 if turn % 2 else 1]:
                 found[which].append(_timed(Path(name) / f"of {which}", trees[which]))
     result = Result("start", "the made-up stream")
-    cold, *warm = found[""]
-    result.add("cold", cold.learned_s, "s", at_most=27.0)
-    result.add("warm", statistics.median(each.learned_s for each in warm), "s", at_most=2.0)
-    result.add("cold, until the page answers", cold.page_s, "s", at_most=3.0)
-    page_s = statistics.median(each.page_s for each in warm)
-    result.add("warm, until the page answers", page_s, "s", at_most=3.0)
+    add_seconds(result, found[""])
     if "first" in found:
         add_ratios(result, found[""], found["first"])
     return result
@@ -72,6 +67,16 @@ class Start(NamedTuple):
     page_s: float
     learned_s: float
     processor_s: float
+
+
+def add_seconds(result: Result, own: list[Start]) -> None:
+    """Add what this tree's starts take, the first of them cold."""
+    cold, *warm = own
+    result.add("cold", cold.learned_s, "s", at_most=27.0)
+    result.add("warm", statistics.median(each.learned_s for each in warm), "s", at_most=2.0)
+    result.add("cold, until the page answers", cold.page_s, "s", at_most=3.0)
+    page_s = statistics.median(each.page_s for each in warm)
+    result.add("warm, until the page answers", page_s, "s", at_most=3.0)
 
 
 def add_ratios(result: Result, own: list[Start], first: list[Start]) -> None:

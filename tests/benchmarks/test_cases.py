@@ -49,6 +49,7 @@ from benchmarks import (
     whole_export,
 )
 from benchmarks.alternate import alternate
+from benchmarks.demands import demands
 from benchmarks.peers import LeftOutError, is_installed
 from benchmarks.plot import CURVES, RATIOS
 from benchmarks.result import Figure, Result
@@ -70,6 +71,8 @@ LONG = (
 )  # fmt: skip
 QUICK = [case for case in __main__.CASES if case not in (*KAFKA, "start")]
 N_MESSAGES = 2_000
+# Cases that bound some figures only if there is enough to measure.
+OF_MUCH = ("ten_million_words", "memory", "whole_stream")
 NEEDED = {"vw": "vowpalwabbit", "vw_pairs": "vowpalwabbit"}  # what tests can do without
 
 SMALL: dict[ModuleType, dict[str, object]] = {
@@ -143,6 +146,12 @@ def check(case: str, texts: Tweets) -> None:
         assert math.isfinite(figure.value), figure.name
     names = [figure.name for figure in result.figures]
     assert len(set(names)) == len(names)
+    demanded = set(demands().get(case, ()))
+    bounded = {figure.name for figure in result.figures if figure.met is not None}
+    assert bounded <= demanded
+    assert bounded == demanded or case in OF_MUCH
+    # These tweets have no tail behind the last positive one; `whole_stream` has a test of its own.
+    assert demanded <= set(names) or case == "whole_stream"
     # The next run of all cases has what waits for it.
     new = [publish.REFERENCE.findall(row.figures) for row in publish.ROWS if row.is_new]
     assert {name for found in new for of, name in found if of == case} <= set(names)
@@ -288,6 +297,7 @@ def test_accuracy_is_demanded_of_the_whole_recorded_stream(texts: Tweets) -> Non
     labels = [*texts.labels[:-100], *["negative"] * 100]  # as the recording ends
     recorded = Tweets(texts.texts, labels, "1,000 recorded tweets")
     own = {f"default model: {name}": bounds for name, bounds in DEMANDED.items()}
+    assert list(own) == demands()["whole_stream"]
     assert demanded(recorded) == own
     assert demanded(texts) == demanded(recorded.first(900)) == {}
     path = Path(__main__.__file__).parents[1] / "docs" / "benchmark.json"

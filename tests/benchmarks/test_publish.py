@@ -13,11 +13,17 @@ from typing import Any
 import pytest
 
 from benchmarks import __main__, publish
+from benchmarks.demands import demands
 from benchmarks.publish import DOCUMENTS, GUIDE, README, ROOT, RUN, SCALE, UnpublishedError
 
 CASES = publish.sentences(__main__.CASES)
+DEMANDED = {(case, name) for case, names in demands().items() for name in names}
 AGAIN = f"run: .venv/bin/python -m benchmarks publish {RUN}"
-
+NUMBERS = (
+    "No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven",
+    "Twelve", "Thirteen", "Fourteen", "Fifteen", "Sixteen", "Seventeen", "Eighteen", "Nineteen",
+    "Twenty",
+)  # fmt: skip
 
 # What is wanted and was not reached; docs/performance.md says why. A new one is to be mended.
 MISSED = {
@@ -36,6 +42,46 @@ MISSED = {
     ("hybrid", "learning: pairs and hybrid, speed of pairs"),
     ("folds", "evaluate --folds 10: time of evaluate"),
 }
+
+# What is demanded and the published run does not have: these rows are newer than its commit, or had
+# another name there. The next whole run brings them; then they are struck out here.
+LEFT_OUT = {
+    ("checkpoints", "checkpoints a run, at least"),
+    ("checkpoints", "default model: checkpoints a run, at least"),
+    ("checkpoints", "default model: speed with both to neither"),
+    ("page_answers", "a minute of 2,000/s: growth of the heap in it"),
+    ("page_answers", "a minute of 2,000/s: tasks longer than 50 ms"),
+    ("page_answers", "first search of 1,000,000 stored: all 50 rows"),
+    ("page_answers", "first search of 1,000,000 stored: figures and first screenful"),
+    ("page_answers", "first search of 1,000,000 stored: heading"),
+    ("page_cost", "default model, on to off"),
+    ("pages", "a whole CSV of 1,000,000 rows, with its header"),
+    ("pages", "a whole CSV of 1,000,000 rows: memory more of the daemon"),
+    ("pages", "a whole CSV of 1,000,000 rows: speed beside it to alone"),
+    ("predict_http", "replica, p99 of age, highest of the runs"),
+    ("start", "cold: time that 0.1.0 takes"),
+    ("start", "warm: processor time that 0.1.0 takes"),
+    ("start", "warm: time that 0.1.0 takes"),
+    ("whole_stream", "default model: sets for 90 %: covered"),
+    ("whole_stream", "default model: sets for 90 %: covered behind the last positive tweet"),
+}
+
+
+def missed_of(run: dict[str, Any]) -> set[tuple[str, str]]:
+    """Return the case and name of each figure of a run that falls short of its demand."""
+    found = publish.figures_of(run)
+    return {each for each, figure in found.items() if figure.get("met") is False}
+
+
+def lacking(run: dict[str, Any]) -> set[tuple[str, str]]:
+    """Return what is demanded and a run has no figure of, or a figure without a bound."""
+    found = publish.figures_of(run)
+    return {
+        each
+        for each in DEMANDED
+        if not {"value", "met"} <= found.get(each, {}).keys()
+        or {"at_least", "at_most"}.isdisjoint(found[each])
+    }
 
 
 @pytest.fixture
@@ -62,14 +108,43 @@ def test_the_figures_are_those_of_the_run(name: Path, run: dict[str, Any]) -> No
 
 
 def test_nothing_is_missed_that_is_not_known(run: dict[str, Any]) -> None:
-    """A figure that falls below what is wanted is mended, or stands here and has its reason."""
-    missed = {
-        (each["case"], figure["name"])
-        for each in run["results"]
-        for figure in each["figures"]
-        if figure.get("met") is False
+    """A figure below what is wanted is mended, or stands here; one that is met is struck out."""
+    assert missed_of(run) == MISSED
+
+
+def test_the_guide_says_how_many_are_missed(run: dict[str, Any]) -> None:
+    """The sentence about the table is of the run that the table is of."""
+    sentence = re.compile(r"^(\w+) figures? falls? short of what was wanted\.", re.MULTILINE)
+    (number,) = sentence.findall((ROOT / GUIDE).read_text(encoding="utf-8"))
+    assert NUMBERS.index(number) == len(missed_of(run))
+
+
+def test_the_published_run_has_all_that_is_demanded(run: dict[str, Any]) -> None:
+    """Each demand has a figure with its bound, so that it cannot be missed unseen."""
+    assert lacking(run) - LEFT_OUT == set(), "measure them again, all cases in one run"
+    assert LEFT_OUT - lacking(run) == set(), "the run has them: strike them out"
+
+
+def test_demands_are_of_cases() -> None:
+    """What is demanded is of a case that runs, and each demand stands there once."""
+    assert demands().keys() <= __main__.CASES.keys()
+    assert len(DEMANDED) == sum(len(names) for names in demands().values())
+
+
+def test_a_run_that_lacks_a_demanded_figure_is_found(run: dict[str, Any]) -> None:
+    """A case, a figure or a bound that is gone is named, and nothing else is."""
+    before = lacking(run)
+    results = {each["case"]: each for each in run["results"]}
+    run["results"].remove(results["live"])
+    results["latency"]["figures"] = [f for f in results["latency"]["figures"] if f["name"] != "p99"]
+    (bare,) = (f for f in results["deletes"]["figures"] if "at_least" in f)
+    del bare["at_least"], bare["met"]
+    assert lacking(run) - before == {
+        ("live", "Jetstream, version 1"),
+        ("live", "Jetstream, version 2"),
+        ("latency", "p99"),
+        ("deletes", bare["name"]),
     }
-    assert missed <= MISSED
 
 
 def test_every_commit_that_is_named_is_of_this_history() -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import start
+from benchmarks.demands import demands
 from benchmarks.result import Result
-from benchmarks.start import Start, add_ratios, take_out
+from benchmarks.start import Start, add_ratios, add_seconds, take_out
 
 
 def test_a_start_is_compared_with_the_one_beside_it() -> None:
@@ -23,6 +24,10 @@ def test_a_start_is_compared_with_the_one_beside_it() -> None:
         "warm: time that 0.1.0 takes": (1.0, False),
         "warm: processor time that 0.1.0 takes": (0.5, True),
     }
+    seconds = Result("start", "")
+    add_seconds(seconds, own)
+    bounded = [each.name for each in seconds.figures if each.met is not None]
+    assert [*bounded, *held] == demands()["start"]
 
 
 def test_the_first_version_comes_out_of_the_history(
