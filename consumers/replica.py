@@ -7,6 +7,9 @@ whole, with a digest of all its bytes, or as what changed since the last one, an
 digest and the checksum of all of it are right: what a kill left half-written, or a connection that
 broke, is never answered from.
 
+With `follow.switch_after_s` a version waits for its time, so that all replicas that have it by then
+change over at one instant.
+
 If the newest version cannot be had, the replica answers by the last one, and `degraded` of
 `/readyz` says why. If that lasts longer than `follow.stale_after_s`, the replica is not ready.
 """
@@ -39,7 +42,7 @@ from consumers.decode.example_input import kinds_in
 from consumers.errors import ConfigError, MismatchError, QuestionError, SourceError
 from consumers.features import kinds_of, learned_rule, own_costs
 from consumers.http.client import NoRedirects
-from consumers.http.routes_model import AGE_HEADER, DELTAS, SNAPSHOT_ROUTE
+from consumers.http.routes_model import AGE_HEADER, DELTAS, SINCE_HEADER, SNAPSHOT_ROUTE
 from consumers.http.server import start_server
 from consumers.http.state import AppState
 from consumers.messages import KnownClasses
@@ -89,13 +92,20 @@ _HAS_OWN_MODELS = (
     "per.field"
 )
 
+_NEEDS_INTERVALS = "follow.switch_after_s needs http.snapshot_interval_s above 0 in the daemon"
 
-class NewVersion(msgspec.Struct, frozen=True):
+
+class NewVersion(msgspec.Struct):
     """A version of the model: the snapshot that answers by it, and how many bytes came of it."""
 
     snapshot: Snapshot
     n_bytes: int
     is_delta: bool = False
+    since_s: float = -math.inf  # when it came up, the same for all replicas, in Unix seconds
+    # Of a replica's own, which sets them:
+    taken_at_s: float = 0.0
+    newest_at_s: float = 0.0  # for sure
+    answers_from_s: float = -math.inf  # Unix seconds
 
 
 def feed_of(place: str, settings: Settings) -> ModelFeed:
@@ -191,7 +201,7 @@ class FolderFeed:
         costs = own_costs(self._settings.model, stored.model)
         written_ns, _, n_bytes = stored.file
         snapshot = Snapshot(stored.model, written_ns // 1_000_000, replace(rule, costs=costs))
-        return NewVersion(snapshot, n_bytes), stored.file
+        return NewVersion(snapshot, n_bytes, since_s=written_ns / 1e9), stored.file
 
 
 class UrlFeed:
@@ -218,9 +228,12 @@ class UrlFeed:
         """Return the snapshot if the daemon has another one than the last; see `ModelFeed`."""
         headers = self._headers | ({} if self._etag is None else {"If-None-Match": self._etag})
         headers |= {} if self._base is None else {"A-IM": DELTAS}
+        since_s = -math.inf
         asked = Request(self._url, headers=headers)  # noqa: S310 -- the operator's own address
         try:
             with self._open(asked, timeout=self.timeout_s) as answer:
+                if self._settings.follow.switch_after_s:
+                    since_s = _said_s(answer.headers, SINCE_HEADER, _NEEDS_INTERVALS)
                 data, is_delta = self._body(answer), answer.status == HTTPStatus.IM_USED
                 etag, behind_s = answer.headers["ETag"], _behind_s(answer.headers)
         except HTTPError as error:
@@ -240,6 +253,7 @@ class UrlFeed:
         base, self._base = self._base if is_delta else None, None
         try:
             version = self._version(data, base)
+            version.since_s = since_s
         except (SourceError, MismatchError) as error:
             cause = error.__cause__
             # What came damaged may come whole at the next look.
@@ -302,15 +316,17 @@ def check_kinds(place: str | Path, model: NaiveBayes, settings: Settings) -> Non
 
 def _behind_s(headers: Any) -> float:
     """Return what an answer says of its age; without one it is no daemon's of ours."""
+    return max(0.0, _said_s(headers, AGE_HEADER, "does --follow name a daemon, or a replica?"))
+
+
+def _said_s(headers: Any, name: str, hint: str) -> float:
     try:
-        said_s = float(headers[AGE_HEADER])
+        said_s = float(headers[name])
     except (TypeError, ValueError):
         said_s = math.nan
     if not math.isfinite(said_s):
-        raise SourceError(
-            f"the answer has no {AGE_HEADER}; does --follow name a daemon, or a replica?"
-        )
-    return max(0.0, said_s)
+        raise SourceError(f"the answer has no {name}; {hint}")
+    return said_s
 
 
 def _detail(error: HTTPError) -> str:
@@ -339,31 +355,63 @@ class FollowFigures(msgspec.Struct):
     n_bytes: int = 0
 
 
-class Replica(Collector):
-    """Follows a feed on the main thread: each `turn` looks once, and publishes what is new.
+class HeldVersions(SnapshotBoard):
+    """Holds the versions that were received; the last one whose time has come answers.
 
-    `clock` returns monotonic seconds.
+    Whoever asks moves on to it, so nothing delays that; `begins` is called first, by any thread.
+    """
+
+    def __init__(self, wall_clock: Callable[[], float], begins: Callable[[Snapshot], None]) -> None:
+        super().__init__()
+        self.waiting: list[NewVersion] = []  # the main thread appends
+        self.wall_clock, self._begins = wall_clock, begins
+        self._lock = threading.Lock()
+        self._answering: NewVersion | None = None
+
+    def answering(self) -> NewVersion | None:
+        """Return the version that answers now."""
+        with self._lock:
+            while self.waiting and self.waiting[0].answers_from_s <= self.wall_clock():
+                self._begins(self.waiting[0].snapshot)
+                self._answering = self.waiting.pop(0)
+                self.publish(self._answering.snapshot)
+            return self._answering
+
+    def current(self) -> Snapshot | None:
+        """Return the snapshot that answers now."""
+        self.answering()
+        return super().current()
+
+
+class Replica(Collector):
+    """Follows a feed on the main thread: each `turn` looks once, and holds what is new.
+
+    `clock` returns monotonic seconds, `wall_clock` Unix seconds.
     """
 
     def __init__(
-        self, settings: Settings, feed: ModelFeed, clock: Callable[[], float] = time.monotonic
+        self,
+        settings: Settings,
+        feed: ModelFeed,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings, self.feed, self._clock = settings, feed, clock
-        self.board, self.figures = SnapshotBoard(), FollowFigures()
+        self.board, self.figures = HeldVersions(wall_clock, self._begin), FollowFigures()
         self.health = Health(clock, settings.http.stuck_after_s)
         self.registry = CollectorRegistry()
         self._statistics = RunStatistics(settings.model.classes, settings.model.fields, 1, clock)
         self._metrics = Metrics(self.registry, settings.model.classes, clock)
         self._metrics.watch(self.status)
         self.registry.register(self)
-        self._newest_at_s: float | None = None  # when the model was the newest for sure
-        self._taken_at_s = clock()
+        self._received: NewVersion | None = None  # the newest, which may not answer yet
         self._trouble: str | None = None
         self.health.watch_part(lambda: self._trouble)
 
     def age_s(self) -> float | None:
         """Return for how many seconds the model may have been outdated; None before the first."""
-        return None if self._newest_at_s is None else self._clock() - self._newest_at_s
+        answering = self.board.answering()
+        return None if answering is None else self._clock() - answering.newest_at_s
 
     def turn(self) -> None:
         """Look for a newer version once. A first one that cannot fit is a `MismatchError`."""
@@ -374,16 +422,18 @@ class Replica(Collector):
             version, behind_s = self.feed.newest()
             if version is not None:
                 n_new = 1
+                version.newest_at_s = began_s - behind_s
                 self._take(version, began_s)
         except (SourceError, MismatchError) as error:
-            if isinstance(error, MismatchError) and self.board.current() is None:
+            if isinstance(error, MismatchError) and self._received is None:
                 raise
             self.figures.n_failures += 1
             if self._trouble is None:
                 log.warning("not_followed", detail=str(error))
             self._trouble = str(error)
         else:
-            self._newest_at_s = began_s - behind_s
+            if self._received is not None:
+                self._received.newest_at_s = began_s - behind_s
             if self._trouble is not None:
                 log.info("followed_again", feed=self.feed.name)
             self._trouble = None
@@ -392,19 +442,26 @@ class Replica(Collector):
         self.health.wait(self.settings.follow.interval_s)  # until the next turn
 
     def _take(self, version: NewVersion, began_s: float) -> None:
-        snapshot = version.snapshot
+        version.taken_at_s = self._clock()
+        if after_s := self.settings.follow.switch_after_s:
+            # By a clock that goes ahead of this one it waits no longer than by one that is right.
+            version.answers_from_s = min(version.since_s, self.board.wall_clock()) + after_s
+        self._received = version
+        self.board.waiting.append(version)
+        self.figures.n_versions += 1
+        self.figures.n_deltas += version.is_delta
+        self.figures.n_bytes_in_all += version.n_bytes
+        self.figures.load_s = version.taken_at_s - began_s
+        self.figures.n_bytes = version.n_bytes
+
+    def _begin(self, snapshot: Snapshot) -> None:
+        """Let a version be the one that answers."""
         classes = KnownClasses(map(str, snapshot.classes))
         before, now = [*self._metrics.classes], [*classes]
         if now != before:  # at first those of the configuration
             may_join = self.settings.model.new_classes and now[: len(before)] == before
             (log.info if may_join else log.warning)("classes_changed", before=before, now=now)
         self._metrics.classes = self._statistics.classes = classes
-        self.board.publish(snapshot)
-        self._taken_at_s = self._clock()
-        self.figures.n_versions += 1
-        self.figures.n_deltas += version.is_delta
-        self.figures.n_bytes_in_all += version.n_bytes
-        self.figures.load_s, self.figures.n_bytes = self._taken_at_s - began_s, version.n_bytes
         self.health.set_ready(snapshot.version)
 
     def _say_ready(self) -> None:
@@ -420,9 +477,10 @@ class Replica(Collector):
 
     def status(self) -> Status:
         """Return the status as it is now; any thread may ask."""
-        snapshot = self.board.current()
+        answering = self.board.answering()
+        snapshot = None if answering is None else answering.snapshot
         made = build_status(self.feed.name, self._statistics, None, snapshot)
-        age_s = None if snapshot is None else self._clock() - self._taken_at_s
+        age_s = None if answering is None else self._clock() - answering.taken_at_s
         return msgspec.structs.replace(
             made, trouble=self._trouble, snapshot_age_s=age_s, health=self.health.report()
         )

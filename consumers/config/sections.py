@@ -331,6 +331,7 @@ class HttpSettings(Section):
     token: SecretStr | None = None  # only by ${NAME} from the environment
     token_file: SecretPath | None = None
     snapshots: bool = False  # handed out to replicas, which are whole models
+    snapshot_interval_s: float = Field(default=0.0, ge=0, le=60)  # one for all; 0: the newest
     body_bytes_max: int = Field(default=2 << 20, ge=1024, le=COUNT_MAX)
     request_timeout_s: float = Field(default=10.0, gt=0, le=SECONDS_MAX)
     connections_max: int = Field(default=1_000, ge=1, le=COUNT_MAX)
@@ -391,6 +392,7 @@ class FollowSettings(Section):
     interval_s: float = Field(default=0.2, ge=0.01, le=3600)  # from one look to the next
     timeout_s: float = Field(default=10.0, gt=0, le=3600)  # for a version to come whole
     stale_after_s: float = Field(default=60.0, gt=0, le=SECONDS_MAX)  # until it is not ready
+    switch_after_s: float = Field(default=0.0, ge=0, le=60)  # from an interval's begin; 0: at once
 
 
 # ---- priors --------------------------------------------------------------------------------------

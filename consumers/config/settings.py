@@ -199,6 +199,7 @@ class Settings(Section):
             *_wrong_late_labels(self),
             *_wrong_decay(self),
             *_wrong_without_messages(self),
+            *_wrong_follow(self),
             *wrong_page_classes(self.page, self.model.classes, new_classes=self.model.new_classes),
             *wrong_form(self.message, self.source_address.kind, self.file.format),
         ]
@@ -487,6 +488,22 @@ def _wrong_without_messages(settings: Settings) -> Iterator[_Found]:
         yield people, "does not go with labels.teacher, whose answers would pass for people's"
     if teacher in asked and settings.late_labels.source != "none":
         yield teacher, "does not go with late_labels.source: messages wait for their own labels"
+
+
+def _wrong_follow(settings: Settings) -> Iterator[_Found]:
+    """Find why replicas could not have a version before they are to change over to it."""
+    follow, handed_out_s = settings.follow, settings.http.snapshot_interval_s
+    if not follow.switch_after_s:
+        return
+    if follow.switch_after_s < follow.interval_s:
+        text = f"must be at least follow.interval_s ({follow.interval_s:g})"
+        yield ("follow", "switch_after_s"), f"{text}, or some replicas have not looked by then"
+    if follow.switch_after_s >= follow.stale_after_s:
+        text = f"must be below follow.stale_after_s ({follow.stale_after_s:g})"
+        yield ("follow", "switch_after_s"), f"{text}, or no replica is ready"
+    if 0 < handed_out_s <= follow.interval_s:
+        text = f"must be below http.snapshot_interval_s ({handed_out_s:g}) with switch_after_s"
+        yield ("follow", "interval_s"), f"{text}, or some replicas miss a version"
 
 
 def load(

@@ -90,6 +90,7 @@ class ApiOperation(msgspec.Struct, frozen=True):
     also: Mapping[int, tuple[str, msgspec.Struct | str | bytes | None]] = field(
         default_factory=dict
     )
+    headers: Mapping[str, str] = field(default_factory=dict)  # numbers, of each of these answers
 
 
 def parameter(
@@ -246,6 +247,10 @@ def _described(operation: ApiOperation, example: RouteExample) -> dict[str, Any]
             answers[str(status)]["content"] = content
     content = _media(operation.answer, _with_files(example.answers))
     answers[str(operation.status)] = {"description": "The answer.", "content": content}
+    for name, text in operation.headers.items():
+        for status in (operation.status, *operation.also):
+            headers = answers[str(status)].setdefault("headers", {})
+            headers[name] = {"description": text, "schema": {"type": "number"}}
     parameters = [
         each | ({"example": example.asked[each["name"]]} if each["name"] in example.asked else {})
         for each in operation.parameters

@@ -61,6 +61,7 @@ from streamnb.reader import ModelReader
 
 VERSION_HEADER = "Streamnb-Snapshot-Version"
 AGE_HEADER = "Streamnb-Snapshot-Age"  # seconds for which there may be a newer one
+SINCE_HEADER = "Streamnb-Snapshot-Since"  # when the interval began at which it came, Unix seconds
 FOLLOW_HEADER = b"streamnb-follow-age"  # of a replica: seconds for which its model may be outdated
 VALUES_MAX = 20  # of one field, the most frequent
 FEATURES_MAX = 200  # the weightiest of a long text; of the others there is the sum
@@ -454,6 +455,11 @@ SNAPSHOT = ApiOperation(
         226: ("What changed since the version of If-None-Match: A-IM is streamnb-delta.", b""),
         304: ("If-None-Match names the newest version.", None),
     },
+    headers={
+        AGE_HEADER: "For how many seconds there may be a newer version.",
+        SINCE_HEADER: "Unix seconds: when the interval of http.snapshot_interval_s began from which"
+        " on this version is handed out. It is left out if that is 0.",
+    },
 )
 _CHUNK = 256 << 10  # other requests are answered between two of them
 DELTAS = "streamnb-delta"  # in the headers A-IM and IM of RFC 3229
@@ -461,7 +467,8 @@ DELTAS = "streamnb-delta"  # in the headers A-IM and IM of RFC 3229
 
 def snapshot_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) -> list[ApiRoute]:
     """Return the route `/v1/snapshot`."""
-    encoder, http = SnapshotEncoder(), app_state.settings.http
+    http = app_state.settings.http
+    encoder = SnapshotEncoder(interval_s=http.snapshot_interval_s)
 
     async def snapshot(request: Request) -> Response:
         QueryParameters(request)
@@ -472,10 +479,11 @@ def snapshot_routes(app_state: AppState, batcher: Batcher, workers: WorkerPool) 
         current = await batcher.ask(lambda snapshot: snapshot)
         known, by_delta = (request.headers.get(name, "") for name in ("if-none-match", "a-im"))
         make = partial(encoder.newest, current, known, by_delta=by_delta == DELTAS)
-        etag, age_s, blocks, is_delta = await workers.run(make)
+        etag, age_s, blocks, is_delta, since_s = await workers.run(make)
         if app_state.follow_age_s is not None:
             age_s += app_state.follow_age_s() or 0.0
         headers = NO_STORE | {"ETag": etag, AGE_HEADER: f"{age_s:.3f}"}
+        headers |= {} if since_s is None else {SINCE_HEADER: f"{since_s:.6f}"}
         if known == etag:
             return Response(status_code=304, headers=headers)
         headers["Content-Length"] = str(sum(map(len, blocks)))

@@ -344,13 +344,24 @@ class HandedOut(NamedTuple):
     age_s: float
     blocks: _Blocks  # of the model file, or of a delta; none for who has the version
     is_delta: bool
+    since_s: float | None  # when the interval began at which it came; None without intervals
 
 
 class SnapshotEncoder:
-    """Makes the bytes of a model file of snapshots, or of deltas, one for all that ask."""
+    """Makes the bytes of a model file of snapshots, or of deltas, one for all that ask.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    Within an interval of wall-clock time, [k `interval_s`, (k + 1) `interval_s`), all are given the
+    version of who asks first.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        interval_s: float = 0.0,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock, self._interval_s, self._wall_clock = clock, interval_s, wall_clock
+        self._began_s = self._since_s = cast("float | None", None)
         self._policy = EveryInterval(_MADE_EACH_S, _MADE_SHARE_MAX, clock)
         self._lock = threading.Lock()
         self._made_at_s = self._took_s = 0.0
@@ -369,9 +380,11 @@ class SnapshotEncoder:
         with self._lock:
             if by_delta and known in self._versions:
                 self._versions[known] = self._versions.pop(known)
-            held = self._snapshot
-            if held is None or (held is not snapshot and self._policy.is_due(0)):
-                self._made_at_s, self._took_s = self._clock(), 0.0
+            held, each_s = self._snapshot, self._interval_s
+            began_s = self._wall_clock() // each_s * each_s if each_s else None
+            may_change, self._began_s = began_s is None or began_s != self._began_s, began_s
+            if held is None or (held is not snapshot and may_change and self._policy.is_due(0)):
+                self._made_at_s, self._took_s, self._since_s = self._clock(), 0.0, began_s
                 with self._charged():
                     self._keep(snapshot)
             blocks: _Blocks = []
@@ -380,7 +393,7 @@ class SnapshotEncoder:
                 is_delta = by_delta and known in self._versions and bool(self._made(known))
                 blocks = self._made(known if is_delta else "")
             age_s = 0.0 if self._snapshot is snapshot else self._clock() - self._made_at_s
-            return HandedOut(self._etag, age_s, blocks, is_delta)
+            return HandedOut(self._etag, age_s, blocks, is_delta, self._since_s)
 
     @contextmanager
     def _charged(self) -> Iterator[None]:

@@ -134,7 +134,7 @@ def test_every_status_is_described(http: httpx.Client) -> None:
     for path in ("/healthz", "/readyz"):
         media = paths[path]["get"]["responses"]["503"]["content"]["application/json"]
         assert media["schema"]["$ref"].endswith("/HealthAnswer")
-    assert paths["/v1/snapshot"]["get"]["responses"]["304"].keys() == {"description"}
+    assert paths["/v1/snapshot"]["get"]["responses"]["304"].keys() == {"description", "headers"}
     assert "503" in paths["/embed"]["get"]["responses"]
 
 
