@@ -101,6 +101,14 @@ def test_a_lost_daemon_takes_no_replica_out_of_the_service() -> None:
     assert load(CONFIG, {}).follow.stale_after_s >= 24 * 3600 > 100 * float(outdated_s)
 
 
+def test_replicas_change_over_together_within_a_second() -> None:
+    """Each looks in each interval and has time to get the version, and its age stays below 1 s."""
+    found = load(CONFIG, {})
+    follow, each_s = found.follow, found.http.snapshot_interval_s
+    assert 0 < 2 * follow.interval_s < each_s
+    assert 2 * each_s <= follow.switch_after_s < 1 - each_s
+
+
 def test_it_follows_the_daemon_in_the_cluster() -> None:
     """The address is that of the first pod, which answers under it, and may be reached."""
     (container,) = replica()["containers"]
