@@ -37,6 +37,7 @@ from kafka.errors import (
 from kafka.net.selector import Task
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.producer.sender import Sender
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import IsolationLevel
 from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.parser import KafkaProtocol
@@ -104,24 +105,36 @@ def drop_broken_batch(fetcher: Any) -> Partition | None:
 
 
 def _compile_in_turn() -> None:
-    """Let one thread at a time compile how a kind of response is decoded.
+    """Let one thread at a time make what reads a kind of response: its class, and how it decodes.
 
-    The library compiles that when the first response of the kind comes, and meanwhile changes what
-    it keeps of the kind for all threads. Where a second client's thread did the same in between, it
-    kept code that fails for ever: neither client could read any response of the kind again. Its
-    encoders change nothing. A version without these parts goes on as it is.
+    The library does both when the first response of a kind and version comes, for all threads.
+
+    While it compiles, it changes what it keeps of the kind. Where a second client's thread did the
+    same in between, it kept code that fails for ever: neither client could read any response of the
+    kind again. Its encoders change nothing.
+
+    It keeps the class of a version, and finds it by a weak reference to the one made last. Of two
+    that are made at once it may keep the other: once the last one was collected, no client of the
+    process could read the kind, and a new client failed as the old one had.
+
+    A version without these parts goes on as it is.
     """
-    compiled = getattr(StructField, "compiled_decode_from", None)
-    if compiled is None:
-        return
     turn = threading.RLock()
+    for owner, name in (
+        (StructField, "compiled_decode_from"),
+        (type(ApiMessage), "__getitem__"),
+    ):
+        if hasattr(owner, name):
+            setattr(owner, name, _in_turn(turn, getattr(owner, name)))
 
-    @functools.wraps(compiled)
-    def compiled_in_turn(*args: Any, **kwargs: Any) -> Any:
+
+def _in_turn(turn: threading.RLock, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def ours(*args: Any, **kwargs: Any) -> Any:
         with turn:
-            return compiled(*args, **kwargs)
+            return method(*args, **kwargs)
 
-    StructField.compiled_decode_from = compiled_in_turn
+    return ours
 
 
 _compile_in_turn()

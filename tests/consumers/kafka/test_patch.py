@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import select
 import socket
@@ -28,6 +29,8 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector, Task
 from kafka.net.transport import KafkaTCPTransport
 from kafka.producer.sender import Sender
+from kafka.protocol.api_data import JsonSchemaData
+from kafka.protocol.api_header import RequestHeader, ResponseClassRegistry
 from kafka.protocol.metadata import ApiVersionsResponse
 from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.schemas import StructField
@@ -99,6 +102,42 @@ def test_two_clients_may_read_a_kind_of_response_first_at_the_same_time(
     for each in (first, second):
         each.join(60.0)
     assert read["first"] == read["second"] == kind.decode(response, version=0)
+
+
+def test_two_clients_may_need_a_version_of_a_response_first_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The class that the library remembers, by a weak reference, is the one that is kept."""
+    kind, make = ApiVersionsResponse, JsonSchemaData.__new__
+    header = RequestHeader(request_api_key=kind.API_KEY, request_api_version=1)
+    first_makes, second_is_done = threading.Event(), threading.Event()
+
+    def make_ours(*args: Any, **kwargs: Any) -> type:
+        made: type = make(*args, **kwargs)  # and remembered
+        if threading.current_thread().name == "first":
+            first_makes.set()
+            second_is_done.wait(0.2)  # which it must not be
+        return made
+
+    def find() -> None:
+        header.get_response_class()
+        if threading.current_thread().name == "second":
+            second_is_done.set()
+
+    monkeypatch.setattr(kind, "_VERSIONS", {})
+    # What it remembers of these versions is gone with them.
+    monkeypatch.setitem(
+        ResponseClassRegistry._response_class_registry, kind.API_KEY, weakref.proxy(kind)
+    )
+    monkeypatch.setattr(JsonSchemaData, "__new__", make_ours)
+    first, second = (threading.Thread(target=find, name=name) for name in ("first", "second"))
+    first.start()
+    assert first_makes.wait(60.0)
+    second.start()
+    for each in (first, second):
+        each.join(60.0)
+    gc.collect()
+    assert header.get_response_class() is kind[1]
 
 
 class StubFetcher:
