@@ -9,6 +9,7 @@
     │       └── GroupMismatchError  they belong to another configuration, or another topic
     ├── QuestionError      what was asked of a model cannot be answered
     ├── SourceError        a source cannot go on (what passes by itself is retried, not raised)
+    │   ├── BrokenClientError  its client library fails again and again
     │   ├── ReplacedError  its log is another one than the checkpoint's
     │   └── RegistryError  its schema registry does not answer; the batch is tried again
     └── SinkError          records could not be made safe
@@ -70,6 +71,12 @@ class SourceError(ConsumerError):
     """The source cannot go on by itself."""
 
     exit_code = 69  # EX_UNAVAILABLE
+
+
+class BrokenClientError(SourceError):
+    """The client library fails of itself, and its new clients too; a new process may go on."""
+
+    exit_code = 70  # EX_SOFTWARE: a supervisor starts it again
 
 
 class ReplacedError(SourceError):

@@ -294,7 +294,7 @@ EXIT_CODES = {
     3: "verify: the checkpoint does not count what its log says",
     65: "data that cannot be used was given to a command",
     69: "the source cannot be read, and trying again does not help",
-    70: "an unexpected error: a fault in streamnb itself",
+    70: "an unexpected error: a fault in streamnb itself, or in Kafka's client time after time",
     73: "checkpoint.folder was moved while run used it; it is saved where that is now",
     74: "a checkpoint, model or output cannot be read or written",
     75: "run was told to end a third time, and gave up saving: the checkpoint before it stands",

@@ -269,6 +269,9 @@ def unreadable(why: str) -> str:
     return f"Kafka's client could not read on: {why}"
 
 
+# After so many clients in a row that had an internal error before anything was read, what is broken
+# is in what they share, the process: with a broker that is there, within some seconds.
+REPLACED_MAX: Final = 10
 SAY_AGAIN_S: Final = 60.0  # how soon an internal error of the library is logged again
 
 
@@ -339,6 +342,7 @@ class GroupClient(ABC):
     """
 
     decoder: str | None = None  # how responses are decoded; None if that is not known yet
+    n_replaced = 0  # clients in a row that had an internal error before anything was read
 
     def __init__(self, servers: Sequence[str], topic: str, settings: KafkaSettings) -> None:
         self.events: deque[AssignmentChange | GroupFault] = deque()
@@ -359,7 +363,8 @@ class GroupClient(ABC):
         """Return what came, at most once a partition; wait for the first message only.
 
         After a `ClientError` every partition must be sought again. After a `ClientFailedError` the
-        client must be connected again; its partitions are taken away by an event.
+        client must be connected again; its partitions are taken away by an event. Where
+        `REPLACED_MAX` in a row were replaced and the next one fails too, a `BrokenClientError`.
         """
 
     @abstractmethod

@@ -561,6 +561,8 @@ class GroupSource(Source):
         if reads or not self._poll_failed:
             self._poll_failed = False
             self._troubles.clear(BROKER)
+        if reads and len(self._positions):  # a member without any finds its client well too early
+            self.client.n_replaced = 0
 
 
 def configured_source(settings: Settings, begin_at: Bound | None) -> Source:

@@ -25,8 +25,9 @@ from kafka.structs import MemberState
 from msgspec.structs import replace
 
 from consumers.config.addresses import KafkaSettings
-from consumers.errors import SourceError
+from consumers.errors import BrokenClientError, SourceError
 from consumers.kafka.client import (
+    REPLACED_MAX,
     SAY_AGAIN_S,
     AssignmentChange,
     ClientError,
@@ -149,6 +150,7 @@ class KafkaPythonClient(GroupClient):
         self._unconfirmed: dict[Any, Any] = {}
         self._net: Any = None
         self._failure: str | None = None  # why this consumer cannot go on
+        self._is_broken = False  # by something else than an outage
         self._say_failure_s = -math.inf
 
     # -- connecting and closing ----------------------------------------------------------------
@@ -169,7 +171,7 @@ class KafkaPythonClient(GroupClient):
                 return False
             error = self._connecting.error
             if isinstance(error, ClientFailedError):
-                raise ClientFailedError(*error.args)
+                raise self._replacing(str(error))
             raise ClientError(self._no_answer) if error is None else self.unanswered(repr(error))
         self._privates = require_privates(consumer)
         self._consumer, fail = consumer, partial(self._fail, self._net)
@@ -185,7 +187,8 @@ class KafkaPythonClient(GroupClient):
 
     def _prepare(self, net: Any) -> None:
         """Set up the consumer's network client; on the thread that connects."""
-        self._net, self._failure = net, None
+        self.n_replaced = self.n_replaced + 1 if self._is_broken else 0
+        self._net, self._failure, self._is_broken = net, None, False
         make_no_topics(net)
         keep_refreshing(net)
         tell_failures(net, partial(self._fail, net))
@@ -242,7 +245,12 @@ class KafkaPythonClient(GroupClient):
         """Note an error after which this consumer may never read again; any thread may call it."""
         if net is not self._net:  # it was closed
             return
-        self._failure = f"{internal_error(error)} and set kafka.client: librdkafka"
+        self._is_broken |= not isinstance(error, OUTAGES)
+        self._failure = (
+            f"{internal_error(error)} and set kafka.client: librdkafka. Before this client "
+            f"{self.n_replaced} in a row were replaced and nothing was read; after {REPLACED_MAX} "
+            f"the process ends with status {BrokenClientError.exit_code}"
+        )
         self._connecting.note(ClientFailedError(self._failure))
         now_s = self._clock()
         if now_s >= self._say_failure_s:
@@ -255,6 +263,15 @@ class KafkaPythonClient(GroupClient):
         self.close(finish_commit=False)
         self.events = deque([*self.events, lost])  # its thread may still append to the old one
         self._connecting, self._connecting_since_s = self._new_connecting(), None
+        return self._replacing(failure)
+
+    def _replacing(self, failure: str) -> ClientFailedError:
+        """Return why this consumer is replaced; raise `BrokenClientError` if that is in vain."""
+        if self._is_broken and self.n_replaced >= REPLACED_MAX:
+            raise BrokenClientError(
+                f"topic {self.topic_name!r}: {failure}. Start again: a new process goes on from "
+                "the last checkpoint"
+            )
         return ClientFailedError(failure)
 
     # -- reading -------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 """The private parts of kafka-python that we use, each behind a check, and nowhere else.
 
-Four faults of its version 3.0 could make reading stand still for ever. `require_privates` checks
+Five faults of its version 3.0 could make reading stand still for ever. `require_privates` checks
 at the start that what mends two of them is there, since nothing else would, as `require_sender`
-does for sending; `keep_refreshing` mends
-one, and the fourth, in what all clients of a process share, is mended when this module is imported.
-Any other is told by `tell_failures`. The rest is about speed: without it the library reads the same
-messages, but slower. Each part has a test, most with a real broker.
+does for sending; `keep_refreshing` mends one. Two, in what all clients of a process share, are
+mended when this module is imported. Any other is told by `tell_failures`. The rest is about speed:
+without it the library reads the same messages, but slower. Each part has a test, most with a real
+broker.
 
 The library makes a `PartitionRecords` of each response. `replace_decoder` puts our class, which
 returns columns, in its place if two things hold: the library is of a known version, and a few

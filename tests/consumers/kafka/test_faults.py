@@ -13,12 +13,18 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.cluster import ClusterMetadata
 from kafka.consumer.fetcher import Fetcher
+from kafka.errors import NodeNotReadyError
+from kafka.net.compat import KafkaNetClient
 from kafka.net.connection import KafkaConnection
 from kafka.net.selector import NetworkSelector
 from structlog.testing import capture_logs
 
+from consumers.config.addresses import KafkaSettings
+from consumers.errors import BrokenClientError
 from consumers.kafka import client
+from consumers.kafka.client import REPLACED_MAX, ClientFailedError
 from consumers.kafka.group_source import ASK_INTERVAL_S
+from consumers.kafka.kafka_python import KafkaPythonClient
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import PATIENCE_S, Reader, damage, fill, numbered
 
@@ -261,3 +267,39 @@ def test_a_client_that_can_read_no_answer_says_why(
         plant.left = 0
         reader.until(lambda: reader.source.at_end() and reader.source.trouble() is None)
     assert reader.offsets[0] == list(range(100))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("place", ["the fetcher", "a connection's reader"])
+def test_a_client_that_is_replaced_in_vain_ends_the_source(
+    place: str, broker: Broker, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last but one client that may be replaced goes on if it can; the row begins anew then."""
+    plant = Plant(place, monkeypatch)
+    topic = new_topic()
+    fill(broker.address, topic, numbered(0, 100))
+    with Reader(broker.address, topic, bootstrap_timeout_s=0.5, retry_pause_max_s=0.1) as reader:
+        replaced = reader.source.client
+        plant.left = 1 << 30
+        reader.until(lambda: replaced.n_replaced == REPLACED_MAX - 1)
+        plant.left = 0
+        reader.until(lambda: reader.n_values >= 100)
+        assert replaced.n_replaced == 0
+        plant.left = 1 << 30
+        why = rf"topic '{topic}': .*AttributeError\('planted'\) \(test_faults.py:.* Start again"
+        with pytest.raises(BrokenClientError, match=why):
+            reader.until(lambda: replaced.n_replaced > REPLACED_MAX)
+    assert reader.offsets[0] == list(range(100))
+
+
+def test_outages_end_no_source() -> None:
+    """However many clients end by an error of the network, none is replaced in vain."""
+    ours = KafkaPythonClient(["127.0.0.1:1"], "topic", KafkaSettings())
+    errors: list[Exception] = [AttributeError("planted")] * REPLACED_MAX
+    errors += [NodeNotReadyError("away"), ConnectionResetError()] * REPLACED_MAX
+    for error in errors:
+        net = KafkaNetClient(bootstrap_servers=["127.0.0.1:1"])
+        ours._prepare(net)
+        ours._fail(net, error)
+        assert isinstance(ours._replacing(repr(error)), ClientFailedError)
+        net.close()
