@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120.0
 _LOOK_S = 0.2
 _CLONE_NEWNET = 0x40000000
+_CABLE = ("10.0.0.1", "10.0.0.2")  # the addresses of its ends
 _DIES_WITH_US = [sys.executable, str(ROOT / "tests" / "broker" / "die_with_parent.py")]
 
 
@@ -77,11 +78,23 @@ class Network:
         assert ctypes.CDLL(None, use_errno=True).setns(number, _CLONE_NEWNET) == 0
         os.close(number)
 
+    def reach(self, other: Network, names: Sequence[str]) -> None:
+        """Lay a cable to another network, as between two pods; here it goes by some names."""
+        (own, its), end = _CABLE, f"netns {other._holder.pid}"
+        cable = f"ip link add name cable type veth peer name cable {end}"
+        for path, address, first in ((self.path, own, cable), (other.path, its, "true")):
+            up = f"{first} && ip address add {address}/24 dev cable && ip link set cable up"
+            subprocess.run(["nsenter", f"--net={path}", "sh", "-c", up], check=True)
+        with self.hosts.open("a", encoding="utf-8") as hosts:
+            hosts.write(f"{its} {' '.join(names)}\n")
+
     def call(self, what: Callable[[], T]) -> T:
         """Return what a function returns that is called inside."""
         return self._thread.submit(what).result()
 
-    def get(self, address: str, host: str | None = None) -> tuple[int, bytes]:
+    def get(
+        self, address: str, host: str | None = None, body: bytes | None = None
+    ) -> tuple[int, bytes]:
         """Return status and body of an address inside; 0 if nobody answers.
 
         Parameters
@@ -90,10 +103,14 @@ class Network:
             The address; its name is looked up outside, so it is a number.
         host : str, optional
             The name by which it is asked.
+        body : bytes, optional
+            JSON to post there.
         """
 
         def ask() -> tuple[int, bytes]:
-            asked = urllib.request.Request(address, headers={"Host": host} if host else {})
+            headers = {"Host": host} if host else {}
+            headers |= {"Content-Type": "application/json"} if body is not None else {}
+            asked = urllib.request.Request(address, body, headers)
             try:
                 with urllib.request.urlopen(asked, timeout=60.0) as answer:
                     return int(answer.status), answer.read()
@@ -290,10 +307,10 @@ class Container:
         lines = Path(f"/proc/{self._first()}/status").read_text(encoding="utf-8").splitlines()
         return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
-    def stop(self, by: signal.Signals = signal.SIGTERM) -> int:
-        """Send process 1 a signal, wait, and return its exit code."""
+    def stop(self, by: signal.Signals = signal.SIGTERM, grace_s: float = PATIENCE_S) -> int:
+        """Send process 1 a signal, wait for so long at most, and return its exit code."""
         os.kill(self._first(), by)
-        return self._process.wait(PATIENCE_S)
+        return self._process.wait(grace_s)
 
     def _first(self) -> int:
         number = self._process.pid

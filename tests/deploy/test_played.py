@@ -32,11 +32,15 @@ from tests.deploy.metric_names import rules
 from tests.deploy.prometheus_server import require_prometheus
 from tests.deploy.test_images import COMPOSE, DEPLOY, services
 from tests.deploy.test_kubernetes import CONFIG, one, pod
+from tests.deploy.test_kubernetes_replicas import replica
 from tests.kafka_fixtures import require_parts as require_broker
 
 pytestmark = [pytest.mark.deep, pytest.mark.slow, pytest.mark.timeout(900)]
 STATE = "/var/lib/streamnb"
 ALWAYS_EMPTY = "0000000000000000"  # of rights
+SECRET = {"STREAMNB_TOKEN": "of-sixteen-characters"}
+# As README says of corrections: the secret is made, and the hash taken away.
+WITH_TOKEN = {r"^  # (token: .*)$": r"  \1"}
 
 
 @pytest.fixture(scope="module")
@@ -240,59 +244,131 @@ def test_the_services_of_compose_work_together(
     assert list((at / "prometheus").iterdir())
 
 
+class Pod:
+    """A pod of Kubernetes: its one container, and how its kubelet asks for it.
+
+    `sources` says for each of the pod's volumes what lies there, or None for an empty one.
+    """
+
+    def __init__(self, spec: dict[str, Any], sources: Mapping[str, Path | None]) -> None:
+        (self._container,) = spec["containers"]
+        self._sources = sources
+        rules_ = spec["securityContext"]
+        self.user = f"{rules_['runAsUser']}:{rules_['runAsGroup']}"
+        self.grace_s = float(spec["terminationGracePeriodSeconds"])
+
+    def plan(self, image: Image) -> Plan:
+        """Return how its container is run."""
+        container = self._container
+        mounts = [
+            Mount(each["mountPath"], self._sources[each["name"]], each.get("readOnly", False))
+            for each in container["volumeMounts"]
+        ]
+        assert [each["secretRef"]["name"] for each in container["envFrom"]] == ["streamnb"]
+        return image.plan(
+            *container.get("args", ()),
+            environment=SECRET,
+            mounts=mounts,
+            user=self.user,
+            is_read_only=container["securityContext"]["readOnlyRootFilesystem"],
+        )
+
+    def probe(self, name: str, network: Network, host: str | None = None) -> int:
+        """Return the status that a probe finds."""
+        (port,), asked = self._container["ports"], self._container[name]["httpGet"]
+        assert asked["port"] == port["name"]
+        address = f"http://127.0.0.1:{port['containerPort']}{asked['path']}"
+        return network.get(address, host)[0]
+
+
+def config_map(folder: Path, changed: Mapping[str, str]) -> Path:
+    """Write the configuration of both pods, with hashes taken away and other lines changed."""
+    text = CONFIG.read_text("utf-8")
+    for pattern, line in changed.items():
+        text, n_changed = re.subn(pattern, line, text, flags=re.MULTILINE)
+        assert n_changed == 1, pattern
+    folder.mkdir()
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    return folder
+
+
+def claim(folder: Path) -> dict[str, Path | None]:
+    """Return the daemon's volumes: that of its claim belongs to root and to fsGroup."""
+    (wanted,) = one("StatefulSet")["volumeClaimTemplates"]
+    made = volume(folder, (0, pod()["securityContext"]["fsGroup"]), 0o2775)
+    return {wanted["metadata"]["name"]: made, "tmp": None}
+
+
 def test_the_pod_of_kubernetes_passes_its_probes(
     image: Image, debian: Path, folder: Path, tmp_path: Path
 ) -> None:
     """With its configuration, secret, volumes and user; its broker is that of compose."""
     at = Path(tempfile.mkdtemp(dir=folder))
-    (container,) = pod()["containers"]
-    rules_ = pod()["securityContext"]
-    user = f"{rules_['runAsUser']}:{rules_['runAsGroup']}"
-    (claim,) = one("StatefulSet")["volumeClaimTemplates"]
-    config = at / "config"
-    config.mkdir()
-    secret = {"STREAMNB_TOKEN": "of-sixteen-characters"}
-    # As README says of corrections: the secret is made, and the hash taken away.
-    text = re.sub(r"^  # (token: .*)$", r"  \1", CONFIG.read_text("utf-8"), flags=re.MULTILINE)
-    (config / "config.yaml").write_text(text, encoding="utf-8")
-    sources = {
-        # A claim belongs to root and to fsGroup, which may write.
-        claim["metadata"]["name"]: volume(at / "claim", (0, rules_["fsGroup"]), 0o2775),
-        "config": config,
-        "tmp": None,
-    }
-    mounts = [
-        Mount(each["mountPath"], sources[each["name"]], each.get("readOnly", False))
-        for each in container["volumeMounts"]
-    ]
-    plan = image.plan(
-        *container.get("args", ()),
-        environment=secret,
-        mounts=mounts,
-        user=user,
-        is_read_only=container["securityContext"]["readOnlyRootFilesystem"],
-    )
+    played = Pod(pod(), claim(at / "claim") | {"config": config_map(at / "config", WITH_TOKEN)})
     with (
         Network(tmp_path, [*services(), "kafka.kafka.svc"]) as network,
         Compose(at, image, debian, network).kafka() as kafka,
     ):
         kafka.until(lambda: READY_LINE in kafka.said, "Kafka is there")
-        with Container("pod", plan, network) as daemon:
-            (port,) = container["ports"]
-
-            def probe(name: str, host: str | None = None) -> int:
-                asked = container[name]["httpGet"]
-                assert asked["port"] == port["name"]
-                address = f"http://127.0.0.1:{port['containerPort']}{asked['path']}"
-                return network.get(address, host)[0]
-
-            daemon.until(lambda: probe("startupProbe") == 200, "it has started")
-            daemon.until(lambda: probe("livenessProbe") == 200, "it lives")
-            daemon.until(lambda: probe("readinessProbe") == 200, "it is ready")
-            assert probe("readinessProbe", "streamnb.streamnb.svc:8100") == 200
-            assert probe("readinessProbe", "streamnb-0.streamnb-pods:8100") == 200
-            assert probe("readinessProbe", "elsewhere.example.org") == 403
-            check_rights(daemon, user)
-            assert secret["STREAMNB_TOKEN"] not in daemon.said
-            assert daemon.stop() == 0, daemon.said[-2000:]
+        with Container("pod", played.plan(image), network) as daemon:
+            daemon.until(lambda: played.probe("startupProbe", network) == 200, "it has started")
+            daemon.until(lambda: played.probe("livenessProbe", network) == 200, "it lives")
+            daemon.until(lambda: played.probe("readinessProbe", network) == 200, "it is ready")
+            for host, status in (
+                ("streamnb.streamnb.svc:8100", 200),
+                ("streamnb-0.streamnb-pods:8100", 200),
+                ("elsewhere.example.org", 403),
+            ):
+                assert played.probe("readinessProbe", network, host) == status
+            check_rights(daemon, played.user)
+            assert SECRET["STREAMNB_TOKEN"] not in daemon.said
+            assert daemon.stop(grace_s=played.grace_s) == 0, daemon.said[-2000:]
     assert (at / "claim" / "state" / "model.nb").is_file()
+
+
+def test_the_pod_of_a_replica_follows_the_daemon_s(
+    image: Image, folder: Path, tmp_path: Path
+) -> None:
+    """Each on a network of its own: it is ready by the daemon's version, and answers without it."""
+    at = Path(tempfile.mkdtemp(dir=folder))
+    # As README says of replicas; and a stream that ends, so that there is a last version.
+    changed = WITH_TOKEN | {
+        r"^  # (snapshots: true)$": r"  \1",
+        r"^source: .*$": "source: file:/etc/streamnb/messages.jsonl",
+    }
+    config = config_map(at / "config", changed)
+    lines = [
+        json.dumps({"id": str(i), "text": f"{word} day", "label": label}) + "\n"
+        for i, (word, label) in enumerate((("sunny", "positive"), ("awful", "negative")) * 50)
+    ]
+    (config / "messages.jsonl").write_text("".join(lines), encoding="utf-8")
+    theirs = Pod(pod(), claim(at / "claim") | {"config": config})
+    ours = Pod(replica(), {"config": config, "tmp": None})
+    for name in ("theirs", "ours"):
+        (tmp_path / name).mkdir()
+    asked = json.dumps({"texts": ["a sunny day", "an awful day"]}).encode()
+
+    def answer(network: Network) -> dict[str, Any]:
+        status, body = network.get("http://127.0.0.1:8100/v1/predict", body=asked)
+        found: dict[str, Any] = json.loads(body) if status == 200 else {}
+        return found
+
+    with Network(tmp_path / "theirs") as network, Network(tmp_path / "ours") as own:
+        own.reach(network, ["streamnb-0.streamnb-pods"])
+        with Container("replica", ours.plan(image), own) as follower:
+            follower.until(lambda: ours.probe("startupProbe", own) == 200, "it has started")
+            assert ours.probe("readinessProbe", own) == 503  # there is no version yet
+            with Container("daemon", theirs.plan(image), network) as daemon:
+                daemon.until(lambda: answer(network).get("n_examples") == 100, "all is learned")
+                follower.until(lambda: ours.probe("readinessProbe", own) == 200, "it is ready")
+                follower.until(lambda: answer(own) == answer(network), "it has the version")
+                last = answer(own)
+                assert daemon.stop(grace_s=theirs.grace_s) == 0, daemon.said[-2000:]
+            assert [each["label"] for each in last["predictions"]] == ["positive", "negative"]
+            found = answer(own)  # the daemon publishes once more when it ends
+            assert (found["predictions"], found["n_examples"]) == (last["predictions"], 100)
+            for name in ("livenessProbe", "readinessProbe"):
+                assert ours.probe(name, own, "streamnb-replica.streamnb.svc") == 200
+            check_rights(follower, ours.user)
+            assert SECRET["STREAMNB_TOKEN"] not in follower.said + daemon.said
+            assert follower.stop(grace_s=ours.grace_s) == 0, follower.said[-2000:]
