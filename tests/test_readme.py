@@ -264,6 +264,7 @@ def tutorial_broker(tmp_path: Path) -> Iterator[Callable[[str], str]]:
         text=True,
     ) as window:  # fmt: skip
         assert window.stdout is not None
+        assert select.select([window.stdout], [], [], 90.0)[0], "the broker says no address"
         assert window.stdout.readline() == f"127.0.0.1:{port}\n"
         (own,) = (
             os.pidfd_open(each.pid)
