@@ -9,6 +9,9 @@ With late labels a message without one waits, if it is no window older than its 
 the newest that two messages in a row have reached. The first label within its window is its own;
 without one it is the default once its partition's time is a horizon beyond it. What takes a message
 back takes that back too, and no label comes to it any more.
+
+Whatever is judged is shown, until a delete or an update behind it in its log takes it back. What
+came behind its own delete or update is not judged.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
@@ -107,3 +111,50 @@ def counts(living: Mapping[str, tuple[str, str]]) -> Counts:
         for word in set(text.split()):
             words.setdefault(word, Counter())[label] += 1
     return dict(classes), {word: dict(own) for word, own in words.items()}
+
+
+@dataclass
+class Judged:
+    """What a log says of what is shown: messages that may be, and which revisions were read."""
+
+    messages: dict[int, Message] = field(default_factory=dict)  # by offset
+    revisions: dict[str, list[int]] = field(default_factory=dict)  # by id, ascending
+    unread: set[int] = field(default_factory=set)  # messages that the last life did not read
+
+    def taken_back(self, name: str, offset: int) -> list[int]:
+        """Return where the revisions stand that take a message back."""
+        return [at for at in self.revisions.get(name, ()) if at > offset]
+
+    def left(self) -> dict[int, Message]:
+        """Return the messages that were read, and that nothing has taken back."""
+        return {
+            at: message
+            for at, message in self.messages.items()
+            if at not in self.unread and not self.taken_back(message["id"], at)
+        }
+
+
+def judged(said: Mapping[int, Message], read: Mapping[int, Message]) -> Judged:
+    """Return what a log says of what is shown, by offset; not all of it may have been `read`.
+
+    What was not read at last may have been before, and what it had revised is as it was.
+    """
+    found, came, early = Judged(), set[str](), set[str]()
+    for at, message in said.items():
+        name, operation = message["id"], message.get("operation", "create")
+        if at not in read:
+            if operation != "delete":
+                found.messages[at] = message
+                found.unread.add(at)
+            continue
+        if operation == "create" and name in early:
+            early.remove(name)
+            continue
+        if operation == "create":
+            came.add(name)
+        else:
+            found.revisions.setdefault(name, []).append(at)
+            early |= {name} - came
+        if operation != "delete":
+            found.messages[at] = message
+    return found

@@ -86,6 +86,12 @@ class People:
             found += list(own.values())[: positions.get(part_name(partition), 0)]
         return found
 
+    def logs(self, each: Daemon) -> list[list[Said]]:
+        """Return all that people said, each log's in its order."""
+        if len(self._world.daemons) == 1:
+            return [list(self.journal(each).values())]
+        return [list(self._topic(each).values()) for each in self._world.corrections.logs]
+
     def lost(self) -> dict[str, Said]:
         """Return what was acknowledged, and does not stand where it was said to."""
         world = self._world

@@ -88,6 +88,10 @@ def draw(seed: int) -> Plan:
         events += _late_starts(last, n_daemons)
     if not is_alone and last.random() < 0.3:
         events += _blackouts(last, n_daemons)
+    page = random.Random(f"page {seed}")  # what it searches may be a sample, and labels come late
+    has_page = has_page or ("late_labels" in settings and page.random() < 0.5)
+    if has_page and page.random() < 0.2:
+        settings["recent"] = {"rate_max_per_s": page.choice((0.4, 1.0, 3.0))}
     events.sort(key=lambda event: event.at_s)
     return Plan(seed, n_daemons, n_partitions, has_page, settings, tuple(events))
 

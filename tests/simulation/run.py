@@ -21,6 +21,7 @@ from consumers import daemon, factories
 from consumers.config.settings import Settings
 from consumers.kafka import producers
 from consumers.kafka.group_source import GroupSource
+from consumers.messages import Messages
 from consumers.pipeline.loop import Pipeline
 from tests.simulation import bugs
 from tests.simulation.broker import BrokerClient, TopicLog
@@ -59,16 +60,23 @@ def replaced(world: World) -> Iterator[None]:
             world.running().service = components.corrections.correction_service
         return None, lambda: None
 
-    real_build = daemon.Daemon.build_pipeline
+    real_build, real_process = daemon.Daemon.build_pipeline, Pipeline._process
 
     def build_pipeline(self: daemon.Daemon) -> Pipeline:
         pipeline = world.running().pipeline = real_build(self)
         return pipeline
 
+    def process(self: Pipeline, messages: Messages) -> None:
+        what = world.running(), messages.partition, messages.offsets.tolist()
+        world.recent.note_begun(*what)
+        real_process(self, messages)
+        world.recent.note_handled(*what)
+
     def note(_logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
         task = world.scheduler.current
         who = "" if task is None else f"{task.process.name}/{task.name}"
         world.note_gap(event)
+        world.recent.note_event(event)
         world.said.append(f"{world.scheduler.now_s:9.4f} {who} {method} {event}")
         raise structlog.DropEvent
 
@@ -83,6 +91,7 @@ def replaced(world: World) -> Iterator[None]:
             (daemon, "short_pauses", contextlib.nullcontext),
             (daemon.Daemon, "compile_kernels", lambda _self, _stack: True),
             (daemon.Daemon, "build_pipeline", build_pipeline),
+            (Pipeline, "_process", process),
             (secrets, "randbits", keys.getrandbits),
             (secrets, "token_hex", lambda n: keys.randbytes(n).hex()),
         ):

@@ -36,6 +36,7 @@ from tests.simulation.beginnings import Beginnings
 from tests.simulation.broker import Broker
 from tests.simulation.people import CORRECTION_TOPIC, JOURNAL_LOG, People, WrongError
 from tests.simulation.plan import LABELS, WORDS, Event, Plan
+from tests.simulation.recent import Recent
 from tests.simulation.scheduler import BEGIN_S, Process, Scheduler, StuckError
 from tests.system_calls import Call
 
@@ -113,7 +114,7 @@ class World:
         self.report: Counter[str] = Counter()
         self.n_comparisons = 0
         self.said: deque[str] = deque(maxlen=400)  # what daemons logged, for a failure
-        self.people, self.beginnings = People(self), Beginnings(self)
+        self.people, self.beginnings, self.recent = People(self), Beginnings(self), Recent(self)
         self.is_settling = self.is_ending = False
         self.is_forgotten: Callable[[Call], bool] = bugs.nothing_is_forgotten
         self.owners: dict[Process, Daemon] = {}
@@ -160,7 +161,8 @@ class World:
         }
         given["http"] = {"enabled": self.plan.has_page}
         log = "journal" if self.plan.n_daemons == 1 else f"kafka:{CORRECTION_TOPIC}"
-        given["corrections"] = {"to": log if self.plan.has_page else "none"}
+        is_corrected = self.plan.has_page and not ("late_labels" in given and log != "journal")
+        given["corrections"] = {"to": log if is_corrected else "none"}
         if self.plan.n_daemons > 1:
             given["group"]["folder"] = self.root / "shared"
         else:
@@ -194,6 +196,8 @@ class World:
         for each in self.daemons:
             self.check_file(each, is_last=True)
         self._check_outputs()
+        if self.plan.has_page:
+            self._check_recent()
 
     def end(self) -> None:
         """End whatever still runs."""
@@ -283,6 +287,7 @@ class World:
         each.stop = threading.Event()
         try:
             daemon.run(each.settings, cast("View", _Unseen()), each.stop)
+            self.recent.note_end(each)
         except ConsumerError as error:
             self.report[f"ended by {type(error).__name__}"] += 1
             self.said.append(f"{each.number} ended: {error}")
@@ -368,6 +373,7 @@ class World:
                 self._black_out(each.takes_along)
             self.report["power cuts" if each.loses_power else "kills"] += 1
             if each.loses_power:
+                self.recent.note_power_cut(each)
                 each.cut = self._left(each.folder, each.cut)
             self.check_file(each)
         if not self.is_ending:
@@ -421,9 +427,9 @@ class World:
 
     # ---- checks --------------------------------------------------------------------------------
 
-    def expected(
+    def taught(
         self, positions: Mapping[str, int], each: Daemon, begun: Mapping[Partition, int]
-    ) -> checker.Counts:
+    ) -> dict[str, tuple[str, str]]:
         """Return what the checker says of some positions, and of where reading has begun."""
         logs, label_logs = (
             [
@@ -432,9 +438,8 @@ class World:
             ]
             for topic in (self.topic, self.labels)
         )
-        corrections = self.people.said(positions, each)
         late = self.plan.settings.get("late_labels")
-        return checker.counts(checker.taught(logs, corrections, label_logs, late))
+        return checker.taught(logs, self.people.said(positions, each), label_logs, late)
 
     def _said(self, partition: Partition, begin: int, end: int) -> list[checker.Message]:
         """Return the messages between two places of a log that are not said to be lost."""
@@ -452,7 +457,8 @@ class World:
             raise WrongError(f"daemon {each.number} has saved what is none: {error}") from error
         self.n_comparisons += 1
         begun = self.beginnings.saved(stored.header)
-        found, wanted = counts_of(stored.model), self.expected(stored.positions, each, begun)
+        found = counts_of(stored.model)
+        wanted = checker.counts(self.taught(stored.positions, each, begun))
         if found != wanted:
             raise WrongError(
                 f"daemon {each.number} at {stored.positions}:\n found {found}\nwanted {wanted}"
@@ -499,6 +505,14 @@ class World:
         alone -= {each["id"] for each in said if "operation" in each}
         if alone - found.keys():
             raise WrongError(f"never predicted: {sorted(alone - found.keys())}")
+
+    def _check_recent(self) -> None:
+        """Compare what each daemon's page shows with what the checker says of the logs."""
+        each = self.daemons[0]
+        stored = read(each.folder / "state" / "model.nb")
+        begun = self.beginnings.saved(stored.header)
+        is_late = "late_labels" in self.plan.settings
+        self.recent.check(begun, self.taught(stored.positions, each, begun) if is_late else {})
 
 
 def counts_of(model: NaiveBayes) -> checker.Counts:
