@@ -6,12 +6,14 @@ others replace one function.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+import numpy as np
 from msgspec.structs import replace
 
 from consumers.features import build_model
@@ -28,6 +30,11 @@ from consumers.pipeline.part_files import LoadedPart, PartFiles
 from consumers.pipeline.reader import Reader
 from consumers.pipeline.revision import Reviser
 from consumers.pipeline.waiting_messages import Taking, WaitingMessage
+from consumers.search.history import Noted
+from consumers.search.sampler import Offer
+from consumers.search.store import RecentStore
+from consumers.search.transactions import Deduplicator, Held
+from consumers.search.writer import MessageCounter, OfferedBefore
 from consumers.sinks.jsonl import JsonLinesSink
 from streamnb.state import ModelState, PartState
 from tests.system_calls import Call
@@ -213,6 +220,43 @@ def loss_not_told(_world: World) -> Iterator[Patch]:
     yield GroupSource, "_report_lost", lambda _self, *_: None
 
 
+def old_version_shown(_world: World) -> Iterator[Patch]:
+    """An update is stored beside what it takes the place of."""
+    yield Pipeline, "_forget_versions", lambda _self, *_: None
+
+
+def deletion_not_shown(_world: World) -> Iterator[Patch]:
+    """A deletion by the stream is counted in the model, and the page forgets about it."""
+
+    def forget_ids(_self: RecentStore, *_: Any, **_options: Any) -> threading.Event:
+        done = threading.Event()
+        done.set()
+        return done
+
+    yield RecentStore, "forget_ids", forget_ids
+
+
+def stored_twice(_world: World) -> Iterator[Patch]:
+    """What comes again after a start is stored again."""
+
+    def unknown(_self: Deduplicator, offer: Offer, *_: object) -> tuple[Any, list[Held]]:
+        return np.arange(len(offer)), []
+
+    def note(self: OfferedBefore, *args: Any) -> Noted:
+        assert self.counter is not None
+        self.counter.add(*args)
+        return slice(None), {}
+
+    yield Deduplicator, "unknown", unknown
+    yield OfferedBefore, "note", note
+
+
+def counted_twice(_world: World) -> Iterator[Patch]:
+    """What comes again after a start is counted again for the page's curves."""
+    real = MessageCounter.begin
+    yield MessageCounter, "begin", lambda self, _counted: real(self, {})
+
+
 REPLACED = {
     each.__name__: each
     for each in (
@@ -233,6 +277,10 @@ REPLACED = {
         late_label_twice,
         default_too_early,
         loss_not_told,
+        old_version_shown,
+        deletion_not_shown,
+        stored_twice,
+        counted_twice,
     )
 }
 BUGS = (*FORGOTTEN, *REPLACED)
