@@ -158,7 +158,8 @@ class Recent:
             if people.get(message["id"]) != {None}
         }
         missing = wanted - shown
-        self._world.report["messages on no page"] += len(missing)
+        if not self._troubled and "recent" in self._world.plan.settings:
+            self._world.report["messages sampled out"] += len(missing)
         if all(map(self._is_whole, self._world.daemons)):
             self._world.report["pages whole"] += 1
             if missing:

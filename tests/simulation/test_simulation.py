@@ -94,8 +94,8 @@ def test_seeds_hold() -> None:
     assert met.keys() >= {"members expelled", "failed fsync", "failed write", "failed replace"}
     assert met.keys() >= {"late labels", "messages lost"}
     assert met.keys() >= {"blackouts", "topics grown", "late starts", "corrections taken"}
-    assert met.keys() >= {"rows compared", "pages whole", "counts by class compared"}
-    assert met["messages on no page"]  # pages of samples
+    assert met.keys() >= {"rows compared", "pages whole", "messages sampled out"}
+    assert met.keys() >= {"counts by class compared", "rows that another member revised"}
 
 
 @pytest.mark.deep
