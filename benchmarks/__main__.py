@@ -155,11 +155,7 @@ def _hand_out(
 ) -> None:
     Console().print(table_of(results))
     if json_file is not None:
-        found = {
-            **about,
-            "machine": machine(),
-            "results": [result.to_dict() for result in results],
-        }
+        found = {**about, "machine": machine(), "results": [result.to_dict() for result in results]}
         json_file.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
         json_file.write_text(text, encoding="utf-8")

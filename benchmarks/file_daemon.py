@@ -200,9 +200,7 @@ def command_s(*words: str | Path) -> float:
     """Run a command of the program; return how many seconds it took, from start to end."""
     began = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "consumers", *words, "--json"],
-        check=True,
-        stdout=subprocess.DEVNULL,
+        [sys.executable, "-m", "consumers", *words, "--json"], check=True, stdout=subprocess.DEVNULL
     )
     return time.perf_counter() - began
 

@@ -71,11 +71,7 @@ def _compared(
 
 
 def _learned(
-    source: str,
-    n: int,
-    words: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    runs: list[Run],
+    source: str, n: int, words: Mapping[str, Any], settings: Mapping[str, Any], runs: list[Run]
 ) -> Callable[[], float]:
     def timed() -> float:
         run = run_daemon(source, n, words, settings=settings)

@@ -8,14 +8,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-PEERS = (
-    "river",
-    "scikit-learn",
-    "vowpalwabbit",
-    "kafka-python",
-    "confluent-kafka",
-    "matplotlib",
-)
+PEERS = ("river", "scikit-learn", "vowpalwabbit", "kafka-python", "confluent-kafka", "matplotlib")
 
 
 class LeftOutError(Exception):

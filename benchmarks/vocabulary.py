@@ -87,11 +87,7 @@ def _compare(
 
 
 def _in_turns(
-    result: Result,
-    curve: str,
-    timed: Mapping[int, Callable[[], float]],
-    show: Show,
-    at_most: float,
+    result: Result, curve: str, timed: Mapping[int, Callable[[], float]], show: Show, at_most: float
 ) -> None:
     """Time what runs with each number of words known, and hold the most to the fewest."""
     fewest, most = min(timed), max(timed)

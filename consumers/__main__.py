@@ -11,12 +11,7 @@ import gc
 import os
 import sys
 
-from consumers.process import (
-    drop_empty_sizes,
-    missing_packages,
-    open_standard_streams,
-    watch_early,
-)
+from consumers.process import drop_empty_sizes, missing_packages, open_standard_streams, watch_early
 
 EXIT_CONFIG = 78  # as `consumers.errors.ConfigError`, whose module may not be importable
 EXIT_INTERRUPTED = 130  # as a shell shows a program that SIGINT ended

@@ -35,9 +35,7 @@ NO_TIME = -1  # in Unix milliseconds, as in Kafka; any other negative time is on
 WEIGHT = "message.weight"
 
 
-def weighed(
-    columns: Mapping[str, Column],
-) -> tuple[dict[str, Column], NDArray[np.float64] | None]:
+def weighed(columns: Mapping[str, Column]) -> tuple[dict[str, Column], NDArray[np.float64] | None]:
     """Return columns without the weights among them, and these; None if they have none."""
     weights = columns.get(WEIGHT)
     if not isinstance(weights, np.ndarray):

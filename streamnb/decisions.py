@@ -549,9 +549,7 @@ class Confidence:
                 self.calibrator.curve if n_classes is None else self.calibrator.curve_for(n_classes)
             )
         return AnswerRule(
-            curve,
-            None if self.conformal is None else self.conformal.standing_threshold,
-            self.costs,
+            curve, None if self.conformal is None else self.conformal.standing_threshold, self.costs
         )
 
 

@@ -25,14 +25,7 @@ from streamnb.serving.publisher import Snapshot
 from streamnb.state import ModelState
 from streamnb.storage import new_file, read_model, save
 
-__all__ = [
-    "export_arrow",
-    "export_dict",
-    "export_json",
-    "export_mlflow",
-    "log_mlflow",
-    "to_arrow",
-]
+__all__ = ["export_arrow", "export_dict", "export_json", "export_mlflow", "log_mlflow", "to_arrow"]
 
 
 FORMAT = "streamnb export"

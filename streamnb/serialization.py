@@ -25,13 +25,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from streamnb.decay import Clock, HalfLife
-from streamnb.errors import (
-    InputError,
-    StoreError,
-    StoreVersionError,
-    check_kind,
-    check_whole,
-)
+from streamnb.errors import InputError, StoreError, StoreVersionError, check_kind, check_whole
 from streamnb.features import statistics
 from streamnb.features.bag import Bag
 from streamnb.features.categorical import Categories

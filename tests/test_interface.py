@@ -11,12 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.interface.record import (
-    config_lines,
-    daemon_lines,
-    help_lines,
-    python_lines,
-)
+from tests.golden.interface.record import config_lines, daemon_lines, help_lines, python_lines
 
 FOLDER = Path(__file__).parent / "golden" / "interface"
 RENEW = "python -m tests.golden.interface.record"

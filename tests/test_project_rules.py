@@ -82,7 +82,7 @@ ASKS_THE_DAY_CLOCK = {
 
 # Why each of these names of a class is one of a type too.
 SHARED_NAMES = {
-    "Flags": "the public group of features; to kernels an array, beside `F64` and `I64`",
+    "Flags": "the public group of features; to kernels an array, beside `F64` and `I64`"
 }
 
 MADE_BY_TOOLS = {"__pycache__", "build", "dist", "libs", "run", "state"}

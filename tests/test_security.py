@@ -39,11 +39,7 @@ ALLOWED = {
     ("streamnb/export.py", "importlib.import_module"): "pyarrow, which an export may need",
     ("consumers/warm_up.py", "importlib.import_module"): "modules of our own packages",
 }
-OUR_PROCESSES = {
-    "consumers/warm_up.py",
-    "consumers/http/server.py",
-    "consumers/decode/schemas.py",
-}
+OUR_PROCESSES = {"consumers/warm_up.py", "consumers/http/server.py", "consumers/decode/schemas.py"}
 
 
 def dotted(node: ast.expr) -> str:

@@ -217,8 +217,7 @@ def predict(
     ] = None,
     message: MessageOption = None,
     model: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A model file instead.", show_default=False),
+        Path | None, typer.Option(metavar="FILE", help="A model file instead.", show_default=False)
     ] = None,
     source: SourceOption = None,
     prior: PriorOption = None,
@@ -248,11 +247,7 @@ def predict(
 
 
 def _examples(
-    model: NaiveBayes,
-    texts: list[str],
-    given: list[str],
-    messages: list[str],
-    config: Path | None,
+    model: NaiveBayes, texts: list[str], given: list[str], messages: list[str], config: Path | None
 ) -> Iterator[tuple[dict[str, Any], str | None]]:
     """Yield what is to be judged: each text with the given fields, or those alone; each message."""
     from consumers.config.settings import load

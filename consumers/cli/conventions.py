@@ -81,8 +81,7 @@ def _checked_source(text: str | None) -> str | None:
 
 
 SourceArgument = Annotated[
-    str,
-    typer.Argument(metavar="SOURCE", help=f"{SOURCE_FORMS}.", callback=_checked_source),
+    str, typer.Argument(metavar="SOURCE", help=f"{SOURCE_FORMS}.", callback=_checked_source)
 ]
 SourceOption = Annotated[
     str | None,
@@ -120,8 +119,7 @@ PriorOption = Annotated[
     ),
 ]
 MaxMessagesOption = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help="Stop after N messages.", show_default=False),
+    int | None, typer.Option(min=1, metavar="N", help="Stop after N messages.", show_default=False)
 ]
 
 

@@ -112,8 +112,7 @@ SavedModelOption = Annotated[
 UncalibratedOption = Annotated[
     bool,
     typer.Option(
-        "--uncalibrated",
-        help="Judge by what the model itself states, without a calibrator.",
+        "--uncalibrated", help="Judge by what the model itself states, without a calibrator."
     ),
 ]
 JointOption = Annotated[
@@ -394,8 +393,7 @@ def subtract_slice(
     ],
     to: Annotated[Path, typer.Option(metavar="FILE", help="Where the model is written.")],
     by: Annotated[
-        str,
-        typer.Option(metavar="day|FIELD", help="What it is a slice by: user, lang, a field."),
+        str, typer.Option(metavar="day|FIELD", help="What it is a slice by: user, lang, a field.")
     ] = "day",
     config: ConfigOption = None,
     source: SourceOption = None,

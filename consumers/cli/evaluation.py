@@ -20,12 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consumers.cli.conventions import ahead, decoded, polls, progress_bar, source_apart
-from consumers.cli.figures import (
-    Floats,
-    Ints,
-    JudgedExamples,
-    importing_scikit_learn,
-)
+from consumers.cli.figures import Floats, Ints, JudgedExamples, importing_scikit_learn
 from consumers.cli.model_report import training_figures
 from consumers.cli.output import folds_notes, late_sets_note
 from consumers.config.message import MESSAGE_PARTS, EmoticonLabels

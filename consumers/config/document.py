@@ -160,8 +160,7 @@ class _NodeVisitor:
             name = match["name"]
             if name is None:
                 self._report(
-                    path,
-                    "has a ${ that is not ${NAME} of letters, digits and _; a plain ${ is $${",
+                    path, "has a ${ that is not ${NAME} of letters, digits and _; a plain ${ is $${"
                 )
                 return match[0]
             if name not in self._environ:

@@ -46,10 +46,7 @@ class Section(BaseModel):
     """A part of the configuration: frozen, finite, and with no room for unknown keys."""
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        allow_inf_nan=False,
-        validate_default=True,
+        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True
     )
 
     @field_validator("*", mode="before")
@@ -447,9 +444,7 @@ def classes_of(prior: ClassPriorSetting) -> tuple[tuple[str | int, ...], list[st
 
 
 def wrong_classes(
-    prior: ClassPriorSetting,
-    classes: tuple[str, ...],
-    where: tuple[str | int, ...] = ("model",),
+    prior: ClassPriorSetting, classes: tuple[str, ...], where: tuple[str | int, ...] = ("model",)
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Find classes that a prior names and the model lacks, and the other way round."""
     found = classes_of(prior)

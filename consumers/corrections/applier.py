@@ -347,10 +347,7 @@ class CorrectionApplier:
     # ---- whether a message has been learned, will be, or is somebody else's --------------------
 
     def _must_wait(
-        self,
-        entry: Entry,
-        positions: Mapping[Partition, int],
-        assigned: Collection[Partition],
+        self, entry: Entry, positions: Mapping[Partition, int], assigned: Collection[Partition]
     ) -> bool:
         """Return whether the message that is corrected is still to be learned here."""
         said = entry.said
@@ -439,12 +436,5 @@ def _reject(
 ) -> Reject:
     line = encode(said)
     return Reject(
-        reason,
-        detail,
-        entry.partition,
-        entry.offset,
-        said.time_ms,
-        said.id.encode(),
-        line,
-        said.id,
+        reason, detail, entry.partition, entry.offset, said.time_ms, said.id.encode(), line, said.id
     )

@@ -389,11 +389,7 @@ class Decoder:
         self._ignore(at, selection.retweet_code, operations, undecided, ignored)
 
     def _apply_sample(
-        self,
-        raw: RawColumns,
-        ids: Texts,
-        undecided: NDArray[np.bool_],
-        ignored: NDArray[np.int16],
+        self, raw: RawColumns, ids: Texts, undecided: NDArray[np.bool_], ignored: NDArray[np.int16]
     ) -> None:
         """Ignore the messages that are not of the sample."""
         if self._selection.sample == 1:

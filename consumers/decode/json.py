@@ -80,8 +80,7 @@ _STEPS = {byte: 1 if byte in b"[{" else -1 for byte in b"[]{}"}
 # other bytes is broken JSON and no half: replacing it could split a character.
 _HALF = rb"\\u[dD][%s][0-9a-fA-F]{2}"
 _ESCAPE = re.compile(
-    _HALF % b"89abAB" + _HALF % b"c-fC-F" + b"|(" + _HALF % b"89a-fA-F" + rb")|\\.",
-    flags=re.DOTALL,
+    _HALF % b"89abAB" + _HALF % b"c-fC-F" + b"|(" + _HALF % b"89a-fA-F" + rb")|\\.", flags=re.DOTALL
 )
 
 

@@ -290,10 +290,7 @@ def keep_classes(model: NaiveBayes) -> tuple[Label, ...]:
 
 
 def is_over_limit(
-    label: Label,
-    n_new: int,
-    model: NaiveBayes,
-    takes_class: Callable[[Label], bool] | None = None,
+    label: Label, n_new: int, model: NaiveBayes, takes_class: Callable[[Label], bool] | None = None
 ) -> bool:
     """Return whether a label may not become a class, as the model has too many; `n_new` join first.
 
@@ -315,9 +312,7 @@ def over_limit(label: Label | None) -> str:
 
 
 def within_limit(
-    messages: Messages,
-    model: NaiveBayes,
-    takes_class: Callable[[Label], bool] | None = None,
+    messages: Messages, model: NaiveBayes, takes_class: Callable[[Label], bool] | None = None
 ) -> Messages:
     """Return a batch whose labels may all be learned; those over the limit become rejects."""
     unknown = set(messages.classes).difference(model.classes)

@@ -266,10 +266,7 @@ class Client:
         return self._comparison((query,), lang, (first, second))
 
     def _comparison(
-        self,
-        queries: Sequence[str],
-        lang: str | None,
-        times: Sequence[tuple[int | str, int | str]],
+        self, queries: Sequence[str], lang: str | None, times: Sequence[tuple[int | str, int | str]]
     ) -> ComparisonDict:
         begins, ends = zip(*times, strict=True) if times else ((), ())
         more = {"q": queries, "lang": [] if lang is None else lang, "from": begins, "to": ends}

@@ -79,11 +79,7 @@ DELETE = ApiOperation(
     "Unlearn a message, and remove it at once",
     DeleteReceipt,
     parameters=(parameter("id", {"type": "string"}, "The message's id.", "path"),),
-    problems=_PROBLEMS
-    | {
-        400: "The id is not UTF-8.",
-        422: "More stands behind the id.",
-    },
+    problems=_PROBLEMS | {400: "The id is not UTF-8.", 422: "More stands behind the id."},
     status=202,
 )
 WANTED = ApiOperation(
@@ -226,10 +222,7 @@ _QUEUED_MAX = 20  # that a page holds at a time
 
 
 def drawn_queue(
-    settings: Settings,
-    classes: Sequence[str],
-    wanted: Sequence[WantedMessage],
-    why_not: str | None,
+    settings: Settings, classes: Sequence[str], wanted: Sequence[WantedMessage], why_not: str | None
 ) -> str:
     """Return the messages to label, of which the page shows the first, and what can be done."""
     looks = looks_of(settings, list(classes))

@@ -213,11 +213,7 @@ class Serializer:
         )
 
     def history(
-        self,
-        span_ms: tuple[int, int, int],
-        found: CountsOverTime,
-        query: Query,
-        lang: str | None,
+        self, span_ms: tuple[int, int, int], found: CountsOverTime, query: Query, lang: str | None
     ) -> schemas.HistoryAnswer:
         """Return counts over time, from and to a time as they are known now."""
         classes = self._classes[: len(found.counts[0])] if found.counts else self._classes

@@ -16,11 +16,7 @@ from typing import Any, Final, Literal
 import kafka
 import structlog
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka.errors import (
-    LogTruncationError,
-    OffsetOutOfRangeError,
-    UnsupportedCodecError,
-)
+from kafka.errors import LogTruncationError, OffsetOutOfRangeError, UnsupportedCodecError
 from kafka.structs import MemberState
 from msgspec.structs import replace
 

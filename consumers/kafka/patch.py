@@ -28,12 +28,7 @@ from crc32c import crc32c
 from kafka import KafkaProducer, TopicPartition
 from kafka.cluster import ClusterMetadata
 from kafka.consumer.fetcher import Fetcher
-from kafka.errors import (
-    KafkaConnectionError,
-    KafkaError,
-    KafkaTimeoutError,
-    RequestTimedOutError,
-)
+from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, RequestTimedOutError
 from kafka.net.selector import Task
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.producer.sender import Sender
@@ -120,10 +115,7 @@ def _compile_in_turn() -> None:
     A version without these parts goes on as it is.
     """
     turn = threading.RLock()
-    for owner, name in (
-        (StructField, "compiled_decode_from"),
-        (type(ApiMessage), "__getitem__"),
-    ):
+    for owner, name in ((StructField, "compiled_decode_from"), (type(ApiMessage), "__getitem__")):
         if hasattr(owner, name):
             setattr(owner, name, _in_turn(turn, getattr(owner, name)))
 

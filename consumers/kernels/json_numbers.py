@@ -12,16 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from consumers.kernels.json_scan import (
-    ABSENT,
-    FALSE,
-    INTEGER,
-    NULL,
-    NUMBER,
-    TRUE,
-    Raw,
-    byte_at,
-)
+from consumers.kernels.json_scan import ABSENT, FALSE, INTEGER, NULL, NUMBER, TRUE, Raw, byte_at
 from streamnb.kernels.jit import inner, kernel
 from streamnb.kernels.layout import F64, I64, U8, Flags, Int
 

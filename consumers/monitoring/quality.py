@@ -410,10 +410,7 @@ class Shares:
         return self._report(counts, self._by(confusion))
 
     def _report(
-        self,
-        counts: Sequence[int],
-        quantifier: Quantifier,
-        weighed: Sequence[float] | None = None,
+        self, counts: Sequence[int], quantifier: Quantifier, weighed: Sequence[float] | None = None
     ) -> ShareReport:
         n, of_shares = sum(counts), counts if weighed is None else weighed
         n_even = sum(of_shares)
@@ -543,10 +540,7 @@ class Quality:
         return bool(words) and self._left_out.issuperset(words)
 
     def update(
-        self,
-        snapshot: Snapshot | None,
-        now_s: float,
-        predicted: Sequence[int] = (),
+        self, snapshot: Snapshot | None, now_s: float, predicted: Sequence[int] = ()
     ) -> None:
         """Gather again what is due, at `now_s` by the clock that was passed in.
 

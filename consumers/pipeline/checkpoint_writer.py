@@ -28,10 +28,7 @@ from consumers.errors import CheckpointError, SinkError, SourceError
 from consumers.messages import Checkpointed, CheckpointEntry, Partition, part_name, partition_of
 from consumers.monitoring.logs import span
 from consumers.pipeline.challengers import ChallengedLearner, Challengers, below
-from consumers.pipeline.checkpoint import (
-    Checkpoint,
-    SavedCheckpoint,
-)
+from consumers.pipeline.checkpoint import Checkpoint, SavedCheckpoint
 from consumers.pipeline.own_models import (
     OwnLearner,
     OwnModels,
@@ -128,10 +125,7 @@ class CheckpointWriter:
         return self._pending is not None
 
     def begin(
-        self,
-        model: NaiveBayes,
-        positions: Mapping[Partition, int],
-        waiting: Callable[[], None],
+        self, model: NaiveBayes, positions: Mapping[Partition, int], waiting: Callable[[], None]
     ) -> None:
         """Freeze the model and the next offset of each partition (step 1), and have them written.
 

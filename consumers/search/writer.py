@@ -32,14 +32,7 @@ from consumers.decode.labels import predicted_classes
 from consumers.messages import NO_LABEL, Messages, Partition
 from consumers.process import watch_cache
 from consumers.search.chunks import Chunk, Retention
-from consumers.search.database import (
-    COLUMNS,
-    SHOWN,
-    RowValues,
-    drop_aside,
-    is_damage,
-    move_aside,
-)
+from consumers.search.database import COLUMNS, SHOWN, RowValues, drop_aside, is_damage, move_aside
 from consumers.search.history import Longs, Noted, Stretch, Uncounted
 from consumers.search.rows import Change, MessageRow, RowMapper, crc_of, crcs_of
 from consumers.search.sampler import (

@@ -15,11 +15,7 @@ project = "streamnb"
 author = "The streamnb authors"
 project_copyright = author  # no year: the same sources give the same site
 
-extensions = [
-    "myst_parser",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
-]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
 # ---- Markdown: as it is shown where the code is kept ---------------------------------------------
 

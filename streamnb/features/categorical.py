@@ -300,11 +300,7 @@ class CategoriesState(GroupState):
         columns, unknown = batch.columns.copy(), batch.unknown()
         of_row, j = np.nonzero((columns != MISSING) & (labels >= 0)[:, None])
         short, held = short_entries(
-            counts.by_value,
-            columns[of_row, j],
-            labels[of_row],
-            weights[of_row],
-            decays=self.decays,
+            counts.by_value, columns[of_row, j], labels[of_row], weights[of_row], decays=self.decays
         )
         wrong = [
             *((int(of_row[k]), batch.fields.names[j[k]], held[k]) for k in np.flatnonzero(short)),

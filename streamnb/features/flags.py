@@ -116,11 +116,7 @@ class FlagsState(FieldsState):
     # ---- unlearning, merging and copies ---------------------------------------------------------
 
     def to_unlearn(
-        self,
-        batch: FieldBatch,
-        labels: NDArray[np.int32],
-        weights: Floats,
-        part: GroupPart | None,
+        self, batch: FieldBatch, labels: NDArray[np.int32], weights: Floats, part: GroupPart | None
     ) -> tuple[FieldBatch, int]:
         """Return the batch: flags never leave, so that all of it can be taken back or nothing."""
         counts = self.grow(self.counts if part is None else part.counts)

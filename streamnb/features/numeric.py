@@ -123,11 +123,7 @@ class NumbersState(FieldsState):
         return self.counts
 
     def to_unlearn(
-        self,
-        batch: FieldBatch,
-        labels: NDArray[np.int32],
-        weights: Floats,
-        part: GroupPart | None,
+        self, batch: FieldBatch, labels: NDArray[np.int32], weights: Floats, part: GroupPart | None
     ) -> tuple[FieldBatch, int]:
         """Return the batch itself if its numbers can have been learned; see `GroupState`."""
         held = self.grow(self.counts if part is None else part.counts)

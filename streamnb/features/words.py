@@ -28,13 +28,7 @@ from streamnb.labels import UNLABELLED, unlabelled
 from streamnb.likelihoods import likelihood_from_dict
 from streamnb.likelihoods.base import Batch, BatchToUnlearn, WordLikelihood
 from streamnb.likelihoods.multinomial import Hybrid, Multinomial, hybrid_from_dict
-from streamnb.tokenizer import (
-    GRAMS_MAX,
-    Tokenizer,
-    check_characters,
-    check_ngrams,
-    scratch_for,
-)
+from streamnb.tokenizer import GRAMS_MAX, Tokenizer, check_characters, check_ngrams, scratch_for
 from streamnb.vocabulary import Vocabulary
 
 

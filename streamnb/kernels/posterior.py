@@ -252,13 +252,7 @@ def is_short(held: float, wanted: float, decays: bool) -> bool:
 
 @kernel
 def find_short(
-    held: F64Grid,
-    columns: I32,
-    labels: I32,
-    wanted: F64,
-    decays: bool,
-    before: F64,
-    short: Flags,
+    held: F64Grid, columns: I32, labels: I32, wanted: F64, decays: bool, before: F64, short: Flags
 ) -> None:
     """Find the entries of which less is held than is wanted back, entry after entry.
 

@@ -6,16 +6,7 @@ import numpy as np
 
 from streamnb.kernels.hashing import negate, siphash, siphash_short
 from streamnb.kernels.jit import inner, kernel
-from streamnb.kernels.layout import (
-    U8,
-    U64,
-    Flags,
-    Int,
-    Scratch,
-    Texts,
-    TokenizerTables,
-    load_eight,
-)
+from streamnb.kernels.layout import U8, U64, Flags, Int, Scratch, Texts, TokenizerTables, load_eight
 
 (SEPARATOR, LETTER, DIGIT, IDEOGRAPH, EMOJI, CLAUSE, APOSTROPHE, AT, HASH, JOINER, FLAG, SPACE) = (
     range(12)

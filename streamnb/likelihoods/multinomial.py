@@ -22,13 +22,7 @@ from streamnb.errors import InputError, check_kind
 from streamnb.kernels import complement as complement_kernel
 from streamnb.kernels import multinomial as kernel
 from streamnb.kernels.categorical import Alphas
-from streamnb.kernels.hybrid import (
-    BANDS,
-    N_WORD_GROUPS,
-    WEIGHT_PRECISION,
-    HybridScratch,
-    Weights,
-)
+from streamnb.kernels.hybrid import BANDS, N_WORD_GROUPS, WEIGHT_PRECISION, HybridScratch, Weights
 from streamnb.kernels.layout import DECLARED, LIVE, Counts, RowUpdates, RunOptions
 from streamnb.likelihoods.base import Batch, of_others
 from streamnb.priors import Dirichlet, as_lists, check

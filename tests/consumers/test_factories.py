@@ -17,13 +17,7 @@ from consumers.config.addresses import Bound, StreamRange
 from consumers.config.settings import Settings
 from consumers.decode.rows import RecordFormat
 from consumers.errors import ConfigError, SourceError
-from consumers.factories import (
-    Components,
-    build_decoder,
-    build_erasure,
-    build_sink,
-    build_source,
-)
+from consumers.factories import Components, build_decoder, build_erasure, build_sink, build_source
 from consumers.kafka.group_source import GroupSource
 from consumers.kafka.librdkafka import LibrdkafkaClient
 from consumers.kafka.producers import KafkaSink

@@ -188,11 +188,7 @@ def test_no_text_breaks_the_layout(width: int, height: int, name: str) -> None:
 
 
 @given(
-    st.text(),
-    st.text(min_size=1),
-    st.integers(20, 200),
-    st.integers(3, 60),
-    st.none() | st.text(),
+    st.text(), st.text(min_size=1), st.integers(20, 200), st.integers(3, 60), st.none() | st.text()
 )
 def test_every_frame_stays_in_its_room(
     text: str, label: str, width: int, height: int, note: str | None
@@ -200,10 +196,7 @@ def test_every_frame_stays_in_its_room(
     """For any text, class and size of the screen the frame is as high as asked, and no wider."""
     message = Judged(0, text, text, label, 0.6, None)
     shown = status(
-        classes=(label, "positive"),
-        newest=(message,) * 60,
-        telling={label: (text,)},
-        note=note,
+        classes=(label, "positive"), newest=(message,) * 60, telling={label: (text,)}, note=note
     )
     lines = [bare(line) for line in draw(shown, width, height)]
     assert len(lines) == height

@@ -102,11 +102,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterato
     topic = folder.name  # the broker outlives this fixture, which a worker may need once more
     broker.create_topic(topic, 2)
     replay(
-        GeneratorSettings(rate_per_s=0.0),
-        (broker.address,),
-        topic,
-        max_messages=5_000,
-        show=False,
+        GeneratorSettings(rate_per_s=0.0), (broker.address,), topic, max_messages=5_000, show=False
     )
     kafka = write_config(folder / "kafka", source=f"kafka://{broker.address}/{topic}")
     made = write_config(folder / "made")

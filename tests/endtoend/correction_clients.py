@@ -53,12 +53,7 @@ class People:
     """
 
     def __init__(
-        self,
-        daemon: Daemon,
-        ids: Iterable[int],
-        n_people: int,
-        seed: int,
-        deleted: float = 0.2,
+        self, daemon: Daemon, ids: Iterable[int], n_people: int, seed: int, deleted: float = 0.2
     ) -> None:
         self.answered: list[tuple[str, dict[str, Any]]] = []
         self.refused: list[tuple[int, dict[str, Any]]] = []

@@ -98,9 +98,7 @@ def main(folder: Path, step: int, moment: str) -> None:
         nb.save(nbs.fit(arm(moment, table) if step == 0 else table, texts_only()), path)
     with contextlib.closing(nbs.StreamLearner(path, texts_only())) as learner:
         run_query(
-            session,
-            folder,
-            lambda df, i: learner(arm(moment, df) if step == 1 + i else df, i),
+            session, folder, lambda df, i: learner(arm(moment, df) if step == 1 + i else df, i)
         )
 
 

@@ -19,13 +19,7 @@ import pytest
 from tests.broker.broker import Broker
 from tests.consumers.cli.test_bridge import in_topic
 from tests.consumers.sources.live_server import LiveServer, Peer, commit1, frame
-from tests.endtoend.daemon_process import (
-    PATIENCE_S,
-    Daemon,
-    command,
-    environment,
-    write_config,
-)
+from tests.endtoend.daemon_process import PATIENCE_S, Daemon, command, environment, write_config
 from tests.endtoend.expected_counts import counts_at
 
 N = 20_000

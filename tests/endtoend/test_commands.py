@@ -219,11 +219,7 @@ CASES: dict[str, Case] = {
     "no model": (74, ["predict", "-c", "anew.yaml", "text"], "there is no checkpoint yet"),
     "model that is none": (74, ["inspect", "in.jsonl"], "in.jsonl: not a streamnb model"),
     "model that is not there": (74, ["inspect", "nowhere.nb"], "nowhere.nb: cannot be read"),
-    "output into a folder": (
-        74,
-        ["run", "-c", "folder.yaml"],
-        "cannot be opened (Is a directory)",
-    ),
+    "output into a folder": (74, ["run", "-c", "folder.yaml"], "cannot be opened (Is a directory)"),
     "wrong configuration": (78, ["check-config", "-c", "wrong.yaml"], "learning.windw"),
     "run by a wrong one": (78, ["run", "-c", "wrong.yaml"], "learning.windw"),
     "no configuration": (78, ["run", "-c", "nowhere.yaml"], "nowhere.yaml cannot be read"),

@@ -67,11 +67,7 @@ def test_corrections_are_exact_when_the_daemon_is_killed(tmp_path: Path) -> None
     data = journal.read_bytes()
     for kind, receipt in answered:
         line = json.loads(data[int(receipt["position"].rpartition("@")[2]) :].split(b"\n")[0])
-        assert (line["kind"], line["id"], line.get("was")) == (
-            kind,
-            receipt["id"],
-            receipt["was"],
-        )
+        assert (line["kind"], line["id"], line.get("was")) == (kind, receipt["id"], receipt["was"])
     assert {line["kind"] for line in lines} == {"label", "delete"}
 
 

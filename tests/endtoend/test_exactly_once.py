@@ -70,11 +70,7 @@ def learned_at_once(tweets: list[Tweet]) -> NaiveBayes:
     "n_tweets", [4_000, 20_000, pytest.param(100_000, marks=pytest.mark.timeout(900))]
 )
 def test_counts_are_exact_when_the_daemon_is_killed_twice(
-    broker: Broker,
-    new_topic: Callable[..., str],
-    data_folder: Path,
-    tmp_path: Path,
-    n_tweets: int,
+    broker: Broker, new_topic: Callable[..., str], data_folder: Path, tmp_path: Path, n_tweets: int
 ) -> None:
     """Tweets, two partitions, two SIGKILLs: every count equals an undisturbed run's."""
     tweets = tweets_in_time_order(data_folder, n_tweets)

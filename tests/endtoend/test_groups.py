@@ -27,10 +27,7 @@ PARTITIONS = 4
 @pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    ("client", "n"),
-    [("kafka-python", 16_000), ("librdkafka", 30_000)],
-)
+@pytest.mark.parametrize(("client", "n"), [("kafka-python", 16_000), ("librdkafka", 30_000)])
 def test_members_that_come_go_die_and_sleep_learn_each_message_once(
     broker: Broker, new_topic: Callable[..., str], tmp_path: Path, client: str, n: int
 ) -> None:

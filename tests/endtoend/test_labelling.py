@@ -152,9 +152,7 @@ def test_a_label_that_was_taken_back_is_unlearned_once(tmp_path: Path) -> None:
     with Daemon(config, "--until-end") as daemon:  # a stop leaves what it has not read yet
         assert daemon.wait() == 0
     check_counts(
-        tmp_path / "state",
-        path,
-        {asked[1]: "negative", asked[2]: "negative", asked[3]: "positive"},
+        tmp_path / "state", path, {asked[1]: "negative", asked[2]: "negative", asked[3]: "positive"}
     )
     verified = command("verify", "-c", str(config), folder=tmp_path)
     assert verified.returncode == 0, verified.stdout + verified.stderr

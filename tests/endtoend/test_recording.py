@@ -17,12 +17,7 @@ from consumers.messages import Partition
 from consumers.sources.recording import RecordingSource
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import fill
-from tests.endtoend.daemon_process import (
-    Daemon,
-    command,
-    environment,
-    write_config,
-)
+from tests.endtoend.daemon_process import Daemon, command, environment, write_config
 from tests.endtoend.expected_counts import examples, messages, state_at
 
 PARTITIONS = 2

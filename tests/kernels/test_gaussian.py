@@ -38,11 +38,7 @@ rows = st.lists(
 
 
 def run(
-    likelihood: Gaussian,
-    given_rows: Sequence[Row],
-    *,
-    scale: float = 1.0,
-    is_open: bool = True,
+    likelihood: Gaussian, given_rows: Sequence[Row], *, scale: float = 1.0, is_open: bool = True
 ) -> NDArray[np.float64]:
     """Predict rows, and learn those with a label as they come; return their log-likelihoods."""
     n = len(given_rows)

@@ -116,10 +116,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"punctuation": True},
         ["3", ".", "5", "is", "ok", "no", "??", "yes", "!"],
     ),
-    "hi there": (
-        {"ends": True, "ngrams": (1, 2)},
-        ["^ hi", "hi", "hi there", "there", "there $"],
-    ),
+    "hi there": ({"ends": True, "ngrams": (1, 2)}, ["^ hi", "hi", "hi there", "there", "there $"]),
     "hi": ({"ends": True, "ngrams": (2, 3)}, ["^ hi", "^ hi $", "hi $"]),
     " ": ({"ends": True, "ngrams": (2, 3)}, []),
     "a b c d": ({"gap": 2}, ["a", "a … c", "a … d", "b", "b … d", "c", "d"]),

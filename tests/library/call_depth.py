@@ -45,11 +45,7 @@ def entries(call: Callable[[], Any]) -> list[str]:
 def plain_model() -> nb.NaiveBayes:
     """Return an untrained model of words and pairs, without the hybrid and what the daemon adds."""
     words = nb.Words(
-        nb.Multinomial(),
-        counts="presence",
-        ngrams=(1, 2),
-        negation=True,
-        max_words=2_000_000,
+        nb.Multinomial(), counts="presence", ngrams=(1, 2), negation=True, max_words=2_000_000
     )
     return nb.NaiveBayes(CLASSES, nb.Dirichlet(1.0), {"text": words})
 

@@ -328,10 +328,7 @@ def test_a_new_field_of_dates_is_in_no_group_of_numbers() -> None:
 
 
 @pytest.mark.parametrize("value", [10**5000, -(10**5000)], ids=["above", "below"])
-@pytest.mark.parametrize(
-    "group",
-    [*list(_GROUPS), "words", "bag"],
-)
+@pytest.mark.parametrize("group", [*list(_GROUPS), "words", "bag"])
 def test_a_number_too_long_to_be_shown_is_refused_by_name(group: str, value: int) -> None:
     """Python prints no number of more than 4,300 digits: the error names its field and row."""
     groups = _GROUPS | {

@@ -37,12 +37,7 @@ PROBES = {"text": ["a b c", "not a b", "", "z", "d e d e", None]}
 def fresh(hybrid: nb.Hybrid | None = nb.Hybrid(), **options: Any) -> nb.NaiveBayes:  # noqa: B008
     """Return an untrained model of pairs with negation."""
     words = nb.Words(
-        nb.Multinomial(),
-        ngrams=(1, 2),
-        negation=True,
-        counts="presence",
-        hybrid=hybrid,
-        **options,
+        nb.Multinomial(), ngrams=(1, 2), negation=True, counts="presence", hybrid=hybrid, **options
     )
     return nb.NaiveBayes(CLASSES, features={"text": words}, hash_key=7)
 
@@ -519,10 +514,7 @@ def test_folds_are_models_that_never_saw_them() -> None:
 def test_what_only_counts_can_answer_is_refused_with_the_way_out() -> None:
     """Where the weights have no part in a question, it is for the raw model."""
     model = learned([("a b", "good"), ("c", "bad")])
-    for ask in (
-        model.weights,
-        lambda: model.credible_interval_one({"text": "a"}),
-    ):
+    for ask in (model.weights, lambda: model.credible_interval_one({"text": "a"})):
         with pytest.raises(InputError, match=r"model\.raw\(\)"):
             ask()
     with pytest.raises(InputError, match=r"take Multinomial\(\), or no hybrid"):

@@ -391,15 +391,11 @@ for _name in ("prequential_many", "unlearn_many"):
     }  # fmt: skip
 for _name in ("likelihood_of", "log_likelihood", "log_loss", "nll"):
     ENTRIES[f"ModelReader.{_name}(labels)"] = Entry(
-        LABELS,
-        taught(lambda made, value, _name=_name: getattr(made, _name)(COLUMNS, value)),
-        three,
+        LABELS, taught(lambda made, value, _name=_name: getattr(made, _name)(COLUMNS, value)), three
     )
 for _group in ("Words", "Bag"):
     ENTRIES[f"{_group}(dictionary)"] = Entry(
-        WORDS,
-        partial(dictionary_of, getattr(nb, _group)),
-        texts,
+        WORDS, partial(dictionary_of, getattr(nb, _group)), texts
     )
 
 _beside = test_array_fuzzing.test_what_stands_beside_the_columns

@@ -27,12 +27,7 @@ def model(likelihood: Bernoulli | Multinomial, *, max_words: int, n_threads: int
     """Return an untrained model of single words and pairs."""
     words = Words(likelihood, ngrams=(1, 2), negation=True, max_words=max_words)
     return NaiveBayes(
-        CLASSES,
-        Dirichlet(1.0),
-        {"text": words},
-        hash_key=5,
-        n_threads=n_threads,
-        new_classes=True,
+        CLASSES, Dirichlet(1.0), {"text": words}, hash_key=5, n_threads=n_threads, new_classes=True
     )
 
 

@@ -170,9 +170,7 @@ def test_a_refused_unlearning_leaves_no_trace(data: st.DataObject) -> None:
     y = data.draw(st.sampled_from([*CLASSES, "never"]))
     weight = data.draw(st.sampled_from([1.0, 2.5, 1e6]))
     must_leave_no_trace(
-        model,
-        [*xs, x],
-        lambda: model.unlearn_one(x, y, weight=weight, time_s=times[-1], part=part),
+        model, [*xs, x], lambda: model.unlearn_one(x, y, weight=weight, time_s=times[-1], part=part)
     )
 
 

@@ -40,9 +40,7 @@ def ten_documents(alpha: float, beta: Beta) -> NaiveBayes:
 def untrained(likelihood: Bernoulli | Multinomial, alpha: float = 1.0) -> NaiveBayes:
     """Return a model of two classes that has learned nothing."""
     return NaiveBayes(
-        classes=["ham", "spam"],
-        class_prior=Dirichlet(alpha),
-        features={"text": Words(likelihood)},
+        classes=["ham", "spam"], class_prior=Dirichlet(alpha), features={"text": Words(likelihood)}
     )
 
 

@@ -18,12 +18,7 @@ import streamnb as nb
 from consumers.cli import commands
 from consumers.cli import figures as figures_module
 from consumers.cli.evaluation import Method, judge
-from consumers.cli.figures import (
-    Blocks,
-    JudgedExamples,
-    figures,
-    replicates_of_confusion,
-)
+from consumers.cli.figures import Blocks, JudgedExamples, figures, replicates_of_confusion
 from consumers.cli.model_report import saved_model
 from consumers.features import SavedConfidence, build_model
 from streamnb import Codes, HalfLife, Multinomial, NaiveBayes, Words

@@ -201,8 +201,7 @@ def test_another_file_of_that_name_is_not_recorded_behind_the_first(
 
 
 @pytest.mark.parametrize(
-    ("part", "offsets"),
-    [(None, [0, 1, 2]), (StreamRange(begin=Bound("offset", 1)), [1, 2])],
+    ("part", "offsets"), [(None, [0, 1, 2]), (StreamRange(begin=Bound("offset", 1)), [1, 2])]
 )
 def test_a_recording_is_recorded_with_its_headers(
     tmp_path: Path, part: StreamRange | None, offsets: list[int]

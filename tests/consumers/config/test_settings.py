@@ -136,10 +136,7 @@ port: 1
             "model: {features: {text: {likelihood: bernoulli, counts: occurrence}}}",
             "take the multinomial",
         ),
-        (
-            "model: {features: {text: {likelihood: complement, alpha: 0}}}",
-            "alpha must be above 0",
-        ),
+        ("model: {features: {text: {likelihood: complement, alpha: 0}}}", "alpha must be above 0"),
         ("model: {features: {text: {normalise: true}}}", "normalise is for the complement"),
         ("model: {features: {text: {beta: [1]}}}", "model.features.text.beta.1: is missing"),
         ("model: {features: {text: {alfa: 1}}}", "did you mean model.features.text.alpha?"),
@@ -156,10 +153,7 @@ port: 1
         ("source: jetstream\nmessage: {format: text}", "has a format of its own"),
         ("source: file:x\nfile: {format: csv}\nmessage: {format: text}", "must be json with"),
         ("message: {format: text, text: body}", "format text needs text: text and no unwrap"),
-        (
-            "message: {registry: {user: u}}",
-            "user and password (or password_file) belong together",
-        ),
+        ("message: {registry: {user: u}}", "user and password (or password_file) belong together"),
         (
             "message: {registry: {password_file: /no/such}}",
             "a file that this user can read (No such file",

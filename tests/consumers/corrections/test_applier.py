@@ -13,12 +13,7 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from consumers.config.settings import Settings
-from consumers.corrections.applier import (
-    AWAY_S,
-    MISPLACED,
-    CorrectionApplier,
-    SharedStream,
-)
+from consumers.corrections.applier import AWAY_S, MISPLACED, CorrectionApplier, SharedStream
 from consumers.corrections.journal import Journal
 from consumers.corrections.model import Correction, LogReader, encode
 from consumers.errors import ConfigError, GroupError, SourceError
@@ -561,10 +556,7 @@ def test_examples_of_every_kind_of_field_are_corrected(tmp_path: Path) -> None:
 def test_the_room_is_off_where_nothing_is_kept() -> None:
     """Without a folder there is no journal, and without a log no corrections."""
     metrics = Metrics(CollectorRegistry())
-    for sections in (
-        {"checkpoint": {"folder": None}},
-        {"corrections": {"to": "none"}},
-    ):
+    for sections in ({"checkpoint": {"folder": None}}, {"corrections": {"to": "none"}}):
         assert build_corrections(Settings.model_validate(sections), None, metrics) is None
 
 

@@ -168,10 +168,7 @@ def test_signs_that_begin_like_words_stand_alone() -> None:
     assert done.texts == ["at (18)", "cool", "lmaXD", "ha ha", "http://x.org"]
 
 
-EMOJI = {
-    "positive": ("😀", "❤️", "👍", "🇩🇪", "🏳️‍🌈"),
-    "negative": ("😡", "👎🏿", "💔"),
-}
+EMOJI = {"positive": ("😀", "❤️", "👍", "🇩🇪", "🏳️‍🌈"), "negative": ("😡", "👎🏿", "💔")}
 
 
 @pytest.mark.parametrize(

@@ -308,13 +308,7 @@ def test_deletions_of_twitter_and_x_name_the_id_elsewhere() -> None:
     lines = [
         {"data": {"id": "1", "text": "hi", "author_id": "3"}},
         {"data": {"delete": {"tweet": {"id": "1", "author_id": "3"}}}},
-        {
-            "data": {
-                "id": "2",
-                "text": "so",
-                "referenced_tweets": again,
-            }
-        },
+        {"data": {"id": "2", "text": "so", "referenced_tweets": again}},
         {"data": {"id": "3", "text": "so", "referenced_tweets": [{"type": "quoted", "id": "1"}]}},
         {"errors": [{"title": "operational-disconnect"}]},
     ]

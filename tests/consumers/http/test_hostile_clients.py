@@ -39,10 +39,7 @@ TIMEOUT_S = 1.0  # where a client is let go of; where one is answered, a busy ma
 CONNECTIONS_MAX = 20
 N_SLOW = 200
 BODY_BYTES_MAX = 100_000
-HTTP: dict[str, Any] = {
-    "connections_max": CONNECTIONS_MAX,
-    "body_bytes_max": BODY_BYTES_MAX,
-}
+HTTP: dict[str, Any] = {"connections_max": CONNECTIONS_MAX, "body_bytes_max": BODY_BYTES_MAX}
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 

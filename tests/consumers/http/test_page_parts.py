@@ -12,12 +12,7 @@ from msgspec.structs import replace
 from consumers.config.settings import Settings
 from consumers.http.app import PAGE
 from consumers.http.routes_corrections import drawn_queue
-from consumers.http.routes_page import (
-    drawn_challengers,
-    drawn_curves,
-    drawn_quality,
-    drawn_words,
-)
+from consumers.http.routes_page import drawn_challengers, drawn_curves, drawn_quality, drawn_words
 from consumers.http.schemas import WantedMessage
 from consumers.http.threads import Shared
 from consumers.monitoring.prequential import SCORED_MAX, Bin, Judgements, Prequential

@@ -20,12 +20,7 @@ from uvicorn.server import ServerState
 from consumers.http.connection import TAKEN_MIN, BoundedConfig, BoundedConnection
 from consumers.monitoring.metrics import HttpMetrics
 from consumers.search.rows import TEXT_MAX
-from tests.consumers.http.loopback_server import (
-    PATIENCE_S,
-    app_state,
-    served,
-    settings,
-)
+from tests.consumers.http.loopback_server import PATIENCE_S, app_state, served, settings
 from tests.consumers.search.stores import running, tell
 
 TIMEOUT_S = 10.0

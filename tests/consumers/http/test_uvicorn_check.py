@@ -15,12 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from consumers.errors import ConfigError
 from consumers.http import connection
-from consumers.http.connection import (
-    UVICORN,
-    BoundedConfig,
-    BoundedConnection,
-    check_uvicorn,
-)
+from consumers.http.connection import UVICORN, BoundedConfig, BoundedConnection, check_uvicorn
 from consumers.monitoring.metrics import HttpMetrics
 
 PROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"

@@ -45,10 +45,7 @@ def is_read_whole(reader: Reader) -> bool:
 
 
 def agreed(
-    address: str,
-    topic: str,
-    positions: Mapping[Partition, int] | None = None,
-    **settings: Any,
+    address: str, topic: str, positions: Mapping[Partition, int] | None = None, **settings: Any
 ) -> list[Row]:
     """Return what both decoders make of a topic's first partition, up to its end."""
     found = {}

@@ -7,14 +7,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicCollection,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -109,9 +102,7 @@ def test_settings_that_the_client_refuses_are_told(tmp_path: Path) -> None:
         client.open()
 
 
-def test_nothing_is_printed_where_nobody_is(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_nothing_is_printed_where_nobody_is(capfd: pytest.CaptureFixture[str]) -> None:
     """Without a broker there is one trouble with the client's reason, and not a line beside it."""
     with capture_logs() as said, Reader(NOBODY, "nowhere", client="librdkafka") as reader:
         reader.until(lambda: "refused" in (reader.source.trouble() or ""))

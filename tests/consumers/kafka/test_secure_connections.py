@@ -39,7 +39,7 @@ from tests.kafka_fixtures import require_parts
 
 pytestmark = [
     # kafka-python leaves sockets of its own behind when an attempt to connect fails.
-    pytest.mark.filterwarnings("ignore:unclosed <.*ocket:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed <.*ocket:ResourceWarning")
 ]
 
 _NUMBERS = itertools.count()
@@ -226,9 +226,7 @@ def test_a_refused_login_is_tried_until_it_is_right(
     with Reader(address, topic, f"late {client}", client=client, **settings) as reader:
         reader.until(lambda: "Authentication failed" in (reader.source.trouble() or ""))
         change = UserScramCredentialUpsertion(
-            user,
-            ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096),
-            b"a password of later",
+            user, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"a password of later"
         )
         admin = AdminClient({"bootstrap.servers": secure_broker.address})
         admin.alter_user_scram_credentials([change])[user].result(PATIENCE_S)

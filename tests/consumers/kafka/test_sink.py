@@ -20,13 +20,7 @@ from consumers.errors import SinkError
 from consumers.kafka import producers
 from consumers.kafka.producers import KafkaLog, KafkaSink, TopicProducer
 from consumers.messages import Envelope, Operation, Partition, Reason, Reject
-from consumers.sinks.records import (
-    PatientSink,
-    Record,
-    is_output,
-    prediction_record,
-    reject_record,
-)
+from consumers.sinks.records import PatientSink, Record, is_output, prediction_record, reject_record
 from tests.broker.broker import Broker
 from tests.consumers.kafka.topics import PATIENCE_S, Reader
 

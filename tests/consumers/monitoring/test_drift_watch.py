@@ -23,12 +23,7 @@ from consumers.config.sections import DriftSettings
 from consumers.config.settings import Settings
 from consumers.messages import CheckpointEntry
 from consumers.monitoring.metrics import Metrics
-from consumers.monitoring.prequential import (
-    LOOK_EXAMPLES,
-    PENDING_MAX,
-    WARM_EXAMPLES,
-    DriftWatch,
-)
+from consumers.monitoring.prequential import LOOK_EXAMPLES, PENDING_MAX, WARM_EXAMPLES, DriftWatch
 from consumers.monitoring.stats import RunStatistics
 from consumers.reporter import build_status
 from consumers.terminal import make_view

@@ -17,15 +17,7 @@ from prometheus_client import CollectorRegistry
 from consumers.config.message import EmoticonLabels, MessageSettings
 from consumers.decode.decoder import Decoder
 from consumers.decode.labels import EmoticonLabeller
-from consumers.messages import (
-    OPERATIONS,
-    Messages,
-    Operation,
-    Partition,
-    Reason,
-    Reject,
-    pairs,
-)
+from consumers.messages import OPERATIONS, Messages, Operation, Partition, Reason, Reject, pairs
 from consumers.monitoring.metrics import Metrics
 from consumers.monitoring.prequential import wilson
 from consumers.monitoring.stats import WINDOW_MARKS, CoveredWindow, RunStatistics
@@ -281,11 +273,7 @@ def test_an_empty_batch_changes_nothing(figures: Figures) -> None:
         figures.statistics.n_messages,
         figures.statistics.n_learned,
         figures.statistics.n_judged,
-    ) == (
-        0,
-        0,
-        0,
-    )
+    ) == (0, 0, 0)
     assert figures.statistics.shares() == ()
 
 

@@ -12,11 +12,7 @@ from consumers.config.sections import CheckpointSettings
 from consumers.errors import CheckpointError, SinkError
 from consumers.messages import CheckpointEntry, Partition, part_name
 from consumers.pipeline import checkpoint_writer
-from consumers.pipeline.checkpoint import (
-    FILE_NAME,
-    Checkpoint,
-    SavedCheckpoint,
-)
+from consumers.pipeline.checkpoint import FILE_NAME, Checkpoint, SavedCheckpoint
 from consumers.pipeline.checkpoint_writer import CheckpointWriter
 from consumers.sinks.jsonl import JsonLinesSink
 from consumers.sinks.records import NoSink, Record, Sink

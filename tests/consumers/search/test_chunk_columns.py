@@ -22,16 +22,7 @@ from consumers.search.chunks import Chunk, restored
 from consumers.search.query_syntax import parse
 from consumers.search.store import RecentStore
 from consumers.search.transactions import Transactions
-from tests.consumers.search.stores import (
-    CLASSES,
-    LOG,
-    clock_of,
-    forget,
-    ids,
-    running,
-    settle,
-    tell,
-)
+from tests.consumers.search.stores import CLASSES, LOG, clock_of, forget, ids, running, settle, tell
 
 VERSION_1 = Path(__file__).parents[2] / "golden" / "recent-1.db.xz"
 FEW = {"messages_max": 1_600}  # chunks of a hundred rows

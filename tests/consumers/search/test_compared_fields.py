@@ -59,10 +59,7 @@ SENSORS = {
 }
 MIXED = {
     "classes": ["negative", "positive"],
-    "features": {
-        "text": {"kind": "words"},
-        "grade": {"kind": "categories", "fields": ["grade"]},
-    },
+    "features": {"text": {"kind": "words"}, "grade": {"kind": "categories", "fields": ["grade"]}},
 }
 
 

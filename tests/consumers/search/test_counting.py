@@ -20,13 +20,7 @@ from consumers.monitoring.prequential import wilson
 from consumers.monitoring.quality import Share
 from consumers.monitoring.stats import ProcessorBudget
 from consumers.search.chunks import Chunk
-from consumers.search.comparison import (
-    ComparedSide,
-    _distinctive,
-    compare,
-    moves,
-    share_move,
-)
+from consumers.search.comparison import ComparedSide, _distinctive, compare, moves, share_move
 from consumers.search.live_updater import ALERT_ERRORS_MIN, ShareAlerts, risen, shown_moves
 from consumers.search.query_syntax import parse
 from consumers.search.rows import (

@@ -22,16 +22,7 @@ from consumers.search.query_syntax import parse
 from consumers.search.rows import TEXT_MAX, ExportForm
 from consumers.search.store import RecentStore
 from tests.consumers.decoded_messages import decoder, raw
-from tests.consumers.search.stores import (
-    CLASSES,
-    LOG,
-    forget,
-    offer,
-    running,
-    settle,
-    tell,
-    tweets,
-)
+from tests.consumers.search.stores import CLASSES, LOG, forget, offer, running, settle, tell, tweets
 
 EVERYTHING = RowFilter()
 CSV, JSONL = csv_form(CLASSES, ("text",)), jsonl_form(CLASSES, ("text",))

@@ -17,13 +17,7 @@ import pytest
 from consumers.messages import Messages
 from consumers.monitoring.stats import RATE_MIN_PER_S, ProcessorBudget
 from consumers.search.rows import Columns, RowBuilder
-from consumers.search.sampler import (
-    SLOW_PER_S,
-    Forget,
-    Offer,
-    QueuedItem,
-    Sampler,
-)
+from consumers.search.sampler import SLOW_PER_S, Forget, Offer, QueuedItem, Sampler
 from consumers.search.transactions import Transactions
 from tests.consumers.search.stores import CLASSES, LOG, Clock, running, tell, tweets
 

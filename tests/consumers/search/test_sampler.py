@@ -17,14 +17,7 @@ from consumers.monitoring.stats import ProcessorBudget
 from consumers.search.chunks import Chunk
 from consumers.search.query_syntax import parse
 from consumers.search.rows import RowBuilder, note_offered, weights_of
-from consumers.search.sampler import (
-    BURST_S,
-    Forget,
-    Offer,
-    QueuedItem,
-    RawBatch,
-    Sampler,
-)
+from consumers.search.sampler import BURST_S, Forget, Offer, QueuedItem, RawBatch, Sampler
 from tests.consumers.search.stores import (
     CLASSES,
     LOG,

@@ -27,13 +27,7 @@ from consumers.messages import CheckpointEntry, Envelope, Operation, Partition, 
 from consumers.private_files import overwrite_lines, write_at
 from consumers.sinks import jsonl
 from consumers.sinks.jsonl import JsonLinesSink
-from consumers.sinks.records import (
-    NoSink,
-    Record,
-    Sink,
-    prediction_record,
-    reject_record,
-)
+from consumers.sinks.records import NoSink, Record, Sink, prediction_record, reject_record
 
 LONG_S = 60.0
 ENVELOPE = Envelope(

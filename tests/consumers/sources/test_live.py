@@ -183,8 +183,7 @@ def test_a_cut_costs_nothing(version: int, wire: Callable[[int], bytes], cut: in
     and nothing is missing.
     """
     with LiveServer(
-        playing(commits(wire, 1, 2, 3, 4), cut=cut, wait=False),
-        playing(commits(wire, 2, 3, 4, 5)),
+        playing(commits(wire, 1, 2, 3, 4), cut=cut, wait=False), playing(commits(wire, 2, 3, 4, 5))
     ) as server:
         run = begun([server], version)
         run.until_n(5)
@@ -580,10 +579,7 @@ def test_secrets_and_addresses() -> None:
     live = {"token": "very-secret-token", "headers": {"X-Key": "very-secret-key"}}
     settings = Settings.model_validate({"source": "wss://example.org/a?b=1", "live": live})
     assert "very-secret" not in to_yaml(settings)
-    assert stream_identity(settings) == {
-        "source": "websocket",
-        "address": "wss://example.org/a",
-    }
+    assert stream_identity(settings) == {"source": "websocket", "address": "wss://example.org/a"}
     for wrong in (
         "wss://me:password@example.org/", "sse+https://example.org/?access_token=abc",
         "sse+https://", "lines+https:///path", "jetstream://a b", "jetstream2", "wss://example.org:x",

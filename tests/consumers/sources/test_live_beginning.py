@@ -187,9 +187,7 @@ ENDING = frame(json.dumps({"$type": "error", "error": "CursorTooOld", "message":
 
 
 @pytest.mark.parametrize(
-    "refusal",
-    [refusing(unreachable), playing(ENDING, wait=False)],
-    ids=["an answer", "a frame"],
+    "refusal", [refusing(unreachable), playing(ENDING, wait=False)], ids=["an answer", "a frame"]
 )
 def test_a_first_start_at_a_number_that_is_too_old_is_a_gap(refusal: Script) -> None:
     """It goes on with what comes, and what lies between is counted once."""

@@ -36,14 +36,7 @@ from consumers.sources.connections import (
 )
 from consumers.sources.live import RETRY_AFTER_MAX_S, LiveSource, StreamFeed
 from tests.broker.secure import Certificates
-from tests.consumers.sources.live_server import (
-    LiveServer,
-    Peer,
-    commit1,
-    commit2,
-    frame,
-    time_us,
-)
+from tests.consumers.sources.live_server import LiveServer, Peer, commit1, commit2, frame, time_us
 from tests.consumers.sources.test_live import Clock, Run, begun, playing, streamed
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"

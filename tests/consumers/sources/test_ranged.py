@@ -79,10 +79,7 @@ def test_a_part_of_a_recording_by_time_and_by_offset(recording: str) -> None:
         0: [3, 4, 5, 6],
         1: [0, 1],
     }
-    assert offsets(recording, "2023-11-14T23:13:28.500+01:00") == {
-        0: [9],
-        1: [4, 5, 6, 7, 8, 9],
-    }
+    assert offsets(recording, "2023-11-14T23:13:28.500+01:00") == {0: [9], 1: [4, 5, 6, 7, 8, 9]}
     assert offsets(recording, "offset:4", "offset:6") == {0: [4, 5], 1: [4, 5]}
     assert offsets(recording, None, "offset:1") == {0: [0], 1: [0]}
     assert offsets(recording, "2030-01-01") == {}

@@ -12,13 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.config.addresses import GeneratorSettings
-from consumers.sources.generator import (
-    SENSORS,
-    STATE_SHARES,
-    STATES,
-    GeneratorSource,
-    SensorMaker,
-)
+from consumers.sources.generator import SENSORS, STATE_SHARES, STATES, GeneratorSource, SensorMaker
 
 N = 40_000
 

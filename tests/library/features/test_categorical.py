@@ -74,8 +74,7 @@ def test_cold_and_brown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("alpha", "expected"),
-    [(0.0, [70 / 155, 63 / 155, 22 / 155]), (1.0, [0.4339, 0.3857, 0.1804])],
+    ("alpha", "expected"), [(0.0, [70 / 155, 63 / 155, 22 / 155]), (1.0, [0.4339, 0.3857, 0.1804])]
 )
 def test_29_dots(alpha: float, expected: list[float]) -> None:
     """Worked example: (b, β) among 29 dots of three colours, with and without smoothing."""

@@ -8,16 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from streamnb import (
-    Bag,
-    Bernoulli,
-    Beta,
-    Complement,
-    Dirichlet,
-    Multinomial,
-    NaiveBayes,
-    Words,
-)
+from streamnb import Bag, Bernoulli, Beta, Complement, Dirichlet, Multinomial, NaiveBayes, Words
 from streamnb.errors import InputError
 from tests.library.features.count_models import WORDS, Example, examples, facts, learn, model_of
 

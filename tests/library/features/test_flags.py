@@ -46,10 +46,7 @@ def test_a_thousand_flags_and_one_never_seen() -> None:
         state = started(Flags(Bernoulli(Beta(c, c))), 2)
         teach(state, stream)
         lasting = 999 * np.log((3 + c) / (3 + 2 * c))
-        expected = [
-            lasting + np.log(c / (3 + 2 * c)),
-            lasting + np.log((3 + c) / (3 + 2 * c)),
-        ]
+        expected = [lasting + np.log(c / (3 + 2 * c)), lasting + np.log((3 + c) / (3 + 2 * c))]
         assert deviation(predict(state, [asked]), [expected]) < RELATIVE
 
 

@@ -154,12 +154,7 @@ def readers_of(
         seen[answer.version].add(digest(answer.log_posteriors))
         meeting.saw(3, answer.version)
 
-    return [
-        lambda: read_newest(0),
-        lambda: read_newest(1),
-        read_an_old_one,
-        ask_the_predictor,
-    ]
+    return [lambda: read_newest(0), lambda: read_newest(1), read_an_old_one, ask_the_predictor]
 
 
 @pytest.mark.deep

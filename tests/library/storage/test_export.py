@@ -359,10 +359,7 @@ def test_mlflow_s_model_takes_columns_without_an_index(told: Snapshot, asked: pd
     model = PyfuncModel(told)
     wanted = model.predict(asked)
     assert wanted.index.tolist() == [7, 5, 6]
-    columns: dict[str, list[Any]] = {
-        "text": ["a prize", None, "hello"],
-        "size": [2.5, 3.0, None],
-    }
+    columns: dict[str, list[Any]] = {"text": ["a prize", None, "hello"], "size": [2.5, 3.0, None]}
     for rows in (columns, pl.DataFrame(columns), pa.table(columns)):
         found = model.predict(rows)
         assert found.index.tolist() == [0, 1, 2]

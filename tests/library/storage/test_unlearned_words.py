@@ -7,15 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamnb import (
-    Bernoulli,
-    Categories,
-    Complement,
-    Multinomial,
-    NaiveBayes,
-    Words,
-    save,
-)
+from streamnb import Bernoulli, Categories, Complement, Multinomial, NaiveBayes, Words, save
 from streamnb.features.protocol import Group
 
 SECRET = "xylophonist"

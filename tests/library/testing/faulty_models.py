@@ -10,15 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamnb import (
-    Dirichlet,
-    Flags,
-    HalfLife,
-    Multinomial,
-    NaiveBayes,
-    Numbers,
-    Words,
-)
+from streamnb import Dirichlet, Flags, HalfLife, Multinomial, NaiveBayes, Numbers, Words
 from streamnb.errors import InputError
 from streamnb.features.flags import FlagsState
 from streamnb.features.protocol import Floats
