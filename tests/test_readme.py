@@ -285,6 +285,10 @@ def test_the_kafka_steps_of_the_tutorial_work(
     """As they are written, but for port and folder: kills lose nothing and double nothing."""
     make_file = blocks("docs/tutorial.md", "python")[0]
     subprocess.run([sys.executable, "-c", make_file], cwd=tmp_path, check=True)
+    of_file, *_ = blocks("docs/tutorial.md", "yaml")
+    (tmp_path / "mine.yaml").write_text(of_file + "http:\n  port: 0\n", encoding="utf-8")
+    first = command("run", "-c", "mine.yaml", "--until-end", folder=tmp_path)  # as a reader has
+    assert first.returncode == 0, first.stderr
     (settings,) = (each for each in blocks("docs/tutorial.md", "yaml") if "kafka://" in each)
     text = tutorial_broker(settings) + "http:\n  port: 0\n"
     (tmp_path / "kafka.yaml").write_text(text, encoding="utf-8")
@@ -300,6 +304,10 @@ def test_the_kafka_steps_of_the_tutorial_work(
     assert done.returncode == 0, done.stderr[-2_000:]
     assert re.search(r"^learned +40,000$", done.stdout, flags=re.MULTILINE)
     assert "130,000 messages" in done.stdout
+    *killed, _ = done.stderr.split('"event": "restored"')[1:]
+    learned = [[*map(int, re.findall(r'"learned": ([1-9]\d*)', each))] for each in killed]
+    assert len(learned) == 2
+    assert all(learned), "a reader sees no figure go on before the kill"
     assert done.stdout.rstrip().endswith("the checkpoint counts what its log says"), done.stdout
 
 
