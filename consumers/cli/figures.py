@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import field
 from numpy.typing import NDArray
 
-from consumers.cli.output import joint_note, ruled_out_note
+from consumers.cli.output import joint_note, one_class_note, ruled_out_note
 from consumers.errors import ConfigError
 from consumers.process import left_out
 
@@ -155,6 +155,8 @@ def _figures(
     # Where a class came for the first time, its answer was impossible too, and is counted there.
     if n_zero := int((is_ruled_out & is_possible).sum()):
         notes.append(ruled_out_note(n_zero, len(y)))
+    if len(came := np.unique(y)) == 1 and n_classes > 1:
+        notes.append(one_class_note(judged.classes[came[0]]))
     by_name["brier"] = blocks.ratio(squared_errors, np.ones(len(y)), brier)
     by_name["ece"], reliability = _calibration(confidence, best == y, blocks)
     by_name |= _of_sets(judged, best == y, blocks) | _of_costs(judged, best, blocks)

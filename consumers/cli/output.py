@@ -272,6 +272,8 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
             number(row["only_second_right"]), f"{row['p_value']:.3g}", *ahead,
         )  # fmt: skip
     _show(console, table)
+    for row in found["pairs"]:
+        console.print(verdict(row), highlight=False, markup=False, soft_wrap=True)
     console.print(f"\nthey disagree on {number(found['disagreements'])} messages", highlight=False)
     for row in found["shown"]:
         head = Text.assemble((plain(str(row["label"])), "bold"), f"  {plain(row['message'])}")
@@ -320,7 +322,7 @@ def training_facts(found: Mapping[str, Any]) -> list[str]:
         return []
     total, joint_nll = (f"{training[name]:,.4g}" for name in ("log_likelihood", "joint_nll"))
     both = f"log-likelihood {total} nats, joint NLL {joint_nll} an example"
-    return [f"what was learned: {both}, both without multinomial coefficients"]
+    return [f"what the model has learned: {both}, both without multinomial coefficients"]
 
 
 def folds_notes(overfull: Mapping[str, tuple[int, int, int]]) -> list[str]:
@@ -339,6 +341,25 @@ def late_sets_note(delay: int) -> str:
         f"prediction sets are by the threshold of {number(delay)} labels before: the promise of"
         " model.coverage is of messages as they are learned, and not of the sets judged here, of"
         f" which those of the {number(delay)} messages after a change may all miss"
+    )
+
+
+def verdict(row: Mapping[str, Any]) -> str:
+    """Return in a sentence which model of a pair is right more often, if the interval says so."""
+    first, second = plain(row["first"]), plain(row["second"])
+    low, high = (100.0 * row["accuracy"][end] for end in ("low", "high"))
+    if not (low > 0.0 or high < 0.0):
+        return f"{first} and {second}: no difference in accuracy is shown, as the interval holds 0"
+    better, worse = (first, second) if low > 0.0 else (second, first)
+    least, most = sorted((abs(low), abs(high)))
+    return f"{better} is right more often than {worse}, by {least:.2f} to {most:.2f} points"
+
+
+def one_class_note(label: str) -> str:
+    """Return in a sentence what figures are worth if all examples are of one class."""
+    return (
+        f"all examples are of one class, {plain(label)}: accuracy does not say how well classes are"
+        " told apart; is the source sorted by its labels?"
     )
 
 

@@ -18,7 +18,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from consumers.cli.output import figure_names, figure_texts, scores_line
+from consumers.cli.output import figure_names, figure_texts, scores_line, verdict
 from consumers.errors import ConfigError, SinkError
 from consumers.private_files import open_private
 from consumers.terminal import plain
@@ -153,7 +153,8 @@ def comparison_sections(found: Mapping[str, Any]) -> list[str]:
     return [
         "<h2>Pairs</h2><p>How far the first is ahead of the second. McNemar's test takes messages"
         " for independent; the intervals, over blocks of neighbours, do not.</p>"
-        + table(heads, rows),
+        + table(heads, rows)
+        + "".join(f"<p>{escape(verdict(row))}.</p>" for row in found["pairs"]),
         f"<h2>Where they disagree</h2><p>On {found['disagreements']:,} messages; here those for"
         " whose true class they differ most. Below each answer, in nats, what speaks for it (above"
         " 0) or against it in the model as it was at the end of the stream.</p>"

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from consumers.cli.conventions import print_json, progress_bar
 from consumers.cli.figures import JudgedExamples, figures
-from consumers.cli.output import print_inspection
+from consumers.cli.output import print_inspection, verdict
 from tests.consumers.cli.test_commands import ROOT, model_file
 
 ENCODINGS = [
@@ -180,3 +180,26 @@ def test_progress_says_how_much_time_is_left(
             clock[0] = seconds
             bar.update(task, advance=100)
     assert re.search(r"40% +0:00:20 +0:00:30", capsys.readouterr().err)
+
+
+def test_accuracy_of_one_class_says_what_it_is_worth() -> None:
+    """A file that is sorted by its labels begins with one class, which anything gets right."""
+    sure = np.log([[0.9, 0.1]] * 4)
+    (note,) = figures(JudgedExamples(("bad", "good"), np.zeros(4, np.int64), sure))["notes"]
+    assert note.startswith("all examples are of one class, bad: accuracy does not say")
+    assert figures(JudgedExamples(("bad", "good"), np.array([0, 1, 0, 0]), sure))["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (-0.0111, -0.0035, "pairs is right more often than words, by 0.35 to 1.11 points"),
+        (0.0035, 0.0111, "words is right more often than pairs, by 0.35 to 1.11 points"),
+        (-0.001, 0.0, "words and pairs: no difference in accuracy is shown, as the interval"),
+        (float("nan"), float("nan"), "words and pairs: no difference in accuracy is shown"),
+    ],
+)
+def test_a_sentence_says_which_model_is_better(low: float, high: float, said: str) -> None:
+    """By the interval of the difference: those of the two models may overlap all the same."""
+    row = {"first": "words", "second": "pairs", "accuracy": {"low": low, "high": high}}
+    assert verdict(row).startswith(said)
