@@ -24,7 +24,6 @@ import os
 import re
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
@@ -125,9 +124,7 @@ class MessageStore(Protocol):
 
 
 class TextMemory(Protocol):
-    """What erasure calls of the memory of what was learned; `keep` checkpoints may name it."""
-
-    keep: int
+    """What erasure calls of the memory of what was learned."""
 
     def erase(self, deleted: OffsetsByLog) -> None:
         """Overwrite the texts of deleted messages, of each id up to an offset of each log."""
@@ -187,7 +184,6 @@ class Erasure:
         }
         self._refused: set[Path] = set()  # folders with files that may not be opened
         self._learned, self._accounts = learned, accounts
-        self._n_checkpoints: Counter[Deletion] = Counter()  # since each deletion was noted
         self._clock, self._lock = clock, threading.Lock()
         self._pending: dict[Deletion, threading.Event] = {}
         self._is_saved, self._not_before_s = True, clock()
@@ -252,6 +248,14 @@ class Erasure:
         with self._lock:
             return list(self._pending)
 
+    def waits_for_newer(self, positions: Mapping[Partition, int]) -> bool:
+        """Return whether older kept checkpoints than that of `positions` keep texts from erasure.
+
+        Where nothing is read any more, none would replace them. See `Checkpoint.oldest_positions`.
+        """
+        oldest = self._applied() if self._pending else {}
+        return bool(oldest) and any(oldest.get(each, 0) < at for each, at in positions.items())
+
     def flush(self, timeout_s: float) -> None:  # noqa: ARG002 -- a disk knows no time-out
         """Sync the pending deletions, before a checkpoint passes over them."""
         with self._lock:
@@ -278,8 +282,6 @@ class Erasure:
         """Start a pass on the erasing thread; called after each checkpoint."""
         if self._closing or not self._pending:
             return
-        with self._lock:
-            self._n_checkpoints.update(list(self._pending))
         is_busy = self._pass is not None and not self._pass.done()
         self._is_due = is_busy or self._clock() < self._not_before_s
         if not self._is_due:
@@ -328,14 +330,9 @@ class Erasure:
         began_s = self._clock()
         with self._lock:
             pending = dict(self._pending)
-        # An older kept checkpoint would have to take back what these taught.
-        n_min = 0 if self._learned is None else self._learned.keep
+        # A kept checkpoint that does not know the others would have to take back what they taught.
         at_most = {tuple[str, int](place): offset for place, offset in applied.items()}
-        known = {
-            each
-            for each in pending
-            if self._n_checkpoints[each] >= n_min and not _is_ahead(each, at_most)
-        }
+        known = {each for each in pending if not _is_ahead(each, at_most)}
         try:
             at = 0 if self._journal is None else applied.get(self._journal.partition, 0)
             left = None if self._is_moved() else self._pass_over(_offsets_by_log(pending), at)
@@ -357,7 +354,7 @@ class Erasure:
         with self._lock:
             for each in done:
                 if self._pending.get(each) is pending[each]:  # not handed on again meanwhile
-                    del self._pending[each], self._n_checkpoints[each]
+                    del self._pending[each]
             self._is_saved = self._is_saved and not done
         log.debug("texts_erased", n_deletions=len(done), n_left=len(self._pending))
 

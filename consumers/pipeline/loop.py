@@ -225,8 +225,7 @@ class Pipeline(msgspec.Struct):
             if self.checkpoint_writer.is_busy:
                 self._collect_checkpoint(0.0)
             elif self.checkpoint.is_due() and self.positions == self._saved_positions:
-                # Nothing was read since: the file is current, and must not push out older ones.
-                self.checkpoint.note_current()
+                self.checkpoint.note_current()  # another one would push out older ones
                 self.metrics.checkpoint_is_current()
                 self._hand_on()
             elif self.checkpoint.is_due():
@@ -253,9 +252,8 @@ class Pipeline(msgspec.Struct):
             labels = None if self.labels is None else self.labels.reader
             parts = (self.checkpoint_writer, self.group, labels, self.corrections, self.reader)
             with ExitStack() as closing:  # the last one that is noted is closed first
-                for each in parts:
-                    if each is not None:
-                        closing.callback(each.close)
+                for each in (part for part in parts if part is not None):
+                    closing.callback(each.close)
 
     # ---- learning and predicting ---------------------------------------------------------------
 
@@ -585,7 +583,8 @@ class Pipeline(msgspec.Struct):
         if saved is not None:
             self._checkpoint_trouble = None
             self.checkpoint.postpone()
-            self._saved_positions = saved.positions
+            erasing = self.erasure is not None and self.erasure.waits_for_newer(saved.positions)
+            self._saved_positions = None if erasing else saved.positions
             self.metrics.checkpoint_written(saved.seconds, saved.n_bytes)
             if self.handled is None:
                 self.reader.report_positions(saved.positions)

@@ -216,6 +216,36 @@ def test_what_was_deleted_stands_in_no_file(tmp_path: Path, stream: Stream) -> N
     assert not words & {"morning", "evening", "night", "noon"}
 
 
+@pytest.mark.usefixtures("stream")
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_no_message_has_to_come_for_a_text_to_go(tmp_path: Path, is_stopped: bool) -> None:
+    """Where a stream is quiet, checkpoints go on until none that is kept lacks the deletion.
+
+    That is so in a daemon that runs on, and over starts of which each writes the one at its end.
+    """
+    state, config = tmp_path / "state", config_of(tmp_path)
+    with Daemon(config) as daemon:
+        for name in "ab":
+            daemon.until_page(f"/v1/messages/{name}", 200)
+        daemon.until_it_takes_corrections()
+        for name in "ab":
+            assert ask(daemon.address, "DELETE", f"/v1/messages/{name}")[0] == 202
+        if not is_stopped:
+            daemon.until(lambda: not holders(state, (LABELLED, CORRECTED)), "erasure")
+            daemon.until(lambda: daemon.metric("streamnb_erasures_waiting") == 0.0, "all are done")
+            written = daemon.metric("streamnb_checkpoints_total")
+            daemon.until(
+                lambda: daemon.metric("streamnb_checkpoint_age_seconds") < 0.05, "it is current"
+            )
+            assert daemon.metric("streamnb_checkpoints_total") == written  # it is quiet again
+        assert daemon.stop() == 0
+    for _ in range(4 * is_stopped):
+        with Daemon(config, "--until-end") as daemon:
+            assert daemon.wait() == 0
+    assert holders(state, (LABELLED, CORRECTED)) == {}
+    assert not (state / "erasures.jsonl").exists()
+
+
 @pytest.mark.deep
 def test_a_message_that_comes_again_behind_its_deletion_keeps_its_text(tmp_path: Path) -> None:
     """Deleted and then updated, its line holds the new text, in one batch or in several."""
