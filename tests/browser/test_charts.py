@@ -188,6 +188,31 @@ def test_calibration_has_its_intervals(dikdiks: Book, open_page: Callable[..., O
     assert shown != "none"
 
 
+def test_figures_are_of_the_chosen_time(dikdiks: Book, open_page: Callable[..., Opened]) -> None:
+    """Ring, shares and counts are of the messages that chart and list show, and back again."""
+    newest_ms = dikdiks.json("/v1/search?q=dikdik&limit=1")["messages"][0]["time_ms"]
+    begin_ms, end_ms = newest_ms - 600_000, newest_ms - 120_000
+    whole = dikdiks.json("/v1/summary?q=dikdik")
+    own = dikdiks.json(f"/v1/summary?q=dikdik&from={begin_ms}&to={end_ms}")
+    assert 30 < own["n"] < whole["n"]
+
+    def told(summary: dict[str, Any]) -> None:
+        rows = page.get_by_test_id("count-row").get_by_test_id("count")
+        expect(rows).to_have_text([f"{n:,}" for n in summary["counts"].values()])
+        expect(page.get_by_test_id("count-note")).to_contain_text(f"{summary['n']} matches")
+        corrected = summary["corrected"]
+        share = corrected["negative"]["share"] if corrected else summary["raw"]["negative"]
+        words = re.compile(rf"(^|, )negative {100 * share:.0f}%")
+        expect(page.get_by_test_id("ring")).to_have_attribute("aria-label", words)
+
+    page, _ = open_page(f"{dikdiks.address}/?q=dikdik&range={begin_ms}-{end_ms}", locale="en-GB")
+    told(own)
+    page.get_by_test_id("newest").click()
+    told(whole)
+    page.go_back()
+    told(own)
+
+
 def test_the_list_of_times(dikdiks: Book, open_page: Callable[..., Opened]) -> None:
     """Each time of the list is what is asked for and drawn, and stands in the address."""
     page, _ = open_page(f"{dikdiks.address}/?q=dikdik")

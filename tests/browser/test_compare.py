@@ -196,7 +196,10 @@ def test_what_changed(book: Book, open_page: Callable[..., Opened]) -> None:
     button = page.get_by_test_id("what-changed")
     expect(button).to_have_text(re.compile(r"What changed at .*\d+:\d\d"))
     button.click()
+    heading = page.locator("#comparison-heading")
+    expect(heading).to_be_focused()
     sides = told(page, 2)
+    expect(heading).to_be_in_viewport()
     begin, middle, end = query_of(page)["change"][0].split("-")
     assert int(begin) < int(middle) < int(end)
     times = {"q": "", "from": [begin, middle], "to": [middle, end]}

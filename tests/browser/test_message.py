@@ -142,6 +142,22 @@ def test_a_correction_teaches(book: Book, open_page: Callable[..., Opened]) -> N
     expect(only_row(page)).to_have_attribute("data-corrected", "positive")
 
 
+def test_the_prediction_follows_a_correction(book: Book, open_page: Callable[..., Opened]) -> None:
+    """Reasons that are open say what the model makes of the tweet once it has learned the label."""
+    (name,) = book.write("kinkajous kinkajous", label=0)
+    book.until_found("kinkajous", 1)
+    page, _ = open_page(f"{book.address}/?q=kinkajous")
+    until_learned(book, page, "kinkajous")
+    row = opened_row(page)
+    told = row.get_by_test_id("judged-now")
+    expect(told).to_contain_text("Prediction now: negative")
+    row.locator("[data-testid=teach][data-label=positive]").click()
+    expect(row.get_by_test_id("teach-state")).to_have_attribute("data-state", "changed")
+    expect(told).to_contain_text("Prediction now: positive")
+    assert book.json(f"/v1/messages/{name}")["now"]["label"] == "positive"
+    expect(row.get_by_test_id("intercept-row")).to_be_visible()  # the numbers stay open
+
+
 def test_a_correction_is_seen_by_others(book: Book, open_page: Callable[..., Opened]) -> None:
     """Another page that shows the same tweet is told of its new label, and of its end."""
     book.write("numbats at dawn", label=0)
@@ -269,7 +285,7 @@ def test_words_are_coloured(book: Book, open_page: Callable[..., Opened], scheme
     assert violations(page) == []
     row.locator("[data-testid=teach][data-label=negative]").click()
     expect(row).to_have_attribute("data-corrected", "negative")
-    assert words.count() == len(shown)  # what is learned now changes no open row
+    expect(words.get_by_text("AWFUL", exact=True)).to_be_visible()  # with what is learned now too
     assert words.first.evaluate(CONTRAST) >= CONTRAST_MIN
     row.get_by_test_id("message-why").click()
     expect(words).to_have_count(0)

@@ -219,9 +219,11 @@ def test_what_is_said_of_a_sample(
         ),
     )
     page.goto(book.address)
-    expect(page.get_by_test_id("count-note")).to_contain_text("219,444 messages")
+    counted = "219,444 stored messages" if said else "219,444 messages"
+    expect(page.get_by_test_id("count-note")).to_contain_text(counted)
     note = page.get_by_test_id("sample-note")
-    expect(note).to_have_text(f"A sample: {said} Shares and bars allow for it." if said else "")
+    allowed = "Shares and their chart allow for it; counts by class do not."
+    expect(note).to_have_text(f"A sample: {said} {allowed}" if said else "")
     expect(note).to_be_visible(visible=said is not None)
     page.close()  # the events that are made up end, of which it would complain
 

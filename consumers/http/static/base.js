@@ -24,7 +24,7 @@ function make(create, spec, parts) {
 /** Return an element: `el("p.class@testid", {attributes, --variables}, …children)`. */
 export const el = (spec, ...parts) => make((name) => document.createElement(name), spec, parts);
 
-export const svg = (spec, ...parts) => make((name) => document.createElementNS("http://www.w3.org/2000/svg", name), spec, parts);
+const svg = (spec, ...parts) => make((name) => document.createElementNS("http://www.w3.org/2000/svg", name), spec, parts);
 
 export function attr(node, name, value) {
   if (value === null || value === undefined) node.removeAttribute(name);
@@ -40,6 +40,8 @@ export function say(node, words) {
   text(node, words || "");
   node.hidden = !words;
 }
+
+export const hasModifier = ({ ctrlKey, metaKey, altKey }) => ctrlKey || metaKey || altKey;
 
 export const announce = (words) => text($("announcer"), words);
 
@@ -82,10 +84,7 @@ export function debounced(work, pauseMs) {
 
 const ANSWER_MAX_MS = 15_000;
 
-/** Return what went wrong: `status` is HTTP's, or 0 where nobody answered. */
-const problem = (status, sentence) => Object.assign(new Error(sentence), { status });
-
-/** Return the whole answer as "text" or "json", or throw a problem. */
+/** Return the whole answer as "text" or "json"; an error has HTTP's `status`, if any. */
 export async function load(path, kind, { until, ...options } = {}) {
   const signal = AbortSignal.any([AbortSignal.timeout(ANSWER_MAX_MS), until].filter(Boolean));
   try {
@@ -93,9 +92,10 @@ export async function load(path, kind, { until, ...options } = {}) {
     if (response.ok) return await (kind ? response[kind]() : response.body?.cancel());
     // A proxy in between may answer with anything.
     const said = await response.json().catch(() => ({}));
-    throw problem(response.status, said.detail ?? said.title ?? `The daemon answered with status ${response.status}.`);
+    const { status } = response;
+    throw Object.assign(new Error(said.detail ?? said.title ?? `The daemon answered with status ${status}.`), { status });
   } catch (error) {
-    throw error.status ? error : problem(0, "The daemon does not answer. Try again.");
+    throw error.status ? error : new Error("The daemon does not answer. Try again.");
   }
 }
 
@@ -223,12 +223,12 @@ export const goOn = (labels) => classNames().every((label, i) => i >= labels.len
 
 export const look = (label) => looks.get(label) ?? looks.values().next().value;
 
-export const mark = (label) =>
-  svg(
-    "svg.mark",
-    { viewBox: "0 0 12 12", "aria-hidden": "true", "--class": look(label).colour },
-    svg("path", { d: look(label).mark }),
-  );
+export function mark(label) {
+  const node = copy("mark");
+  node.style.setProperty("--class", look(label).colour);
+  attr(node.firstElementChild, "d", look(label).mark);
+  return node;
+}
 
 export const nameOf = (label) => looks.get(label)?.name ?? label;
 
@@ -278,25 +278,23 @@ export function makeBars(row, figure, raw = "raw") {
   return list;
 }
 
-/** Return a circle that begins at the top; `dash` draws parts of it. */
-const circle = (name, radius, stroke) =>
-  svg(`path.${name}`, { d: `M50 ${50 - radius}a${radius} ${radius} 0 1 1-.001 0z`, pathLength: 1, stroke });
-
 function dash(path, from, ...lengths) {
   attr(path, "stroke-dasharray", [...lengths, 1].join(" "));
   attr(path, "stroke-dashoffset", -from);
 }
 
 export function makeRing() {
-  const pieces = svg("g");
-  const whisker = circle("ring-whisker", 49.2);
-  const ends = circle("ring-ends", 39);
-  const node = svg("svg.ring", { viewBox: "0 0 100 100", role: "img" }, pieces, whisker, ends);
-
+  const node = copy("ring");
+  const [pieces, whisker, ends] = node.children;
+  const piece = pieces.firstElementChild;
   node.update = (labels, shares, words) => {
     attr(node, "aria-label", words);
     let from = 0;
-    const paths = keyed(pieces, labels, String, (label) => circle("piece", 38.5, look(label).fill));
+    const paths = keyed(pieces, labels, String, (label) => {
+      const path = piece.cloneNode();
+      attr(path, "stroke", look(label).fill);
+      return path;
+    });
     labels.forEach((label, i) => {
       const share = shares[label]?.share ?? 0;
       dash(paths[i], from + LINE / 2, Math.max(0, share - LINE));
@@ -406,8 +404,11 @@ const { uPlot } = globalThis; // vendor/uPlot.iife.min.js runs before any module
 const DAY_MS = 86_400_000;
 const DRAG_PX_MIN = 6; // less is a click
 
-export const swatch = (dash) =>
-  svg("svg.swatch", { viewBox: "0 0 22 8", "aria-hidden": "true" }, svg("path", { d: "M0 4h22", "stroke-dasharray": dash.join(" ") }));
+export function swatch(dash) {
+  const node = copy("swatch");
+  attr(node.firstElementChild, "stroke-dasharray", dash.join(" "));
+  return node;
+}
 
 export const Z = 1.96; // of 95%
 
@@ -446,7 +447,6 @@ function repaint() {
 const HEAD_PX = 28;
 const EDGE_PX = 12;
 const NO_XML = /[\0-\b\v\f\x0e-\x1f\ufffe\uffff\p{Cs}]/gu;
-const PLAIN = ":is(button, form, select, summary) { visibility: hidden } :has(.chart-top) { background: none !important }";
 
 /** Return a picture of a figure as it stands there, without its controls. */
 async function pictureOf(place) {
@@ -470,7 +470,7 @@ async function pictureOf(place) {
   // Its style depends on what it stands in.
   for (let outer; (place = place.parentElement); copied = outer) (outer = place.cloneNode()).append(copied);
   const css = [...document.styleSheets].flatMap(({ cssRules }) => [...cssRules]).map(({ cssText }) => cssText);
-  const all = svg("svg", { ...size, "data-theme": document.documentElement.dataset.theme }, svg("style", css, PLAIN), $("patterns").parentNode.cloneNode(true), svg("foreignObject", size, copied));
+  const all = svg("svg", { ...size, "data-theme": document.documentElement.dataset.theme }, svg("style", css), $("patterns").parentNode.cloneNode(true), svg("foreignObject", size, copied));
   const image = el("img", { src: `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(all).replace(NO_XML, ""))}` });
   await image.decode();
   pen.drawImage(image, 0, 0);

@@ -1,8 +1,8 @@
 /** Begins the page, shows the view of the address and keeps it live. */
 
-import { $, address, announce, ask, asked, attr, classNames, copy, correctionsOn, count, el, goOn, inOrder, keyed, load, makeRing, named, nameOf, names, on, onClasses, part, probability, queryOf, say, setClasses, setCorrections, setNames, text, withError } from "./base.js";
+import { $, address, announce, ask, asked, attr, classNames, correctionsOn, count, goOn, hasModifier, inOrder, load, nameOf, names, on, onClasses, queryOf, say, setClasses, setCorrections, setNames, text } from "./base.js";
 import { makeModel, makeTryIt, tried } from "./model.js";
-import { inWords, makeSearch, sharesOf } from "./search.js";
+import { makeSaved, makeSearch } from "./search.js";
 import { comparisonOf, timesOf } from "./series.js";
 
 const VIEWS = ["search", "model", "try"];
@@ -144,7 +144,7 @@ function makeStream(onEvent, onState) {
 const stream = makeStream(onEvent, onState);
 
 function watch({ q, lang }) {
-  if (hasRecent) stream.watch([{ q, lang }, ...kept]);
+  if (hasRecent) stream.watch([{ q, lang }, ...saved.all()]);
 }
 
 function showView(shown) {
@@ -162,7 +162,7 @@ function show(isTyping = false) {
   watch(searched);
   showView(view);
   attr($("tab-search"), "href", isSearch ? "/" : address({ ...searched, view: "search" }));
-  showSaveButton(route);
+  saved.show(route);
   search.show(searched, isTyping);
   document.title = [isSearch ? route.q : $(`tab-${view}`).textContent, names.title].filter(Boolean).join(" · ");
   showModel(view === "model");
@@ -171,92 +171,14 @@ function show(isTyping = false) {
 
 function follow(event) {
   const link = event.target.closest("a[data-view]");
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  if (!link || event.shiftKey || hasModifier(event)) return;
   event.preventDefault();
   history.pushState({}, "", link.href);
   show();
   scrollTo(0, 0);
 }
 
-const KEY = "streamnb.saved";
-const SAVED_MAX = 8;
-const CLASSES_MAX = 3;
-
-const keyOf = ({ q, lang }) => `${lang} ${q}`;
-
-let kept = [];
-
-function loadSaved() {
-  try {
-    const all = JSON.parse(localStorage.getItem(KEY)).map(({ q = "", lang = "" }) => ({ q: `${q}`, lang: `${lang}` }));
-    kept = [...new Map(all.map((one) => [keyOf(one), one])).values()].slice(0, SAVED_MAX);
-  } catch {
-    // Storage is forbidden.
-  }
-}
-
-function toggleSaved({ q, lang }) {
-  const others = kept.filter((one) => keyOf(one) !== keyOf({ q, lang }));
-  kept = others.length < kept.length ? others : [...kept, { q, lang }];
-  try {
-    localStorage.setItem(KEY, JSON.stringify(kept));
-  } catch {
-    // Storage is forbidden.
-  }
-  onSaved();
-}
-
-function showSaveButton(search) {
-  const button = $("save-search");
-  const isSaved = kept.some((one) => keyOf(one) === keyOf(search));
-  attr(button, "aria-pressed", isSaved);
-  const isFull = kept.length >= SAVED_MAX;
-  text(button, isSaved ? "Saved" : isFull ? `${SAVED_MAX} searches saved (the most)` : "Save this search");
-  button.disabled = isFull && !isSaved;
-}
-
-function makeCard(search) {
-  const name = (search.q || "everything") + (search.lang && ` (${search.lang})`);
-  const ring = makeRing();
-  const node = copy("card");
-  const newest = part(node, "card-newest");
-  const open = part(node, "open");
-  const remove = part(node, "remove");
-  attr(node, "data-q", search.q);
-  attr(open, "href", address({ view: "search", ...search }));
-  text(open, name);
-  attr(remove, "aria-label", `Remove the saved search ${name}`);
-  on(remove, "click", () => {
-    toggleSaved(search);
-    $("save-search").focus();
-  });
-  part(node, "card-top").after(ring);
-
-  node.summary = (summary) => {
-    const { enough, n, counts } = summary;
-    const classes = inOrder(summary.classes);
-    const shares = sharesOf(summary);
-    ring.classList.toggle("faint", !enough);
-    ring.update(classes, enough ? shares : {}, enough ? inWords(shares) : "too few for a share");
-    const figure = (label) => el("li", named(label), el("span", enough ? withError(shares[label]) : count(counts[label])));
-    part(node, "card-figures").replaceChildren(...classes.slice(0, CLASSES_MAX).map(figure));
-    text(part(node, "note"), enough ? `of ${count(n)}${summary.newest_only ? "+" : ""}` : `${count(n)} found`);
-  };
-  node.messages = ({ messages: [first] }) =>
-    text(newest, first ? `${probability(first.probability)} ${nameOf(first.label)}: ${first.text}` : "");
-  node.problem = ({ detail }) => text(newest, detail);
-  return node;
-}
-
-function showSaved() {
-  $("saved").hidden = kept.length === 0;
-  keyed($("saved-cards"), kept, keyOf, makeCard);
-}
-
-function onSaved() {
-  showSaved();
-  show(true); // what stands in the box stays
-}
+const saved = makeSaved(() => show(true)); // what stands in the box stays
 
 function showFoot() {
   text($("foot"), `streamnb ${daemon.version}, learning from ${daemon.source}. Classes: ${inOrder(classNames()).map(nameOf).join(", ")}.`);
@@ -306,7 +228,7 @@ function build(page) {
 
 function goToSearch(event) {
   const isTyping = event.target.closest("input, textarea, select, dialog");
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping || !hasRecent) return;
+  if (event.key !== "/" || hasModifier(event) || isTyping || !hasRecent) return;
   event.preventDefault();
   if (read().view !== "search") $("tab-search").click();
   $("q").focus();
@@ -321,7 +243,8 @@ function commands({ view, q, lang, range, vs, change }) {
   if (view === "model") return command("/v1/model");
   if (view === "try") return tried && `${command("/v1/predict")} --json '${JSON.stringify(tried).replace(UNSAFE, (one) => `\\u00${one.charCodeAt().toString(16)}`)}'`;
   const times = timesOf(range, Date.now());
-  const paths = [`/v1/summary${queryOf({ ...asked({ q, lang }), ...times })}`, `/v1/search${queryOf({ ...asked({ q, lang }), ...times })}`];
+  const query = queryOf({ ...asked({ q, lang }), ...times });
+  const paths = [`/v1/summary${query}`, `/v1/search${query}`];
   if (change || vs.length) paths.push(comparisonOf({ q, lang, vs, change, range }, Date.now()));
   return paths.map(command).join("\n");
 }
@@ -348,13 +271,12 @@ async function begin() {
   $("q").value = read().q;
   showView(read().view);
   build(await learnOfDaemon());
-  loadSaved();
-  showSaved();
+  saved.load();
   const isEarly = $("q").value !== read().q; // typed before the daemon answered
   show(isEarly);
   if (isEarly) $("q").dispatchEvent(new Event("input"));
   on($("retry"), "click", stream.retry);
-  on($("save-search"), "click", () => toggleSaved(read()));
+  on($("save-search"), "click", () => saved.toggle(read()));
   on(document, "click", follow);
   on($("curl"), "click", copyCommands);
   on(document, "keydown", goToSearch);
@@ -362,8 +284,8 @@ async function begin() {
   on(document, "focusout", ({ target, relatedTarget }) => relatedTarget || target.checkVisibility() || $("main").focus({ preventScroll: true }));
   on(window, "popstate", () => show());
   on(window, "storage", () => {
-    loadSaved(); // another tab may have saved one
-    onSaved();
+    saved.load(); // another tab may have saved one
+    show(true);
   });
   setInterval(() => search.tick(Date.now()), TICK_MS);
 }

@@ -1,6 +1,6 @@
 /** What the model says, of itself and of texts. */
 
-import { $, announce, ask, attr, bandOf, bar, classNames, copy, count, DASHES, debounced, decimal, digits, el, fine, ink, inOrder, linesOf, load, look, makeBars, makeChart, meant, moment, named, nameOf, on, part, probability, say, send, setClasses, signed, tell, text, within, withinWords } from "./base.js";
+import { $, announce, ask, attr, bandOf, bar, classNames, copy, count, DASHES, debounced, decimal, digits, el, fine, hasModifier, ink, inOrder, linesOf, load, look, makeBars, makeChart, meant, moment, named, nameOf, on, part, probability, say, send, setClasses, signed, tell, text, within, withinWords } from "./base.js";
 import * as format from "./base.js";
 
 const charts = new Map();
@@ -160,7 +160,7 @@ function makeQueue() {
     if (button) act(button.dataset);
   });
   on(queue, "keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+    if (event.repeat || hasModifier(event)) return;
     const buttons = [...queue.querySelectorAll("button")];
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     const pressed = queue.querySelector(`[data-keys~="${CSS.escape(event.key.toLowerCase())}"]`);

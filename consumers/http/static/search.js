@@ -1,8 +1,8 @@
-/** The view of a search: its box, figures and messages, newest first. */
+/** The view of a search: its box, figures and messages, newest first; and saved searches. */
 
 import { $, address, ago, announce, ask, asked, attr, capital, classNames, coalesced, copy, correctionsOn, count, debounced, el, fine, fullTime, inOrder, keyed, language, leading, look, makeBars, makeRing, mark, meant, messagePath, moment, named, nameOf, names, on, onClasses, part, percent, probability, QUERY_MAX, queryOf, say, send, tell, text, withError, withinWords } from "./base.js";
 import { colouring, explanationTable } from "./model.js";
-import { estimate, inMoved, makeComparison, makeSeries, timesOf } from "./series.js";
+import { estimate, inMoved, isSampled, makeComparison, makeSeries, timesOf } from "./series.js";
 
 const TYPING_MS = 250;
 const PAGE = 50;
@@ -37,14 +37,10 @@ export function makeSearch(onQuery, onRoute, hasHistory, conditions) {
   let isStale = false; // events may have been missed
   let alerted; // the newest alert
 
-  function isBusy(busy) {
-    for (const id of ["figures", "stream"]) attr($(id), "aria-busy", busy);
-  }
-
   const draw = coalesced(() => {
     if (!summary) return;
     figures.draw(summary);
-    isBusy(false);
+    attr($("stream"), "aria-busy", false);
   });
   const typed = debounced(
     () => box.checkVisibility() && onQuery({ q: asYouType(box.value), lang: lang.value }, true),
@@ -170,7 +166,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, conditions) {
       text($("search-query"), next.q || "everything");
       text($("messages-heading"), next.q ? `${capital(names.messages)} with ${next.q}` : `All ${names.messages}`);
       say($("search-problem"), null);
-      isBusy(true);
+      attr($("stream"), "aria-busy", true);
       $("columns").hidden = false;
     },
     summary(data) {
@@ -180,7 +176,7 @@ export function makeSearch(onQuery, onRoute, hasHistory, conditions) {
       $("columns").hidden = false; // a problem may have hidden them
       draw();
       comparison.refresh();
-      if (isFirst && box.checkVisibility()) sayResult();
+      if (isFirst && !times && box.checkVisibility()) sayResult();
       if (isStale && list.size()) askAgain();
       if (data.n === 0) showMessages([]); // without messages there may be no event of them
     },
@@ -203,11 +199,94 @@ export function makeSearch(onQuery, onRoute, hasHistory, conditions) {
   };
 }
 
-export const sharesOf = (summary) =>
+const sharesOf = (summary) =>
   Object.fromEntries(summary.classes.map((label) => [label, estimate(summary, label)]));
 
-export const inWords = (shares) =>
+const inWords = (shares) =>
   Object.entries(shares).map(([label, share]) => `${nameOf(label)} ${withError(share)}`).join(", ");
+
+const KEY = "streamnb.saved";
+const SAVED_MAX = 8;
+const CLASSES_MAX = 3;
+
+const queryKey = ({ q, lang }) => `${lang} ${q}`;
+
+/** Return the saved searches; `onChange` hears when one comes or goes. */
+export function makeSaved(onChange) {
+  let all = [];
+
+  const draw = () => {
+    $("saved").hidden = all.length === 0;
+    keyed($("saved-cards"), all, queryKey, (search) => makeCard(search, toggle));
+  };
+
+  function toggle({ q, lang }) {
+    const others = all.filter((one) => queryKey(one) !== queryKey({ q, lang }));
+    all = others.length < all.length ? others : [...all, { q, lang }];
+    try {
+      localStorage.setItem(KEY, JSON.stringify(all));
+    } catch {
+      // Storage is forbidden.
+    }
+    draw();
+    onChange();
+  }
+
+  return {
+    all: () => all,
+    toggle,
+    load() {
+      try {
+        const read = JSON.parse(localStorage.getItem(KEY)).map(({ q = "", lang = "" }) => ({ q: `${q}`, lang: `${lang}` }));
+        all = [...new Map(read.map((one) => [queryKey(one), one])).values()].slice(0, SAVED_MAX);
+      } catch {
+        // Storage is forbidden.
+      }
+      draw();
+    },
+    show(route) {
+      const button = $("save-search");
+      const isSaved = all.some((one) => queryKey(one) === queryKey(route));
+      attr(button, "aria-pressed", isSaved);
+      const isFull = all.length >= SAVED_MAX;
+      text(button, isSaved ? "Saved" : isFull ? `${SAVED_MAX} searches saved (the most)` : "Save this search");
+      button.disabled = isFull && !isSaved;
+    },
+  };
+}
+
+function makeCard(search, onRemove) {
+  const name = (search.q || "everything") + (search.lang && ` (${search.lang})`);
+  const ring = makeRing();
+  const node = copy("card");
+  const newest = part(node, "card-newest");
+  const open = part(node, "open");
+  const remove = part(node, "remove");
+  attr(node, "data-q", search.q);
+  attr(open, "href", address({ view: "search", ...search }));
+  text(open, name);
+  attr(remove, "aria-label", `Remove the saved search ${name}`);
+  on(remove, "click", () => {
+    onRemove(search);
+    $("save-search").focus();
+  });
+  part(node, "card-top").after(ring);
+
+  node.summary = (summary) => {
+    const { enough, n, counts } = summary;
+    const classes = inOrder(summary.classes);
+    const shares = sharesOf(summary);
+    ring.classList.toggle("faint", !enough);
+    ring.update(classes, enough ? shares : {}, enough ? inWords(shares) : "too few for a share");
+    const figure = (label) => el("li", named(label), el("span", enough ? withError(shares[label]) : count(counts[label])));
+    part(node, "card-figures").replaceChildren(...classes.slice(0, CLASSES_MAX).map(figure));
+    text(part(node, "note"), enough ? `of ${count(n)}${summary.newest_only ? "+" : ""}` : `${count(n)} found`);
+  };
+  node.messages = ({ messages: [first] }) =>
+    text(newest, first ? `${probability(first.probability)} ${nameOf(first.label)}: ${first.text}` : "");
+  node.problem = ({ detail }) => text(newest, detail);
+  return node;
+}
 
 function percentNote(summary) {
   if (!summary.enough) {
@@ -217,17 +296,18 @@ function percentNote(summary) {
   return `Shares of predictions with 95% intervals, not corrected. ${summary.corrected_reason}`;
 }
 
-function countNote({ n, is_everything: isAll, newest_only: isCut, n_unsure: unsure }) {
+function countNote({ n, is_everything: isAll, newest_only: isCut, n_unsure: unsure, sample }) {
   const [one, several] = isAll ? [names.message, names.messages] : ["match", "matches"];
-  const which = `${isCut ? "Latest " : ""}${count(n)} ${n === 1 ? one : several}.`;
+  const which = `${isCut ? "Latest " : ""}${count(n)} ${isSampled(sample) ? "stored " : ""}${n === 1 ? one : several}.`;
   return unsure ? `${which} ${count(unsure)} unsure (${unsure < n ? probability(unsure / n) : percent(1)}).` : which;
 }
 
-function sampleNote({ share, stored_per_s: stored, offered_per_s: offered }) {
-  if (share >= 0.995) return null;
+function sampleNote(sample) {
+  if (!isSampled(sample)) return null;
+  const { share, stored_per_s: stored, offered_per_s: offered } = sample;
   const kept = (part) => percent(part, +(part < 0.095));
   const rates = stored / offered < 0.995 ? `; in the last minute ${kept(stored / offered)}, ${count(stored)} of ${count(offered)} ${names.messages} per second` : "";
-  return `A sample: ${kept(share)} of the stream is stored${rates}. Shares and bars allow for it.`;
+  return `A sample: ${kept(share)} of the stream is stored${rates}. Shares and their chart allow for it; counts by class do not.`;
 }
 
 function makeFigures(onRoute, hasHistory) {
@@ -235,7 +315,7 @@ function makeFigures(onRoute, hasHistory) {
   ring.dataset.testid = "ring";
   const shareBars = makeBars("share-row", "share", "raw-share");
   const countBars = makeBars("count-row", "count");
-  const series = makeSeries(onRoute, hasHistory);
+  const series = makeSeries(onRoute, drawFigures, hasHistory);
   $("percent").append(shareBars);
   let last = null;
 
@@ -260,7 +340,9 @@ function makeFigures(onRoute, hasHistory) {
   }
 
   on($("raw"), "change", () => last && drawPercent());
-  function draw(summary) {
+  function drawFigures(summary) {
+    attr($("figures"), "aria-busy", !summary);
+    if (!summary) return;
     last = summary;
     drawPercent();
     const { counts } = summary;
@@ -269,11 +351,10 @@ function makeFigures(onRoute, hasHistory) {
     if (!countBars.isConnected) $("counts").replaceChildren(countBars);
     countBars.update(labels, (label) => ({ share: counts[label] / most, words: count(counts[label]) }));
     text($("count-note"), countNote(summary));
-    series.draw(summary);
     say($("sample-note"), sampleNote(summary.sample));
   }
 
-  return { draw, show: series.show };
+  return series;
 }
 
 function makeTeaching(row, message) {
@@ -345,6 +426,8 @@ function makeDeleting(id, onGone) {
   return node;
 }
 
+const AGAIN_MS = 1_000;
+const TIMES_MAX = 10;
 const TINT_MAX = 24; // per cent: text stays readable on it
 const plain = (words) => [words];
 
@@ -353,7 +436,7 @@ function tint(p) {
   return TINT_MAX * Math.max(0, (p - least) / (1 - least));
 }
 
-function detail({ id, label, explanation, interval, now, truth }, onGone) {
+function detail({ id, label, explanation, interval, now, truth }, onGone, isOpen) {
   const then = now.label === label ? "." : `; on arrival: ${nameOf(label)}.`;
   const sure = `, ${probability(now.probabilities[now.label])}${then}`;
   const facts = [
@@ -362,7 +445,7 @@ function detail({ id, label, explanation, interval, now, truth }, onGone) {
     interval && el("li@credible-interval", withinWords(interval), "."),
     truth && el("li@stream-label", "Label in the stream: ", named(truth), "."),
   ];
-  const why = explanation && explanationTable(explanation);
+  const why = explanation && explanationTable(explanation, isOpen);
   return [el("ul.facts", facts), why, correctionsOn() && makeDeleting(id, onGone)].filter(Boolean);
 }
 
@@ -390,11 +473,21 @@ function makeRow(message, onToggle, onGone) {
     }
     onToggle();
     if (isOpen) return;
-    const place = el("div.detail@message-detail", el("p.note", "asking the model…"));
-    node.append(place);
+    node.append(copy("detail"));
+    explain();
+  }
+
+  /** Ask for the reasons, again until the next snapshot answers. */
+  async function explain(times = 0, known = null) {
+    const place = part(node, "detail");
+    // What the reader is at stays, and what is deleted is not asked for.
+    if (!place?.isConnected || (times && place.matches(":focus-within"))) return;
     try {
       const answer = await ask(messagePath(message.id));
-      place.replaceChildren(...detail(answer, onGone));
+      const version = answer.snapshot_version;
+      if (times && version === (known ?? version)) setTimeout(explain, AGAIN_MS, times - 1, version);
+      const isOpen = part(place, "numbers")?.open;
+      place.replaceChildren(...detail(answer, onGone, isOpen));
       if (!answer.explanation || !place.isConnected) return;
       colour = colouring(answer.explanation);
       writeText();
@@ -412,6 +505,7 @@ function makeRow(message, onToggle, onGone) {
   node.update = (next) => {
     if (next === current) return;
     const isOther = String(next.marked) !== String(current?.marked);
+    if (current && current.corrected !== next.corrected) explain(TIMES_MAX);
     current = next;
     if (isOther) writeText();
     const { label, unsure, corrected } = next;

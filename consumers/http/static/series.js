@@ -9,9 +9,12 @@ const STEPS_MAX = 60;
 const LOW_PX = 180; // a chart below has fewer words
 const MINUTES = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720];
 const STEPS_S = [...MINUTES.map((n) => 60 * n), ...[1, 2, 7, 14, 30, 90, 365, 3650].map((n) => 86_400 * n)];
-// A chosen time is asked for again as often as its picture changes.
 const PAUSE_MS_MAX = 60_000;
-const refreshMs = (spanMs) => Math.min(Math.max(spanMs / 300, 2_000), PAUSE_MS_MAX);
+// A chosen time is asked for again as often as its picture changes.
+const refreshMs = (spanMs) => Math.max(spanMs / 300, 2_000);
+/** Return when to ask again: what failed may be too much for the daemon. */
+const pauseBehind = (problem, lastMs, usualMs) => Math.min(problem ? 2 * lastMs : usualMs, PAUSE_MS_MAX);
+const endsOf = (times) => times.split(/\b-/).map(Number);
 
 const total = ({ counts }) => Object.values(counts).reduce((sum, n) => sum + n, 0);
 /** Return a class's value: a class may be "constructor". */
@@ -43,7 +46,7 @@ const FIRST_MS = -62_135_596_800_000; // the year 1; the API begins a day ago
 
 function spanOf(range, nowMs) {
   if (range === "all") return { from: null, to: nowMs };
-  const [from, to] = range.split(/\b-/).map(Number);
+  const [from, to] = endsOf(range);
   return SPANS_MS[range] ? { from: nowMs - SPANS_MS[range], to: nowMs } : { from, to };
 }
 
@@ -60,6 +63,8 @@ async function countsOf(bounds, range) {
   return first && between(String(first.time_ms));
 }
 
+export const isSampled = ({ share }) => share < 0.995;
+
 const busy = (node, isBusy) => attr(node.closest(".figure"), "aria-busy", isBusy);
 
 const firstOf = ({ points }) => points.find(total)?.time_ms ?? Infinity;
@@ -70,14 +75,15 @@ async function readSpan(query, summary, hasHistory, range) {
   const nowMs = Date.now();
   const { from, to } = spanOf(range, nowMs);
   const bounds = { ...asked(query), ...timesOf(range, nowMs) };
-  const own = from === null ? stored : (await ask(`/v1/summary${queryOf(bounds)}`)).series;
-  const fromStore = { series: own, from, to };
+  const whole = from === null ? summary : await ask(`/v1/summary${queryOf(bounds)}`);
+  const { series: own } = whole;
+  const fromStore = { whole, series: own, from, to };
   if (from !== null && firstOf(stored) <= from && firstOf(own) < Infinity) return fromStore;
   const reach = !summary.newest_only && firstOf(stored) < Infinity ? `Stored matches go back to ${moment(firstOf(stored))}.` : "";
   const { n, series, note, matches } = (hasHistory && (await countsOf(bounds, range))) || {};
   const isWord = matches?.is_word !== false; // else all are stored
   if (!n || firstOf(series) + 1000 * series.step_s > firstOf(own)) return { ...fromStore, note: isWord ? reach : `${reach} ${note}` };
-  return { series: coarser(series, to - (from ?? firstOf(series))), from, to, isCounted: !matches, hasLeft: isWord, note };
+  return { ...fromStore, series: coarser(series, to - (from ?? firstOf(series))), isCounted: !matches, hasLeft: isWord, note };
 }
 
 function coverLast(veil, chart, isOpen) {
@@ -146,8 +152,8 @@ function makeAsking(onAnswer) {
   };
 }
 
-/** Return the chart; `onRoute(part)` hears of a time, or what changed in it. */
-export function makeSeries(onRoute, hasHistory) {
+/** Return the chart; `onRoute(part)` hears of a time, or what changed in it, `onSummary` of figures. */
+export function makeSeries(onRoute, onSummary, hasHistory) {
   const onRange = (range) => onRoute({ range });
   const node = $("series-chart");
   const choice = $("series-range");
@@ -190,7 +196,7 @@ export function makeSeries(onRoute, hasHistory) {
     const point = at === null ? points.at(-1) : pointAt(at);
     const n = point ? came(point) : 0;
     const about = point?.n ? "about " : "";
-    const sampled = !about && shown.isSampled ? "sampled " : "";
+    const sampled = !about && shown.isOfSample ? "sampled " : "";
     const step = sampled || isLow() ? "" : ` in ${span(stepMs / 1000)}`;
     const head = `${when(beginMs)}: ${about}${count(n)} ${sampled}${n === 1 ? names.message : names.messages}${step}`;
     const figures = labels.map((label) => (point ? shareOf(point, label) : "–"));
@@ -289,8 +295,8 @@ export function makeSeries(onRoute, hasHistory) {
     const restMs = endMs - Date.now();
     const from = Math.min(range ? (chosen.from ?? Infinity) : Infinity, points[0].time_ms);
     const to = range ? Math.max(chosen.to, endMs) : endMs;
-    const isSampled = !(range && chosen.isCounted) && summary.sample.share < 0.995;
-    shown = { points, stepMs, labels, from, to, isSampled, isOpen: restMs > 0 };
+    const isOfSample = !(range && chosen.isCounted) && isSampled(summary.sample);
+    shown = { points, stepMs, labels, from, to, isOfSample, isOpen: restMs > 0 };
     clearTimeout(ending);
     if (shown.isOpen) ending = setTimeout(plot, Math.min(restMs, PAUSE_MS_MAX));
     const key = labels.join("\n");
@@ -331,12 +337,18 @@ export function makeSeries(onRoute, hasHistory) {
     const { problem, from, to } = found;
     if (problem) again();
     else chosen = found;
-    // It may be too much for the daemon.
-    pauseMs = problem ? Math.min(2 * pauseMs, PAUSE_MS_MAX) : refreshMs(to - (from ?? 0));
+    showFigures();
+    pauseMs = pauseBehind(problem, pauseMs, refreshMs(to - (from ?? 0)));
     draw(problem);
   }
 
-  const renew = () => (range ? refresh() : draw());
+  const showFigures = () => onSummary(range.includes("-") ? chosen?.whole : summary);
+
+  function renew() {
+    showFigures();
+    if (range) refresh();
+    else draw();
+  }
 
   function zoomed(from, to) {
     const more = Math.max(0, SPAN_MS_MIN - (to - from)) / 2;
@@ -359,9 +371,11 @@ export function makeSeries(onRoute, hasHistory) {
 
   on(node, "click", split);
   on(node, "keydown", ({ key }) => key === "Enter" && split());
-  on($("series-split"), "click", () =>
-    onRoute({ vs: [], change: [Math.floor(shown.from), splitMs, Math.ceil(shown.to)].join("-") }),
-  );
+  on($("series-split"), "click", () => {
+    onRoute({ vs: [], change: [Math.floor(shown.from), splitMs, Math.ceil(shown.to)].join("-") });
+    $("comparison").scrollIntoView();
+    $("comparison-heading").focus();
+  });
   on(choice, "change", () => onRange(choice.value));
   on($("series-in"), "click", () => zoom(1 / ZOOM));
   on($("series-out"), "click", () => zoom(ZOOM));
@@ -389,7 +403,7 @@ const COLOURS = ["var(--k5)", "var(--k0)", "var(--k2)", "var(--k3)"];
 const REFRESH_MS = 10_000;
 
 export function comparisonOf({ q, lang, vs, change, range = "" }, nowMs) {
-  const [from, middle, to] = change.split(/\b-/);
+  const [from, middle, to] = endsOf(change);
   const queries = (change ? [q] : [q, ...vs]).map((one) => asked({ q: one }).q);
   // Of "all" the newest matches are compared, as without a time.
   const times = change ? { from: [from, middle], to: [middle, to] } : range !== "all" && timesOf(range, nowMs);
@@ -481,7 +495,7 @@ export function makeComparison(onRoute) {
     drawn.key = key;
     const xs = [...new Set(sides.flatMap(({ series }) => series.points.map((point) => point.time_ms)))].sort((a, b) => a - b);
     columns = [xs, ...sides.flatMap(({ series }) => sharesOf(xs, series.points, choice.value))];
-    isOpen = xs.at(-1) + stepMs > (route.change ? Number(route.change.split(/\b-/)[2]) : Date.now());
+    isOpen = xs.at(-1) + stepMs > (route.change ? endsOf(route.change)[2] : Date.now());
     drawn.update(columns);
     attr(node, "aria-label", `Share of ${nameOf(choice.value)} over time`);
     read(null);
@@ -503,8 +517,7 @@ export function makeComparison(onRoute) {
     const { problem, ...answer } = await ask(url).catch(({ message }) => ({ problem: message }));
     if (asking !== path) return;
     askedMs = Date.now();
-    // It may be too much for the daemon.
-    pauseMs = problem ? Math.min(2 * pauseMs, PAUSE_MS_MAX) : REFRESH_MS;
+    pauseMs = pauseBehind(problem, pauseMs, REFRESH_MS);
     busy(node, false);
     say($("compare-problem"), problem);
     if (problem) again();
